@@ -1,0 +1,47 @@
+# Everything on a fresh machine: `make quickstart` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CODE := data_stack plugins tests benchmarks getting_started
+TYPED := data_stack plugins/digits plugins/iris tests
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help quickstart test lint types unit bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+quickstart: .venv-quickstart/.installed  ## load real data by name, print its report, write quickstart.png
+	.venv-quickstart/bin/python getting_started/quickstart.py
+
+test: lint types unit  ## ruff, mypy --strict, pytest (with the import-direction test)
+
+lint: $(VENV)/.installed  ## ruff check and ruff format
+	$(BIN)/ruff check $(CODE) setup.py
+	$(BIN)/ruff format --check $(CODE) setup.py
+
+types: $(VENV)/.installed  ## mypy --strict over package, plugins and tests
+	$(BIN)/mypy $(TYPED)
+
+unit: $(VENV)/.installed  ## pytest
+	$(BIN)/python -m pytest -q
+
+bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchmarks/README.md
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove the environments and everything made by the targets
+	rm -rf $(VENV) .venv-quickstart .quickstart quickstart.png build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environments are made anew whenever a version or a requirement changes.
+$(VENV)/.installed: constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml plugins/iris/pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)
+	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	$(INSTALL) -e '.[dev]' -e plugins/digits -e plugins/iris
+	touch $@
+
+.venv-quickstart/.installed: constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml
+	$(PYTHON) -m venv --clear .venv-quickstart
+	.venv-quickstart/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images]' -e plugins/digits
+	touch $@

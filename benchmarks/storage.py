@@ -1,0 +1,113 @@
+"""Storing and reading a file through FileStorageConnector, against the plain loop that does the same work.
+
+Run: python benchmarks/storage.py [--mb 512] [--rounds 5] [--folder DIR]. Ours and the limit run in turn, in one
+process, on one disk; the ratio is of the medians. Targets (issue 2): storing at most 1.15 × the plain loop's time, reading at least
+0.9 × the plain file's speed, peak memory under 20 MiB above the start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from data_stack.io.storage_connectors import FileStorageConnector
+
+PIECE = 1 << 20
+
+
+def plain_store(source: Path, target: Path) -> str:
+    """The limit of storing: read, SHA-256, write, fsync."""
+    digest = hashlib.sha256()
+    with open(source, "rb") as reading, open(target, "wb") as writing:
+        while piece := reading.read(PIECE):
+            digest.update(piece)
+            writing.write(piece)
+        writing.flush()
+        os.fsync(writing.fileno())
+    return digest.hexdigest()
+
+
+def our_store(source: Path, connector: FileStorageConnector) -> None:
+    """What an operator calls."""
+    with open(source, "rb") as reading:
+        connector.set_resource("bench/ours.bin", reading)
+
+
+def drain(file: object) -> None:
+    """Read to the end in pieces of 1 MiB."""
+    with file:  # type: ignore[attr-defined]
+        while file.read(PIECE):  # type: ignore[attr-defined]
+            pass
+
+
+def peak_growth_mib(source: Path, folder: Path, action: str) -> float:
+    """Peak resident memory of storing or reading in a fresh process, above what it had before."""
+    program = f"""
+import re
+from data_stack.io.storage_connectors import FileStorageConnector
+def peak(key): return int(re.search(key + r":\\s+(\\d+)", open("/proc/self/status").read()).group(1)) / 1024
+connector = FileStorageConnector({str(folder)!r})
+before = peak("VmRSS")
+if {action!r} == "store":
+    connector.set_resource("bench/memory.bin", open({str(source)!r}, "rb"))
+else:
+    with connector.get_resource("bench/ours.bin") as resource:
+        while resource.read(1 << 20): pass
+print(peak("VmHWM") - before)
+"""
+    return float(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that ``work`` takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Run both in turn and print seconds, ratios and memory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=None)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        source = folder / "source.bin"
+        with open(source, "wb") as file:
+            for _ in range(options.mb):
+                file.write(os.urandom(PIECE))
+            os.fsync(file.fileno())
+        connector = FileStorageConnector(folder / "store")
+        cases: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "store": (lambda: our_store(source, connector), lambda: plain_store(source, folder / "plain.bin")),
+            "read 1 MiB pieces": (
+                lambda: drain(connector.get_resource("bench/ours.bin")),
+                lambda: drain(open(folder / "store/bench/ours.bin", "rb")),  # noqa: SIM115  drain closes it
+            ),
+        }
+        print(f"{options.mb} MiB, {options.rounds} rounds in turn, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
+        for case, (ours, plain) in cases.items():
+            ours(), plain()  # both warm
+            seconds = [(timed(ours), timed(plain)) for _ in range(options.rounds)]
+            our_median = statistics.median(pair[0] for pair in seconds)
+            plain_median = statistics.median(pair[1] for pair in seconds)
+            print(
+                f"{case:20} ours {our_median:6.3f} s  plain {plain_median:6.3f} s  "
+                f"time ratio {our_median / plain_median:5.2f}  speed ratio {plain_median / our_median:5.2f}"
+            )
+        for action in ("store", "read"):
+            print(f"peak memory above start, {action}: {peak_growth_mib(source, folder / 'store', action):.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Every error that data_stack raises on purpose.
+
+::
+
+    DataStackError
+    ├── DatasetNotFoundError (LookupError)            no dataset is registered under that name
+    │   └── AmbiguousDatasetError                     two distributions provide the name; neither wins silently
+    ├── DatasetOutOfBoundsError (IndexError)          a position outside of an iterator
+    ├── DatasetFileCorruptError                       stored or received bytes are not what they should be
+    │   ├── ChecksumMismatchError                     digest or size differ from what was promised
+    │   └── ResourceChangedError                      a resource was replaced while it was being read
+    ├── ArchiveError                                  an archive cannot be read
+    │   ├── UnsafeArchiveError                        a member would escape, link, repeat or is no regular file
+    │   └── ArchiveLimitError                         more bytes, members or compression than allowed
+    ├── MalformedIdentifierError (ValueError)         an identifier outside of the published grammar
+    │   └── MaliciousFilePathError                    a path that would leave the store's root
+    ├── ResourceNotFoundError (LookupError)           nothing is stored under that identifier
+    ├── StorageError (OSError)                        the store could not read or write
+    │   └── StorageFullError                          … because there is no room left
+    ├── UnsupportedStorageOperationError (NotImplementedError)   a third party's connector lacks an optional operation
+    ├── RetrievalError                                none of a resource's sources delivered it
+    ├── ConfigError (ValueError)                      an unknown option, or a value out of range
+    │   └── UnknownSplitError                         a split that the dataset does not have
+    ├── ModelNotTrainedError                          a fitted state was asked for before fitting
+    ├── PreparationError                              a dataset's preparation failed
+    ├── PluginError                                   a plugin could not be loaded, or broke its contract
+    ├── MissingDependencyError (ImportError)          an optional package is not installed
+    └── UnpicklableResourceError (TypeError)          a resource around a private buffer cannot cross processes
+
+Messages say what was wrong, where, and what to do next. The facts of an error are its positional
+``args`` and attributes, so an error raised in a worker process survives pickling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "AmbiguousDatasetError",
+    "ArchiveError",
+    "ArchiveLimitError",
+    "ChecksumMismatchError",
+    "ConfigError",
+    "DataStackError",
+    "DatasetFileCorruptError",
+    "DatasetNotFoundError",
+    "DatasetOutOfBoundsError",
+    "MalformedIdentifierError",
+    "MaliciousFilePathError",
+    "MissingDependencyError",
+    "ModelNotTrainedError",
+    "PluginError",
+    "PreparationError",
+    "ResourceChangedError",
+    "ResourceNotFoundError",
+    "RetrievalError",
+    "StorageError",
+    "StorageFullError",
+    "UnknownSplitError",
+    "UnpicklableResourceError",
+    "UnsafeArchiveError",
+    "UnsupportedStorageOperationError",
+]
+
+
+class DataStackError(Exception):
+    """The root of all errors of data_stack."""
+
+    def __str__(self) -> str:
+        # KeyError and LookupError would quote a single argument; a message is a message.
+        return str(self.args[0]) if len(self.args) == 1 else Exception.__str__(self)
+
+
+class DatasetNotFoundError(DataStackError, LookupError):
+    """No dataset is registered under the name that was asked for."""
+
+
+class AmbiguousDatasetError(DatasetNotFoundError):
+    """Several distributions provide a dataset of the same name; ask for ``distribution:name``."""
+
+
+class DatasetOutOfBoundsError(DataStackError, IndexError):
+    """A position lies outside of an iterator."""
+
+
+class ModelNotTrainedError(DataStackError):
+    """A state that exists only after fitting was asked for before."""
+
+
+class DatasetFileCorruptError(DataStackError):
+    """Bytes, stored or received, are not what they should be."""
+
+
+class ChecksumMismatchError(DatasetFileCorruptError):
+    """The bytes that arrived, or that lie in the store, are not the bytes that were promised.
+
+    Attributes:
+        identifier: the resource.
+        source: where the bytes came from (a URL without credentials, a path, or the store).
+        expected: digest or size that was promised, lower-case hex or a decimal number.
+        actual: what was found instead.
+        algorithm: ``"sha256"``, ``"md5"`` or ``"size"``.
+    """
+
+    def __init__(self, identifier: str, source: str, expected: str, actual: str, algorithm: str = "sha256") -> None:
+        super().__init__(identifier, source, expected, actual, algorithm)
+        self.identifier, self.source, self.expected, self.actual = identifier, source, expected, actual
+        self.algorithm = algorithm
+
+    def __str__(self) -> str:
+        return (
+            f"resource {self.identifier!r} from {self.source} has {self.algorithm} {self.actual}, "
+            f"expected {self.expected}. Retry; if the source was republished, update the checksum in the dataset's definition."
+        )
+
+
+class ResourceChangedError(DatasetFileCorruptError):
+    """A resource was replaced in its store between two openings that must see the same bytes."""
+
+    def __init__(self, identifier: str, expected: str, actual: str) -> None:
+        super().__init__(identifier, expected, actual)
+        self.identifier, self.expected, self.actual = identifier, expected, actual
+
+    def __str__(self) -> str:
+        return (
+            f"resource {self.identifier!r} was replaced while it was in use (it had {self.expected}, now {self.actual}); "
+            f"mixing both would give wrong samples. Load the dataset again."
+        )
+
+
+class ArchiveError(DataStackError):
+    """An archive is damaged, or of no supported kind."""
+
+
+class UnsafeArchiveError(ArchiveError):
+    """A member would leave the target, is a link or device, or repeats another member's name."""
+
+
+class ArchiveLimitError(ArchiveError):
+    """An archive holds more bytes or members, or compresses better, than its reader allows."""
+
+
+class MalformedIdentifierError(DataStackError, ValueError):
+    """An identifier is not in the grammar of :mod:`data_stack.io.identifiers`."""
+
+
+class MaliciousFilePathError(MalformedIdentifierError):
+    """A path leaves the root of its store, directly or through a symbolic link."""
+
+
+class ResourceNotFoundError(DataStackError, LookupError):
+    """Nothing is stored under an identifier.
+
+    Attributes:
+        identifier: what was asked for (or, as in the original, a whole message).
+        location: the store that was asked, without credentials; None if unknown.
+    """
+
+    def __init__(self, identifier: str = "", location: str | None = None) -> None:
+        super().__init__(identifier, location)
+        self.identifier, self.location = identifier, location
+
+    def __str__(self) -> str:
+        if self.location is None:
+            return self.identifier
+        return (
+            f"no resource {self.identifier!r} in {self.location}. "
+            f"`data-stack prepare NAME` puts a dataset's resources there; list_resources() shows what is stored."
+        )
+
+
+class StorageError(DataStackError, OSError):
+    """A store could not read or write; the resource is as it was before.
+
+    ``errno`` is that of the operating system where there was one.
+    """
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(message, errno)
+        self.message, self.errno = message, errno
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class StorageFullError(StorageError):
+    """There is no room left (or no quota) to store a resource; nothing was published."""
+
+
+class UnsupportedStorageOperationError(DataStackError, NotImplementedError):
+    """A connector implements the three required methods only, and this one cannot be built on them."""
+
+
+class RetrievalError(DataStackError):
+    """None of the sources of a resource delivered it.
+
+    Attributes:
+        identifier: the resource that is missing.
+        attempts: one ``(source, what it said)`` for each source tried, in order; no credentials in either.
+        expected: the promised digest, e.g. ``"sha256 ab12…"``; None if none was promised.
+    """
+
+    def __init__(self, identifier: str, attempts: Sequence[tuple[str, str]] = (), expected: str | None = None) -> None:
+        super().__init__(identifier, tuple(attempts), expected)
+        self.identifier, self.attempts, self.expected = identifier, tuple(attempts), expected
+
+    def __str__(self) -> str:
+        lines = [f"could not retrieve resource {self.identifier!r}" + (f" (expected {self.expected})" if self.expected else "")]
+        lines += [f"  {source}: {said}" for source, said in self.attempts] or ["  it names no source"]
+        lines += [
+            "What to do: check the network and retry (what was retrieved is kept), or fetch the file by other means and run",
+            f"  data-stack import-file {self.identifier} PATH",
+        ]
+        return "\n".join(lines)
+
+
+class ConfigError(DataStackError, ValueError):
+    """A configuration names an unknown option or holds a value that is not allowed."""
+
+
+class UnknownSplitError(ConfigError, ResourceNotFoundError):
+    """A dataset has no split of that name. (The original raised ResourceNotFoundError; catching that still works.)"""
+
+
+class PreparationError(DataStackError):
+    """A dataset could not be prepared; its cause is chained, and the next attempt resumes at the failed step."""
+
+
+class PluginError(DataStackError):
+    """A plugin could not be loaded or does not keep the contract; other plugins are not affected."""
+
+
+class MissingDependencyError(DataStackError, ImportError):
+    """An optional package is not installed.
+
+    Attributes:
+        needed_by: what was asked for, e.g. ``"MongoDBStorageConnector"``.
+        package: the distribution that is missing, e.g. ``"pymongo"``.
+        extra: the extra of data_stack that brings it, e.g. ``"mongodb"``.
+    """
+
+    def __init__(self, needed_by: str, package: str, extra: str) -> None:
+        super().__init__(needed_by, package, extra)
+        self.needed_by, self.package, self.extra = needed_by, package, extra
+
+    def __str__(self) -> str:
+        return f"{self.needed_by} needs {self.package}: pip install 'datastack[{self.extra}]'"
+
+
+class UnpicklableResourceError(DataStackError, TypeError):
+    """A resource around a private buffer cannot be sent to another process.
+
+    Store it first: what comes out of a storage connector pickles as (connector, identifier).
+    """

@@ -1,0 +1,1 @@
+"""Bytes: named streams, where they live, how they arrive."""

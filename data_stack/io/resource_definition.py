@@ -1,0 +1,58 @@
+"""What a dataset needs from outside: a name for the bytes, where to get them, how to recognise them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from data_stack.exception import ConfigError
+
+_HEX_DIGITS = {"md5_sum": 32, "sha256": 64}
+
+
+@dataclass(frozen=True)
+class ResourceDefinition:
+    """One resource: ``identifier`` names it in the store, any of its sources delivers it, its digest decides.
+
+    Args:
+        identifier: the name to store it under (grammar: :mod:`data_stack.io.identifiers`).
+        source: the first place to ask: ``https://…``, ``http://…``, ``file:///…``, a path, or
+            ``package:sklearn/datasets/data/iris.csv`` for a file inside an installed Python package.
+        md5_sum: MD5 of the bytes, 32 hex digits in either case. Kept for published lists; prefer ``sha256``.
+        sha256: SHA-256 of the bytes, 64 hex digits in either case.
+        size: length in bytes, where it is known beforehand.
+        mirrors: further places, asked in order when the first does not deliver the promised bytes.
+
+    Without ``sha256`` and ``md5_sum`` whatever arrives is stored, a warning is logged, and the dataset's
+    manifest says that it is unverified.
+
+    Raises:
+        ConfigError: a digest is not hexadecimal or has the wrong length, or ``size`` is negative.
+    """
+
+    identifier: str
+    source: str
+    md5_sum: str | None = None
+    sha256: str | None = None
+    size: int | None = None
+    mirrors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field, n_digits in _HEX_DIGITS.items():
+            value = getattr(self, field)
+            if value is None:
+                continue
+            if not isinstance(value, str) or not re.fullmatch(f"[0-9a-fA-F]{{{n_digits}}}", value):
+                raise ConfigError(f"{field} of {self.identifier!r} must be {n_digits} hexadecimal digits, got {value!r}")
+            object.__setattr__(self, field, value.lower())
+        if self.size is not None and self.size < 0:
+            raise ConfigError(f"size of {self.identifier!r} must not be negative, got {self.size}")
+        mirrors: object = self.mirrors
+        if isinstance(mirrors, str):
+            raise ConfigError(f"mirrors of {self.identifier!r} must be a list of sources, got the text {mirrors!r}")
+        object.__setattr__(self, "mirrors", tuple(self.mirrors))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All places to ask, in order."""
+        return (self.source, *self.mirrors)

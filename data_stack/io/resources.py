@@ -1,0 +1,492 @@
+"""Named binary streams that open themselves lazily and survive threads, forks and pickling."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+
+from data_stack.exception import ResourceChangedError, UnpicklableResourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+    from typing_extensions import Self
+
+__all__ = ["ByteSource", "ResourceFactory", "StreamedResource", "StreamedTextResource", "SupportedStreamedResourceTypes"]
+
+DEFAULT_CHUNK_BYTES = 1 << 20
+
+
+class SupportedStreamedResourceTypes(Enum):
+    """How a connector hands a resource out: as bytes, or decoded as UTF-8 text."""
+
+    STREAMED_BINARY_RESOURCE = "STREAMED_BINARY_RESOURCE"
+    STREAMED_TEXT_RESOURCE = "STREAMED_TEXT_RESOURCE"
+
+
+class ByteSource(ABC):
+    """Sealed bytes with positional access: what a storage connector gives a lazy resource to read from.
+
+    Nothing is opened before the first byte or the size is asked for. Any number of threads may read at
+    once. After a fork the child reads the same sealed bytes, independently of its parent.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Length in bytes."""
+
+    @property
+    @abstractmethod
+    def sha256(self) -> str | None:
+        """SHA-256 of the whole as the store recorded it (64 hex digits); None where the store does not know it."""
+
+    @abstractmethod
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer than asked only at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of handles. Reading afterwards is an error of the caller."""
+
+
+class _GivesResources(Protocol):
+    """The one method of a storage connector that reopening needs."""
+
+    def get_resource(self, identifier: str) -> StreamedResource: ...
+
+
+class _PositionalRaw(io.RawIOBase):
+    """A raw stream with a position of its own over a ByteSource, so that no two processes share one."""
+
+    def __init__(self, source: ByteSource, position: int = 0) -> None:
+        self.source = source
+        self._position = position
+        self._owner = True
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        n_read = self.source.readinto_at(self._position, memoryview(buffer).cast("B"))
+        self._position += n_read
+        return n_read
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position}.get(whence)
+        if start is None:
+            start = self.source.size
+        if start + offset < 0:
+            raise ValueError(f"negative seek position {start + offset}")
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def disown(self) -> None:
+        """Leave the source open when this stream goes."""
+        self._owner = False
+
+    def close(self) -> None:
+        if not self.closed and self._owner:
+            self.source.close()
+        super().close()
+
+
+class StreamedResource(io.BufferedIOBase):
+    """A named binary stream.
+
+    Two kinds look alike. What a storage connector returns is *sealed*: lazy (opened at the first byte),
+    read-only, with ``read_at`` from any thread, independent after a fork, and picklable as
+    (connector, identifier). What wraps a ``buffer`` of the caller's gives that buffer a name, for storing it.
+
+    Iterating gives chunks of ``chunk_size`` bytes, from the start each time (from where it stands if the
+    buffer cannot seek). Like a file, a resource has one position: threads that share it use ``read_at``.
+
+    Args:
+        identifier: the resource's name, e.g. ``"mnist/raw/labels.gz"``.
+        buffer: any binary file-like object; closed together with the resource.
+        chunk_size: bytes per chunk when iterating.
+    """
+
+    mode = "rb"
+
+    def __init__(self, identifier: str, buffer: Any, chunk_size: int = DEFAULT_CHUNK_BYTES) -> None:
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1 byte, got {chunk_size}")
+        self._identifier = identifier
+        self._chunk_size = chunk_size
+        self._buffer = buffer
+        self._source: ByteSource | None = None
+        self._connector: _GivesResources | None = None
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def sealed(
+        cls, identifier: str, source: ByteSource, connector: _GivesResources, chunk_size: int = DEFAULT_CHUNK_BYTES
+    ) -> Self:
+        """A lazy resource over ``source``; for storage connectors, which pass themselves for reopening."""
+        resource = cls(identifier, io.BufferedReader(_PositionalRaw(source)), chunk_size)
+        resource._source, resource._connector = source, connector
+        return resource
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def identifier(self) -> str:
+        """The resource's name."""
+        return self._identifier
+
+    @property
+    def chunk_size(self) -> int:
+        """Bytes per chunk when iterating."""
+        return self._chunk_size
+
+    @property
+    def size(self) -> int:
+        """Length in bytes.
+
+        Raises:
+            io.UnsupportedOperation: the wrapped buffer cannot seek.
+        """
+        if self._source is not None:
+            return self._source.size
+        with self._lock:
+            position = self._buffer.tell()
+            try:
+                return int(self._buffer.seek(0, os.SEEK_END))
+            finally:
+                self._buffer.seek(position)
+
+    @property
+    def sha256(self) -> str | None:
+        """SHA-256 recorded when it was stored (64 hex digits), None where that is not known. Nothing is read for it."""
+        return self._source.sha256 if self._source is not None else None
+
+    @property
+    def name(self) -> str:
+        """The identifier, under the name that files have it."""
+        return self._identifier
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "sealed" if self._source is not None else f"around {type(self._buffer).__name__}"
+        return f"<{type(self).__name__} {self._identifier!r}, {state}>"
+
+    # ------------------------------------------------------------------ reading
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read ``size`` bytes from ``offset`` on (fewer at the end) without moving the position.
+
+        Any number of threads and processes may do so at once.
+        """
+        if offset < 0 or size < 0:
+            raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
+        if self._source is None:
+            with self._lock:
+                position = self._buffer.tell()
+                try:
+                    self._buffer.seek(offset)
+                    return bytes(self._buffer.read(size))
+                finally:
+                    self._buffer.seek(position)
+        self._stream()
+        data = bytearray(min(size, max(0, self._source.size - offset)))
+        n_read = self._source.readinto_at(offset, memoryview(data)) if data else 0
+        return bytes(data) if n_read == len(data) else bytes(data[:n_read])
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data: bytes = self._stream().read(-1 if size is None else size)
+        return data
+
+    def read1(self, size: int = -1, /) -> bytes:
+        stream = self._stream()
+        data: bytes = stream.read1(size) if hasattr(stream, "read1") else stream.read(size if size >= 0 else self._chunk_size)
+        return data
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        stream = self._stream()
+        if hasattr(stream, "readinto"):
+            return stream.readinto(buffer) or 0
+        view = memoryview(buffer).cast("B")
+        data = stream.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def readinto1(self, buffer: Buffer, /) -> int:
+        return self.readinto(buffer)
+
+    def peek(self, size: int = 0, /) -> bytes:
+        """Bytes that lie ahead, without moving the position; none if the wrapped buffer cannot look ahead."""
+        stream = self._stream()
+        ahead: bytes = stream.peek(size) if hasattr(stream, "peek") else b""
+        return ahead
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line: bytes = self._stream().readline(-1 if size is None else size)
+        return line
+
+    def readlines(self, hint: int | None = -1, /) -> list[bytes]:
+        lines: list[bytes] = self._stream().readlines(-1 if hint is None else hint)
+        return lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self.seekable():
+            self.seek(0)
+        while chunk := self.read(self._chunk_size):
+            yield chunk
+
+    def __next__(self) -> bytes:
+        """The next chunk from the current position on."""
+        if chunk := self.read(self._chunk_size):
+            return chunk
+        raise StopIteration
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        position = self._stream().seek(offset, whence)
+        # tempfile.SpooledTemporaryFile returned None until Python 3.11
+        return int(self._buffer.tell() if position is None else position)
+
+    def tell(self) -> int:
+        return int(self._stream().tell())
+
+    def readable(self) -> bool:
+        return self._says("readable", True)
+
+    def seekable(self) -> bool:
+        return self._says("seekable", hasattr(self._buffer, "seek"))
+
+    def fileno(self) -> int:
+        return int(self._stream().fileno())
+
+    # ------------------------------------------------------------------ writing, for wrapped buffers only
+
+    def writable(self) -> bool:
+        return self._says("writable", hasattr(self._buffer, "write"))
+
+    def write(self, data: Buffer, /) -> int:
+        return int(self._stream().write(data))
+
+    def writelines(self, lines: Iterable[Buffer], /) -> None:
+        self._stream().writelines(lines)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        return int(self._stream().truncate(size))
+
+    def flush(self) -> None:
+        if not self.closed and hasattr(self._buffer, "flush"):
+            self._buffer.flush()
+
+    # ------------------------------------------------------------------ life
+
+    def close(self) -> None:
+        # An IOBase closes itself when it is collected, also when __init__ raised half-way.
+        buffer = self.__dict__.get("_buffer")
+        if buffer is not None and not getattr(buffer, "closed", False):
+            buffer.close()
+
+    @property
+    def closed(self) -> bool:
+        buffer = self.__dict__.get("_buffer")
+        return buffer is None or bool(getattr(buffer, "closed", False))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
+        if self._source is None or self._connector is None:
+            raise UnpicklableResourceError(
+                f"resource {self._identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
+                f"store it with set_resource() and send what get_resource() returns"
+            )
+        return _reopened, (self._connector, self._identifier, self._chunk_size, self.sha256)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
+        return self.__reduce__()
+
+    # ------------------------------------------------------------------ inside
+
+    def _stream(self) -> Any:
+        """The buffer to use now: after a fork, a sealed resource gives the child a buffer and position of its own."""
+        if self._source is not None and self._pid != os.getpid():
+            # tell() takes no lock, so this works even if a thread of the parent was reading at the fork.
+            position = self._buffer.tell()
+            # Detached, lest dropping it close the source, or wait for a lock that no thread here will release.
+            self._buffer.detach().disown()
+            self._buffer = io.BufferedReader(_PositionalRaw(self._source, position))
+            self._lock, self._pid = threading.Lock(), os.getpid()
+        if self.closed:
+            raise ValueError(f"I/O operation on closed resource {self._identifier!r}")
+        return self._buffer
+
+    def _says(self, ability: str, default: bool) -> bool:
+        stream = self._stream()
+        return bool(getattr(stream, ability)()) if hasattr(stream, ability) else default
+
+
+def _reopened(connector: _GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
+    """Rebuild a pickled resource; its bytes must still be those that were pickled."""
+    resource = connector.get_resource(identifier)
+    resource._chunk_size = chunk_size
+    if sha256 is not None and resource.sha256 is not None and resource.sha256 != sha256:
+        raise ResourceChangedError(identifier, f"sha256 {sha256}", f"sha256 {resource.sha256}")
+    return resource
+
+
+class StreamedTextResource(io.TextIOBase):
+    """A named text stream over a binary one. Iterating gives lines, as of any text file.
+
+    Args:
+        identifier: the resource's name.
+        buffer: the binary stream to decode; closed together with the resource.
+        chunk_size: bytes per chunk of the binary stream underneath.
+        encoding: any codec of Python's.
+        newline: as for :func:`open`; ``""`` for :mod:`csv` with line breaks inside of fields.
+    """
+
+    mode = "r"
+
+    def __init__(
+        self,
+        identifier: str,
+        buffer: Any,
+        chunk_size: int = DEFAULT_CHUNK_BYTES,
+        encoding: str = "utf-8",
+        newline: str | None = None,
+    ) -> None:
+        self._identifier = identifier
+        self._chunk_size = chunk_size
+        self._text = io.TextIOWrapper(buffer, encoding=encoding, newline=newline)
+
+    @staticmethod
+    def from_streamed_resource(
+        resource: StreamedResource, encoding: str = "utf-8", newline: str | None = None
+    ) -> StreamedTextResource:
+        """Read ``resource`` as text; closing the text closes it."""
+        return StreamedTextResource(resource.identifier, resource, resource.chunk_size, encoding, newline)
+
+    #: The original's spelling.
+    from_streamed_resouce = from_streamed_resource
+
+    @property
+    def identifier(self) -> str:
+        """The resource's name."""
+        return self._identifier
+
+    @property
+    def chunk_size(self) -> int:
+        """Bytes per chunk of the binary stream underneath."""
+        return self._chunk_size
+
+    @property
+    def name(self) -> str:
+        """The identifier, under the name that files have it."""
+        return self._identifier
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # typeshed has a plain attribute
+        return self._text.encoding
+
+    @property
+    def buffer(self) -> Any:
+        """The binary stream underneath."""
+        return self._text.buffer
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._identifier!r}, {self._text.encoding}>"
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]  # typeshed: IOBase gives bytes
+        if self._text.seekable():
+            self._text.seek(0)
+        while line := self._text.readline():
+            yield line
+
+    def __next__(self) -> str:  # type: ignore[override]  # typeshed: IOBase gives bytes
+        if line := self._text.readline():
+            return line
+        raise StopIteration
+
+    def read(self, size: int | None = -1, /) -> str:
+        return self._text.read(size)
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # typeshed's TextIOBase names no default
+        return self._text.readline(size)
+
+    def readlines(self, hint: int | None = -1, /) -> list[str]:  # type: ignore[override]  # typeshed: list[bytes]
+        lines, n_characters = [], 0
+        while line := self._text.readline():
+            lines.append(line)
+            n_characters += len(line)
+            if hint is not None and 0 < hint <= n_characters:
+                break
+        return lines
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        return self._text.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._text.tell()
+
+    def readable(self) -> bool:
+        return self._text.readable()
+
+    def seekable(self) -> bool:
+        return self._text.seekable()
+
+    def writable(self) -> bool:
+        return self._text.writable()
+
+    def write(self, text: str, /) -> int:
+        return self._text.write(text)
+
+    def flush(self) -> None:
+        if not self.closed:
+            self._text.flush()
+
+    def close(self) -> None:
+        if "_text" in self.__dict__:
+            self._text.close()
+
+    @property
+    def closed(self) -> bool:
+        return "_text" not in self.__dict__ or self._text.closed
+
+
+class ResourceFactory:
+    """Makes resources from file-like objects."""
+
+    SupportedStreamedResourceTypes: TypeAlias = SupportedStreamedResourceTypes
+
+    @staticmethod
+    def get_resource(
+        identifier: str,
+        file_like_object: IO[bytes] | Any,
+        chunk_size: int = DEFAULT_CHUNK_BYTES,
+        resource_type: SupportedStreamedResourceTypes = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE,
+    ) -> Any:
+        """Give ``file_like_object`` a name: a StreamedResource, or a StreamedTextResource where ``resource_type`` says text.
+
+        The result owns the object: closing the one closes the other.
+        """
+        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
+            return StreamedTextResource(identifier, file_like_object, chunk_size)
+        return StreamedResource(identifier, file_like_object, chunk_size)
+
+
+#: What ``set_resource`` stores: an object with ``read``, or an iterable of bytes.
+Storable = Union["StreamedResource", IO[bytes], Iterable[bytes], bytes, bytearray, memoryview]

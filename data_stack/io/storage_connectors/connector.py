@@ -1,0 +1,371 @@
+"""The contract of a storage: resources under identifiers, published whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import queue
+import tempfile
+import threading
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
+COPY_BYTES = 1 << 20
+#: Every block of this size has a digest of its own (CRC-32), so that damage can be located.
+BLOCK_BYTES = 1 << 20
+_BACKGROUND_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class ResourceInfo:
+    """What a store knows of a resource without reading it.
+
+    Attributes:
+        identifier: its name.
+        size: length in bytes.
+        sha256: 64 hex digits recorded while it was written; None if the store does not know it.
+        blocks: CRC-32 of each block of 1 MiB, recorded with ``sha256``; empty if unknown.
+        modified: seconds since 1970, UTC; None if the store does not know it.
+    """
+
+    identifier: str
+    size: int
+    sha256: str | None = None
+    blocks: tuple[int, ...] = ()
+    modified: float | None = None
+
+
+class StorageConnector(ABC):
+    """Keeps binary resources under identifiers such as ``"mnist/raw/labels.gz"``.
+
+    An identifier is a relative POSIX path (:mod:`data_stack.io.identifiers`). A write is atomic and durable:
+    a reader sees the old resource, the new one, or none, never a part, and not after a power cut either.
+    Threads may share a connector; it pickles as its configuration.
+
+    Three methods are required, and a third party's connector that has just these works everywhere. The others
+    have defaults built on the three where that is possible, and raise UnsupportedStorageOperationError where not.
+    """
+
+    @abstractmethod
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        """Open a stored resource without reading it; the caller closes it.
+
+        Returns:
+            A StreamedResource; a StreamedTextResource (UTF-8) where ``resource_type`` says text.
+
+        Raises:
+            ResourceNotFoundError: nothing is stored under ``identifier``.
+            MalformedIdentifierError: ``identifier`` is not in the grammar.
+        """
+
+    @abstractmethod
+    def set_resource(self, identifier: str, resource: Storable) -> Any:
+        """Store ``resource`` under ``identifier``, replacing what was there.
+
+        ``resource`` is anything with ``read`` (rewound first if it can seek; never closed) or an iterable of bytes.
+        Its own identifier, if it has one, is ignored.
+
+        Raises:
+            StorageError: it could not be written; what was stored before is still there.
+            MalformedIdentifierError: ``identifier`` is not in the grammar.
+        """
+
+    @abstractmethod
+    def has_resource(self, identifier: str) -> bool:
+        """Whether a resource (not merely a folder) is stored under ``identifier``."""
+
+    def delete_resource(self, identifier: str) -> None:
+        """Remove a resource. Whoever has it open goes on reading what was there.
+
+        Raises:
+            ResourceNotFoundError: nothing is stored under ``identifier``.
+        """
+        raise UnsupportedStorageOperationError(f"{type(self).__name__} cannot delete: it does not override delete_resource()")
+
+    def list_resources(self, prefix: str = "") -> list[str]:
+        """All identifiers that begin with ``prefix``, sorted."""
+        raise UnsupportedStorageOperationError(f"{type(self).__name__} cannot list: it does not override list_resources()")
+
+    def stat(self, identifier: str) -> ResourceInfo:
+        """Size, digest and age of a resource, without reading it.
+
+        Raises:
+            ResourceNotFoundError: nothing is stored under ``identifier``.
+        """
+        with self.get_resource(identifier) as resource:
+            return ResourceInfo(identifier, resource.seek(0, os.SEEK_END))
+
+    def create(self, identifier: str) -> AbstractContextManager[ResourceWriter]:
+        """Write a resource as a file: ``with connector.create("a/b.h5") as file: …``.
+
+        It is published when the block ends cleanly; if it raises, nothing was stored. The file can be read
+        and sought too, as HDF5 and zip writers need it.
+        """
+        return self._create_by_set_resource(identifier)
+
+    @contextlib.contextmanager
+    def _create_by_set_resource(self, identifier: str) -> Iterator[ResourceWriter]:
+        with tempfile.TemporaryFile() as file:
+            writer = ResourceWriter(identifier, file)
+            try:
+                yield writer
+                writer.seal()
+            finally:
+                writer.digest.finish()
+            self.set_resource(identifier, file)
+
+    def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""
+        with self.get_resource(identifier) as resource:
+            if hasattr(resource, "read_at"):
+                return [resource.read_at(offset, size) for offset, size in ranges]
+            parts = []
+            for offset, size in ranges:
+                resource.seek(offset)
+                parts.append(resource.read(size))
+            return parts
+
+    def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
+        """Read a resource whole and hold it against its recorded digests, and against ``sha256`` if given.
+
+        Returns:
+            What was found, with ``sha256`` and ``blocks`` filled in.
+
+        Raises:
+            ChecksumMismatchError: it is damaged; the message names the blocks of 1 MiB where that is known.
+        """
+        recorded = self.stat(identifier)
+        digest = Digest()
+        with self.get_resource(identifier) as resource:
+            for chunk in binary_chunks(resource):
+                digest.update(chunk)
+        found = ResourceInfo(identifier, digest.size, digest.sha256, digest.blocks, recorded.modified)
+        expected = sha256 or recorded.sha256
+        if expected is not None and found.sha256 != expected:
+            damaged = [i for i, (old, new) in enumerate(zip(recorded.blocks, found.blocks, strict=False)) if old != new]
+            where = f"{self!r}" + (f", damaged in blocks {damaged[:8]} of 1 MiB" if damaged else "")
+            raise ChecksumMismatchError(identifier, where, expected, str(found.sha256))
+        return found
+
+    def lease(self, identifier: str) -> AbstractContextManager[Lease]:
+        """Ask to be the only one to prepare ``identifier``; spares duplicate work, and no correctness rests on it.
+
+        The default is a lease that is always free. It ends with the block, or with the process.
+        """
+        return contextlib.nullcontext(Lease())
+
+    def remove_abandoned(self, prefix: str = "") -> list[str]:
+        """Remove what writers that died left behind below ``prefix``; return what was removed. Live writers keep theirs."""
+        return []
+
+
+class Lease:
+    """The right to do a piece of work alone. This one is always granted at once."""
+
+    def acquire(self) -> bool:
+        """Take the lease if it is free; True if it is now held. Never waits."""
+        return True
+
+
+class Digest:
+    """Size, SHA-256 and block digests of bytes as they pass; large pieces are hashed in a thread while the caller goes on."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._sha256 = hashlib.sha256()
+        self._blocks: list[int] = []
+        self._crc = 0
+        self._n_hashed = 0
+        self._queue: queue.Queue[bytes | None] = queue.Queue(maxsize=4)
+        self._thread: threading.Thread | None = None
+
+    def update(self, data: Buffer) -> None:
+        """Take in the next bytes."""
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        if isinstance(data, bytes) and len(data) >= _BACKGROUND_BYTES:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._hash_queue, name="data_stack-digest", daemon=True)
+                self._thread.start()
+            self._queue.put(data)
+        else:
+            # What is not bytes may be changed by its owner as soon as we return.
+            self.finish()
+            self._hash(view)
+
+    def finish(self) -> None:
+        """Wait until all is hashed, and end the thread."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    @property
+    def sha256(self) -> str:
+        """64 hex digits."""
+        self.finish()
+        return self._sha256.hexdigest()
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """CRC-32 of each block of 1 MiB, the last one shorter."""
+        self.finish()
+        return tuple(self._blocks) + ((self._crc,) if self._n_hashed % BLOCK_BYTES else ())
+
+    def _hash_queue(self) -> None:
+        while (data := self._queue.get()) is not None:
+            self._hash(memoryview(data))
+
+    def _hash(self, view: memoryview) -> None:
+        self._sha256.update(view)
+        while len(view):
+            head = view[: BLOCK_BYTES - self._n_hashed % BLOCK_BYTES]
+            self._crc = zlib.crc32(head, self._crc)
+            self._n_hashed += len(head)
+            if self._n_hashed % BLOCK_BYTES == 0:
+                self._blocks.append(self._crc)
+                self._crc = 0
+            view = view[len(head) :]
+
+
+class ResourceWriter(io.BufferedIOBase):
+    """A file that becomes a resource. Hashes while it is written; rereads only if the writer sought back.
+
+    Attributes:
+        identifier: the name it will be published under.
+        digest: size and digests of all bytes; complete once sealed.
+    """
+
+    mode = "w+b"
+
+    def __init__(self, identifier: str, file: IO[bytes]) -> None:
+        self.identifier = identifier
+        self.digest = Digest()
+        self._file = file
+        self._sequential = True
+        self._sealed = False
+
+    def write(self, data: Buffer, /) -> int:
+        self._check_open()
+        view = memoryview(data).cast("B")
+        if self._sequential and self._file.tell() != self.digest.size:
+            self._sequential = False
+        if self._sequential:
+            self.digest.update(data)
+        n_written = 0
+        while n_written < len(view):  # a raw file may write less than it was given
+            n_written += self._file.write(view[n_written:])
+        return len(view)
+
+    def seal(self) -> None:
+        """Finish: no more writing, and ``digest`` is that of the whole."""
+        if self._sealed:
+            return
+        self._file.flush()
+        if not self._sequential or self._file.seek(0, os.SEEK_END) != self.digest.size:
+            self.digest = Digest()
+            self._file.seek(0)
+            while chunk := self._file.read(COPY_BYTES):
+                self.digest.update(chunk)
+        self._sealed = True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._check_open()
+        return self._file.read(-1 if size is None else size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self.read(size)
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._check_open()
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        self._check_open()
+        return self._file.tell()
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._check_open()
+        self._sequential = False
+        return self._file.truncate(size)
+
+    def flush(self) -> None:
+        if not self.closed and not self._sealed:
+            self._file.flush()
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Finish writing. Publishing is for the block that made this writer; closing early, as some libraries do, is harmless."""
+        if "_file" in self.__dict__ and not self._sealed and not self._file.closed:
+            self.seal()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.__dict__.get("_sealed", True))
+
+    def _check_open(self) -> None:
+        if self._sealed:
+            raise ValueError(f"write to {self.identifier!r} after it was finished")
+
+
+def store_bytes(resource: Storable, writer: ResourceWriter) -> None:
+    """Write all bytes of ``resource``, whatever ``set_resource`` accepts, from its start."""
+    for chunk in binary_chunks(resource):
+        writer.write(chunk)
+
+
+def binary_chunks(resource: Storable) -> Iterator[Buffer]:
+    """The bytes of whatever ``set_resource`` accepts, from its start, a piece at a time."""
+    if isinstance(resource, (bytes, bytearray, memoryview)):
+        yield resource
+        return
+    source: Any = resource
+    if not hasattr(source, "read"):
+        for piece in source:
+            yield _checked_bytes(piece)
+        return
+    if _can_seek(source):
+        source.seek(0)
+    while piece := source.read(COPY_BYTES):
+        yield _checked_bytes(piece)
+
+
+def _can_seek(file: Any) -> bool:
+    if hasattr(file, "seekable"):
+        return bool(file.seekable())
+    return hasattr(file, "seek")
+
+
+def _checked_bytes(piece: Any) -> Buffer:
+    if isinstance(piece, (bytes, bytearray, memoryview)):
+        return piece
+    raise TypeError(
+        f"a resource is stored from bytes, but its source gave {type(piece).__name__}; open text files in binary mode"
+    )

@@ -1,0 +1,124 @@
+"""Resources in the memory of this process: for tests, notebooks and small caches."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+from data_stack.exception import ResourceNotFoundError
+from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceInfo, ResourceWriter, StorageConnector, store_bytes
+
+
+class InMemoryStorageConnector(StorageConnector):
+    """Keeps resources as bytes objects. Pickling copies them: another process gets what was stored until then."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, tuple[bytes, ResourceInfo]] = {}
+        self._leases: dict[str, threading.Lock] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self._stored)} resources>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_stored": dict(self._stored), "_leases": {}}
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        resource = StreamedResource.sealed(identifier, _BytesSource(*self._found(identifier)), self)
+        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
+            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
+        return resource
+
+    def set_resource(self, identifier: str, resource: Storable) -> None:
+        with self.create(identifier) as writer:
+            store_bytes(resource, writer)
+
+    def has_resource(self, identifier: str) -> bool:
+        return checked_identifier(identifier) in self._stored
+
+    def delete_resource(self, identifier: str) -> None:
+        self._found(identifier)
+        self._stored.pop(identifier, None)
+
+    def list_resources(self, prefix: str = "") -> list[str]:
+        checked_prefix(prefix)
+        return sorted(identifier for identifier in list(self._stored) if identifier.startswith(prefix))
+
+    def stat(self, identifier: str) -> ResourceInfo:
+        return self._found(identifier)[1]
+
+    @contextlib.contextmanager
+    def create(self, identifier: str) -> Iterator[ResourceWriter]:
+        checked_identifier(identifier)
+        buffer = io.BytesIO()
+        writer = ResourceWriter(identifier, buffer)
+        try:
+            yield writer
+            writer.seal()
+        finally:
+            writer.digest.finish()
+        digest = writer.digest
+        # One assignment of one value: a reader sees the old resource or the new one.
+        self._stored[identifier] = (
+            buffer.getvalue(),
+            ResourceInfo(identifier, digest.size, digest.sha256, digest.blocks, time.time()),
+        )
+
+    @contextlib.contextmanager
+    def lease(self, identifier: str) -> Iterator[Lease]:
+        lease = _ThreadLease(self._leases.setdefault(checked_identifier(identifier), threading.Lock()))
+        try:
+            yield lease
+        finally:
+            lease.close()
+
+    def _found(self, identifier: str) -> tuple[bytes, ResourceInfo]:
+        try:
+            return self._stored[checked_identifier(identifier)]
+        except KeyError:
+            raise ResourceNotFoundError(identifier, repr(self)) from None
+
+
+class _BytesSource(ByteSource):
+    """A bytes object, read by position."""
+
+    def __init__(self, data: bytes, info: ResourceInfo) -> None:
+        self._data, self._info = data, info
+
+    @property
+    def size(self) -> int:
+        return self._info.size
+
+    @property
+    def sha256(self) -> str | None:
+        return self._info.sha256
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        part = memoryview(self._data)[offset : offset + len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        pass  # the bytes belong to the connector
+
+
+class _ThreadLease(Lease):
+    """A lease between the threads of this process."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._held = False
+
+    def acquire(self) -> bool:
+        self._held = self._held or self._lock.acquire(blocking=False)
+        return self._held
+
+    def close(self) -> None:
+        if self._held:
+            self._lock.release()
+            self._held = False

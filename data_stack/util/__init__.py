@@ -1,0 +1,1 @@
+"""Names that programs written for the original import from here."""

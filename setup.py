@@ -1,0 +1,71 @@
+"""Packaging of data_stack: version ranges, extras and entry points (exact versions: constraints.txt)."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+EXTRAS = {
+    "torch": ["torch>=2.10"],
+    "sklearn": ["scikit-learn>=1.3"],
+    "images": ["Pillow>=10.0"],
+    "zstd": ["zstandard>=0.21; python_version < '3.14'"],
+    "yaml": ["PyYAML>=6.0"],
+}
+EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
+EXTRAS["test"] = [
+    *EXTRAS["all"],
+    "hypothesis>=6.100",
+    "ipykernel>=6.0",
+    "nbclient>=0.10",
+    "nbformat>=5.9",
+    "pandas>=2.0",
+    "pyarrow>=23.0.1",
+    "pytest>=8.0",
+    "pytest-timeout>=2.3",
+    "trustme>=1.1",
+]
+EXTRAS["dev"] = [
+    *EXTRAS["test"],
+    "mypy>=1.11",
+    "pandas-stubs",
+    "pre-commit>=3.5",
+    "ruff>=0.6",
+    "types-PyYAML",
+    "types-requests",
+    "types-tqdm",
+]
+
+setup(
+    name="datastack",
+    version="0.1.0",
+    description="Any dataset, from any store, behind one lazy random-access interface.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10",
+    packages=find_packages(include=["data_stack", "data_stack.*"]),
+    package_data={"data_stack": ["py.typed"]},
+    install_requires=[
+        "click>=8.1",
+        "h5py>=3.10",
+        "numpy>=1.24",
+        "platformdirs>=4.0",
+        "pluggy>=1.5",
+        "requests>=2.32.4",
+        "tqdm>=4.65",
+        "urllib3>=2.6.3",
+    ],
+    extras_require=EXTRAS,
+    entry_points={
+        "console_scripts": ["data-stack = data_stack.cli.main:main"],
+        "data_stack.datasets": ["mnist = data_stack.mnist.factory:MNISTFactory"],
+    },
+    classifiers=[
+        "Programming Language :: Python :: 3",
+        "Intended Audience :: Science/Research",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)

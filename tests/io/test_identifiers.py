@@ -1,0 +1,72 @@
+"""The grammar of identifiers: what is refused, and that refusal depends on the identifier alone."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import MalformedIdentifierError
+from data_stack.io.identifiers import checked_identifier, checked_prefix
+
+
+class LyingStr(str):
+    """A str whose methods say what one wants to hear."""
+
+    __slots__ = ()
+
+    def split(self, *_: object, **__: object) -> list[str]:  # type: ignore[override]  # that is the lie
+        return ["fine"]
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        "mnist/raw/samples_train.gz",
+        "20-newsgroups/Raw.Data/train_1.pt",
+        "_private/x",
+        "label=3/part-0.parquet",
+        "a" * 200,
+        "/".join("a" * 16),
+        "v1.0+cpu@x,y",
+        "console/comma",
+    ],
+)
+def test_ordinary_names_are_identifiers(identifier: str) -> None:
+    assert checked_identifier(identifier) == identifier
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        "", ".", "..", "/", "a/", "/a", "a//b", "a/./b", "../x", "a/../b", "..%2f", "a\\b", "C:\\x", "a:b", "a b", " a", "a ",
+        "a.", "a/b.", ".hidden", "a/.git", "-rf", "~", "a~", "*", "a\x00b", "a\nb", "\ud800", "é", "e\u0301", "ａ", "\u2024\u2024/x",
+        "CON", "nul.txt", "a/COM1", "Lpt9.gz", "clock$", "a" * 201, "a/" * 16 + "b", ("a" * 100 + "/") * 6, "$where", "%2e%2e",
+        None, 0, True, b"x", ["a"], ("a",), {"$ne": None}, object(), pathlib.PurePosixPath("a"), LyingStr("../x"),
+    ],
+)  # fmt: skip
+def test_everything_else_is_refused(identifier: object) -> None:
+    with pytest.raises(MalformedIdentifierError):
+        checked_identifier(identifier)
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_whatever_is_accepted_stays_below_its_root_on_any_system(identifier: str) -> None:
+    try:
+        checked_identifier(identifier)
+    except MalformedIdentifierError:
+        return
+    for path in (pathlib.PurePosixPath(identifier), pathlib.PureWindowsPath(identifier)):
+        assert not path.is_absolute()
+        assert ".." not in path.parts
+        assert path.as_posix() == identifier
+
+
+def test_a_prefix_is_any_beginning_of_an_identifier() -> None:
+    assert [checked_prefix(prefix) for prefix in ("", "mnist/", "mnist/raw/sam")] == ["", "mnist/", "mnist/raw/sam"]
+    with pytest.raises(MalformedIdentifierError):
+        checked_prefix("a b")
+    with pytest.raises(MalformedIdentifierError):
+        checked_prefix(b"a")

@@ -1,0 +1,401 @@
+"""What a StreamedResource promises: lazy, positional, safe across threads and processes, accepted everywhere."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import multiprocessing
+import os
+import pickle
+import random
+import threading
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import ResourceChangedError, UnpicklableResourceError
+from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+
+CONTENT = bytes(range(256)) * 400  # 100 KiB, every position tells where it is
+
+
+@pytest.fixture(params=["file", "memory"])
+def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+    return FileStorageConnector(tmp_path) if request.param == "file" else InMemoryStorageConnector()
+
+
+@pytest.fixture
+def resource(connector: StorageConnector) -> Iterator[StreamedResource]:
+    connector.set_resource("a/content.bin", CONTENT)
+    with connector.get_resource("a/content.bin") as resource:
+        yield resource
+
+
+def open_files() -> list[str]:
+    links = []
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{entry}"))
+        except FileNotFoundError:
+            continue  # the handle that listed the folder
+    return links
+
+
+def test_nothing_is_opened_before_the_first_byte(tmp_path: Path) -> None:
+    connector = FileStorageConnector(tmp_path)
+    connector.set_resource("lazy.bin", b"abc")
+
+    resource = connector.get_resource("lazy.bin")
+    opened_before = [path for path in open_files() if "lazy.bin" in path]
+    resource.read(1)
+    opened_after = [path for path in open_files() if "lazy.bin" in path]
+    resource.close()
+
+    assert (len(opened_before), len(opened_after)) == (0, 1)
+    assert not [path for path in open_files() if "lazy.bin" in path]
+
+
+def test_it_knows_its_name_size_and_digest(resource: StreamedResource) -> None:
+    import hashlib
+
+    assert resource.identifier == resource.name == "a/content.bin"
+    assert resource.size == len(CONTENT)
+    assert resource.sha256 == hashlib.sha256(CONTENT).hexdigest()
+    assert isinstance(resource, io.BufferedIOBase)
+    assert (resource.readable(), resource.seekable(), resource.writable()) == (True, True, False)
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("read"), st.integers(-1, 5000)),
+            st.tuples(st.just("seek"), st.integers(0, 120_000)),
+            st.tuples(st.just("from_end"), st.integers(-102_400, 0)),
+            st.tuples(st.just("readline"), st.integers(-1, 500)),
+            st.tuples(st.just("readinto"), st.integers(0, 5000)),
+            st.tuples(st.just("read_at"), st.integers(0, 120_000)),
+        ),
+        max_size=12,
+    )
+)
+def test_it_reads_like_a_file_whatever_the_order_of_calls(steps: list[tuple[str, int]]) -> None:
+    connector = InMemoryStorageConnector()
+    connector.set_resource("x", CONTENT)
+    model = io.BytesIO(CONTENT)
+    with connector.get_resource("x") as resource:
+        for step, number in steps:
+            if step == "read":
+                assert resource.read(number) == model.read(number)
+            elif step == "seek":
+                assert resource.seek(number) == model.seek(number)
+            elif step == "from_end":
+                assert resource.seek(number, os.SEEK_END) == model.seek(number, os.SEEK_END)
+            elif step == "readline":
+                assert resource.readline(number) == model.readline(number)
+            elif step == "readinto":
+                ours, theirs = bytearray(number), bytearray(number)
+                assert resource.readinto(ours) == model.readinto(theirs)
+                assert ours == theirs
+            else:
+                assert resource.read_at(number, 100) == CONTENT[number : number + 100]
+            assert resource.tell() == model.tell()
+
+
+def test_iterating_gives_chunks_from_the_start_every_time() -> None:
+    with StreamedResource("x", io.BytesIO(b"abcdefgh"), chunk_size=3) as resource:
+        resource.read(5)
+
+        assert list(resource) == list(resource) == [b"abc", b"def", b"gh"]
+        resource.seek(6)
+        assert next(resource) == b"gh"
+        with pytest.raises(StopIteration):
+            next(resource)
+
+
+def test_a_resource_around_a_pipe_is_read_from_where_it_stands() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"from a pipe")
+    os.close(writing)
+
+    with StreamedResource("pipe", open(reading, "rb", buffering=0), chunk_size=4) as resource:
+        assert not resource.seekable()
+        assert b"".join(resource) == b"from a pipe"
+
+
+def test_a_closed_resource_says_so(resource: StreamedResource) -> None:
+    resource.close()
+    resource.close()
+
+    assert resource.closed
+    for call in (resource.read, resource.tell, lambda: list(resource), lambda: resource.read_at(0, 1)):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+
+
+def test_an_error_inside_of_the_block_passes_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError), StreamedResource("x", io.BytesIO(b"")):
+        raise KeyError("mine")
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(resource: StreamedResource) -> None:
+    with StreamedResource("x", io.BytesIO()) as wrapped:
+        assert wrapped.writable()
+        assert wrapped.write(b"zz") == 2
+        assert list(wrapped) == [b"zz"]
+
+    with pytest.raises(io.UnsupportedOperation):
+        resource.write(b"zz")
+
+
+# ---------------------------------------------------------------------- other people's readers
+
+
+def stored(connector: StorageConnector, content: bytes) -> StreamedResource:
+    connector.set_resource("dataset/file", content)
+    return connector.get_resource("dataset/file")
+
+
+def test_h5py_reads_it(connector: StorageConnector) -> None:
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        file["rows"] = np.arange(1000)
+
+    with stored(connector, buffer.getvalue()) as resource, h5py.File(resource, "r") as file:
+        assert file["rows"][::100].tolist() == list(range(0, 1000, 100))
+
+
+def test_torch_reads_it(connector: StorageConnector) -> None:
+    buffer = io.BytesIO()
+    torch.save(torch.arange(10), buffer)
+
+    with stored(connector, buffer.getvalue()) as resource:
+        assert torch.load(resource, weights_only=True).tolist() == list(range(10))
+
+
+def test_gzip_and_zipfile_read_it(connector: StorageConnector) -> None:
+    with stored(connector, gzip.compress(b"zipped")) as resource, gzip.GzipFile(fileobj=resource) as unzipped:
+        assert unzipped.read() == b"zipped"
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("member", b"content")
+    with stored(connector, buffer.getvalue()) as resource, zipfile.ZipFile(resource) as archive:
+        assert archive.read("member") == b"content"
+
+
+def test_pandas_reads_it_with_both_engines(connector: StorageConnector) -> None:
+    for engine in ("c", "python"):
+        with stored(connector, b"a,b\n1,2\n3,4\n") as resource:
+            assert pd.read_csv(resource, engine=engine)["b"].tolist() == [2, 4]  # type: ignore[call-overload]  # a str, not a Literal
+    with StreamedTextResource.from_streamed_resouce(stored(connector, b"a,b\n1,2\n")) as text:
+        assert pd.read_csv(text)["a"].tolist() == [1]
+
+
+def test_pyarrow_reads_it(connector: StorageConnector) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": [1, 2, 3]}), sink)
+
+    with stored(connector, sink.getvalue()) as resource:
+        assert pq.read_table(resource)["x"].to_pylist() == [1, 2, 3]
+    with stored(connector, b"x\n7\n") as resource:
+        assert pyarrow.csv.read_csv(resource)["x"].to_pylist() == [7]
+
+
+def test_a_text_wrapper_reads_it(connector: StorageConnector) -> None:
+    with stored(connector, "größe\nzwei\n".encode()) as resource, io.TextIOWrapper(resource, encoding="utf-8") as text:
+        assert list(text) == ["größe\n", "zwei\n"]
+
+
+# ---------------------------------------------------------------------- text
+
+
+def test_a_text_resource_iterates_lines() -> None:
+    with StreamedTextResource("t", io.BytesIO(b"one\ntwo\n" * 500)) as text:
+        assert len(list(text)) == 1000
+        assert len(list(text)) == 1000
+        text.seek(0)
+        assert text.readlines()[:2] == ["one\n", "two\n"]
+        assert (text.identifier, text.encoding, text.closed) == ("t", "utf-8", False)
+
+
+def test_the_csv_module_reads_a_text_resource_with_line_breaks_in_fields(connector: StorageConnector) -> None:
+    connector.set_resource("t.csv", b'a,"two\r\nlines"\r\nb,c\r\n')
+    with StreamedTextResource.from_streamed_resource(connector.get_resource("t.csv"), newline="") as text:
+        assert list(csv.reader(text)) == [["a", "two\r\nlines"], ["b", "c"]]
+
+
+def test_a_connector_hands_out_text_and_closing_it_closes_the_bytes(connector: StorageConnector) -> None:
+    connector.set_resource("t.txt", "grün".encode())
+
+    text: Any = connector.get_resource("t.txt", SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE)
+    binary = text.buffer
+
+    assert text.read() == "grün"
+    text.close()
+    assert binary.closed
+
+
+def test_the_factory_makes_both_kinds() -> None:
+    types = ResourceFactory.SupportedStreamedResourceTypes
+    with ResourceFactory.get_resource(identifier="b", file_like_object=io.BytesIO(b"x"), chunk_size=1) as binary:
+        assert isinstance(binary, StreamedResource)
+        assert binary.chunk_size == 1
+    with ResourceFactory.get_resource("t", io.BytesIO(b"x"), resource_type=types.STREAMED_TEXT_RESOURCE) as text:
+        assert isinstance(text, StreamedTextResource)
+
+
+# ---------------------------------------------------------------------- threads and processes
+
+
+def test_many_threads_read_by_position_at_once(resource: StreamedResource) -> None:
+    def reads(seed: int) -> int:
+        rng = random.Random(seed)
+        offsets = [rng.randrange(len(CONTENT)) for _ in range(500)]
+        return sum(resource.read_at(offset, 777) != CONTENT[offset : offset + 777] for offset in offsets)
+
+    with ThreadPoolExecutor(10) as pool:
+        assert sum(pool.map(reads, range(10))) == 0
+
+
+def _read_in_child(resource: StreamedResource, offset: int, answer: Any) -> None:
+    resource.seek(offset)
+    answer.put(resource.read(1000))
+
+
+def test_a_forked_child_has_a_position_of_its_own(resource: StreamedResource) -> None:
+    context = multiprocessing.get_context("fork")
+    resource.seek(100)
+    resource.read(1)
+    answers = context.Queue()
+
+    child = context.Process(target=_read_in_child, args=(resource, 20_003, answers))
+    child.start()
+    in_child = answers.get(timeout=30)
+    child.join()
+
+    assert in_child == CONTENT[20_003:21_003]
+    assert resource.read(4) == CONTENT[101:105]
+
+
+def test_a_forked_child_goes_on_where_its_parent_stood(tmp_path: Path) -> None:
+    connector = FileStorageConnector(tmp_path)
+    connector.set_resource("x", CONTENT)
+    with connector.get_resource("x") as resource:
+        resource.read(50_000)
+        reading, writing = os.pipe()
+        if (pid := os.fork()) == 0:
+            os.write(writing, resource.read(10))
+            resource.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+        assert os.read(reading, 100) == CONTENT[50_000:50_010]
+        assert resource.read(10) == CONTENT[50_000:50_010]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_forking_while_a_thread_reads_does_not_hang_the_child(resource: StreamedResource) -> None:
+    done = threading.Event()
+
+    def keep_reading() -> None:
+        while not done.is_set():
+            resource.seek(0)
+            resource.read(60_000)
+
+    thread = threading.Thread(target=keep_reading)
+    thread.start()
+    try:
+        for _ in range(20):
+            if (pid := os.fork()) == 0:
+                resource.seek(7)
+                os._exit(0 if resource.read(5) == CONTENT[7:12] else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_it_pickles_as_connector_and_identifier_and_reopens_in_a_spawned_process(resource: StreamedResource) -> None:
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+
+    child = context.Process(target=_read_in_child, args=(resource, 5, answers))
+    child.start()
+    in_child = answers.get(timeout=60)
+    child.join()
+
+    assert in_child == CONTENT[5:1005]
+
+
+def test_a_pickled_resource_refuses_bytes_that_were_replaced_meanwhile(tmp_path: Path) -> None:
+    connector = FileStorageConnector(tmp_path)
+    connector.set_resource("x", b"old")
+    with connector.get_resource("x") as resource:
+        pickled = pickle.dumps(resource)
+
+    connector.set_resource("x", b"new")
+
+    with pytest.raises(ResourceChangedError, match="'x' was replaced"):
+        pickle.loads(pickled)
+    connector.set_resource("x", b"old")
+    with pickle.loads(pickled) as reopened:
+        assert reopened.read() == b"old"
+
+
+def test_a_wrapped_buffer_does_not_pickle_and_says_what_to_do() -> None:
+    with StreamedResource("x", io.BytesIO(b"abc")) as resource, pytest.raises(UnpicklableResourceError, match="set_resource"):
+        pickle.dumps(resource)
+
+
+def test_one_hdf5_resource_gives_ten_threads_and_four_forked_workers_the_right_rows(tmp_path: Path) -> None:
+    rows = np.arange(4000 * 64, dtype=np.int64).reshape(4000, 64)
+    connector = FileStorageConnector(tmp_path)
+    with connector.create("rows.h5") as writer, h5py.File(writer, "w") as file:
+        file.create_dataset("rows", data=rows, chunks=(50, 64))
+
+    class Rows(torch.utils.data.Dataset[np.ndarray[Any, Any]]):
+        def __init__(self) -> None:
+            self.file = h5py.File(connector.get_resource("rows.h5"), "r")
+            self.rows = self.file["rows"]
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+        def __getitem__(self, index: int) -> np.ndarray[Any, Any]:
+            row: np.ndarray[Any, Any] = self.rows[index]
+            return row
+
+    dataset = Rows()
+    assert dataset[0].tolist() == rows[0].tolist()
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=100, num_workers=4, shuffle=True, multiprocessing_context="fork"
+    )
+    for _ in range(3):
+        in_workers = np.concatenate([batch.numpy() for batch in loader])
+        assert (in_workers[np.argsort(in_workers[:, 0])] == rows).all()
+
+    def wrong_rows(seed: int) -> int:
+        rng = random.Random(seed)
+        return sum((dataset[i] != rows[i]).any() for i in (rng.randrange(4000) for _ in range(300)))
+
+    with ThreadPoolExecutor(10) as pool:
+        assert sum(pool.map(wrong_rows, range(10))) == 0
+    dataset.file.close()
