@@ -19,6 +19,8 @@
     │   └── StorageFullError                          … because there is no room left
     ├── UnsupportedStorageOperationError (NotImplementedError)   a third party's connector lacks an optional operation
     ├── RetrievalError                                none of a resource's sources delivered it
+    │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
+    │   └── SeveralRetrievalErrors                    more than one resource is missing
     ├── ConfigError (ValueError)                      an unknown option, or a value out of range
     │   └── UnknownSplitError                         a split that the dataset does not have
     ├── ModelNotTrainedError                          a fitted state was asked for before fitting
@@ -41,6 +43,7 @@ __all__ = [
     "ArchiveLimitError",
     "ChecksumMismatchError",
     "ConfigError",
+    "CorruptSourceError",
     "DataStackError",
     "DatasetFileCorruptError",
     "DatasetNotFoundError",
@@ -54,6 +57,7 @@ __all__ = [
     "ResourceChangedError",
     "ResourceNotFoundError",
     "RetrievalError",
+    "SeveralRetrievalErrors",
     "StorageError",
     "StorageFullError",
     "UnknownSplitError",
@@ -212,6 +216,27 @@ class RetrievalError(DataStackError):
             f"  data-stack import-file {self.identifier} PATH",
         ]
         return "\n".join(lines)
+
+
+class CorruptSourceError(RetrievalError, DatasetFileCorruptError):
+    """No source delivered a resource, and at least one delivered wrong bytes. Nothing of them was stored."""
+
+
+class SeveralRetrievalErrors(RetrievalError):
+    """More than one resource could not be retrieved; those that could are kept.
+
+    Attributes:
+        errors: one error for each resource; ``identifier``, ``attempts`` and ``expected`` are those of the first.
+    """
+
+    def __init__(self, errors: Sequence[RetrievalError]) -> None:
+        first = errors[0]
+        super().__init__(first.identifier, first.attempts, first.expected)
+        self.args = (tuple(errors),)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return f"{len(self.errors)} resources could not be retrieved:\n" + "\n".join(map(str, self.errors))
 
 
 class ConfigError(DataStackError, ValueError):

@@ -111,7 +111,8 @@ class StreamedResource(io.BufferedIOBase):
     (connector, identifier). What wraps a ``buffer`` of the caller's gives that buffer a name, for storing it.
 
     Iterating gives chunks of ``chunk_size`` bytes, from the start each time (from where it stands if the
-    buffer cannot seek). Like a file, a resource has one position: threads that share it use ``read_at``.
+    buffer cannot seek); for lines, as ``numpy.loadtxt`` wants them, use a StreamedTextResource. Like a file,
+    a resource has one position: threads that share it use ``read_at``.
 
     Args:
         identifier: the resource's name, e.g. ``"mnist/raw/labels.gz"``.
@@ -128,6 +129,7 @@ class StreamedResource(io.BufferedIOBase):
         self._chunk_size = chunk_size
         self._buffer = buffer
         self._source: ByteSource | None = None
+        self._pinned_sha256: str | None = None
         self._connector: _GivesResources | None = None
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -173,6 +175,14 @@ class StreamedResource(io.BufferedIOBase):
     def sha256(self) -> str | None:
         """SHA-256 recorded when it was stored (64 hex digits), None where that is not known. Nothing is read for it."""
         return self._source.sha256 if self._source is not None else None
+
+    def pin(self, sha256: str | None) -> Self:
+        """Refuse to be read if the store says that these are other bytes, and return itself; None: be read as it is.
+
+        It is checked when the resource is opened, so it holds between being handed out and the first byte too.
+        """
+        self._pinned_sha256 = sha256
+        return self
 
     @property
     def name(self) -> str:
@@ -314,7 +324,7 @@ class StreamedResource(io.BufferedIOBase):
                 f"resource {self._identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
                 f"store it with set_resource() and send what get_resource() returns"
             )
-        return _reopened, (self._connector, self._identifier, self._chunk_size, self.sha256)
+        return _reopened, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self.sha256)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         return self.__reduce__()
@@ -332,6 +342,11 @@ class StreamedResource(io.BufferedIOBase):
             self._lock, self._pid = threading.Lock(), os.getpid()
         if self.closed:
             raise ValueError(f"I/O operation on closed resource {self._identifier!r}")
+        if self._pinned_sha256 is not None and self._source is not None:
+            actual = self._source.sha256
+            if actual is not None and actual != self._pinned_sha256:
+                raise ResourceChangedError(self._identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}")
+            self._pinned_sha256 = None  # it is open now, and stays what it is
         return self._buffer
 
     def _says(self, ability: str, default: bool) -> bool:
@@ -343,9 +358,7 @@ def _reopened(connector: _GivesResources, identifier: str, chunk_size: int, sha2
     """Rebuild a pickled resource; its bytes must still be those that were pickled."""
     resource = connector.get_resource(identifier)
     resource._chunk_size = chunk_size
-    if sha256 is not None and resource.sha256 is not None and resource.sha256 != sha256:
-        raise ResourceChangedError(identifier, f"sha256 {sha256}", f"sha256 {resource.sha256}")
-    return resource
+    return resource.pin(sha256)
 
 
 class StreamedTextResource(io.TextIOBase):

@@ -17,7 +17,7 @@ class LyingStr(str):
 
     __slots__ = ()
 
-    def split(self, *_: object, **__: object) -> list[str]:  # type: ignore[override]  # that is the lie
+    def split(self, *_: object, **__: object) -> list[str]:
         return ["fine"]
 
 
@@ -42,8 +42,10 @@ def test_ordinary_names_are_identifiers(identifier: str) -> None:
     "identifier",
     [
         "", ".", "..", "/", "a/", "/a", "a//b", "a/./b", "../x", "a/../b", "..%2f", "a\\b", "C:\\x", "a:b", "a b", " a", "a ",
-        "a.", "a/b.", ".hidden", "a/.git", "-rf", "~", "a~", "*", "a\x00b", "a\nb", "\ud800", "é", "e\u0301", "ａ", "\u2024\u2024/x",
-        "CON", "nul.txt", "a/COM1", "Lpt9.gz", "clock$", "a" * 201, "a/" * 16 + "b", ("a" * 100 + "/") * 6, "$where", "%2e%2e",
+        "a.", "a/b.", ".hidden", "a/.git", "-rf", "~", "a~", "*", "a\x00b", "a\nb", "\ud800", "é", "e\u0301", "ａ",
+        "\u2024\u2024/x",
+        "CON", "nul.txt", "a/COM1", "Lpt9.gz", "clock$",
+        "a" * 201, "a/" * 16 + "b", ("a" * 100 + "/") * 6, "$where", "%2e%2e",
         None, 0, True, b"x", ["a"], ("a",), {"$ne": None}, object(), pathlib.PurePosixPath("a"), LyingStr("../x"),
     ],
 )  # fmt: skip

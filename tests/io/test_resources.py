@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import h5py
 import numpy as np
@@ -186,7 +186,7 @@ def test_torch_reads_it(connector: StorageConnector) -> None:
     torch.save(torch.arange(10), buffer)
 
     with stored(connector, buffer.getvalue()) as resource:
-        assert torch.load(resource, weights_only=True).tolist() == list(range(10))
+        assert torch.load(cast("IO[bytes]", resource), weights_only=True).tolist() == list(range(10))
 
 
 def test_gzip_and_zipfile_read_it(connector: StorageConnector) -> None:
@@ -203,7 +203,7 @@ def test_gzip_and_zipfile_read_it(connector: StorageConnector) -> None:
 def test_pandas_reads_it_with_both_engines(connector: StorageConnector) -> None:
     for engine in ("c", "python"):
         with stored(connector, b"a,b\n1,2\n3,4\n") as resource:
-            assert pd.read_csv(resource, engine=engine)["b"].tolist() == [2, 4]  # type: ignore[call-overload]  # a str, not a Literal
+            assert pd.read_csv(resource, engine=engine)["b"].tolist() == [2, 4]
     with StreamedTextResource.from_streamed_resouce(stored(connector, b"a,b\n1,2\n")) as text:
         assert pd.read_csv(text)["a"].tolist() == [1]
 
@@ -353,8 +353,10 @@ def test_a_pickled_resource_refuses_bytes_that_were_replaced_meanwhile(tmp_path:
 
     connector.set_resource("x", b"new")
 
-    with pytest.raises(ResourceChangedError, match="'x' was replaced"):
-        pickle.loads(pickled)
+    with pickle.loads(pickled) as reopened, pytest.raises(ResourceChangedError, match="'x' was replaced"):
+        reopened.read()
+    with pickle.loads(pickled) as reopened, pytest.raises(ResourceChangedError):
+        reopened.read_at(0, 1)
     connector.set_resource("x", b"old")
     with pickle.loads(pickled) as reopened:
         assert reopened.read() == b"old"
@@ -385,9 +387,7 @@ def test_one_hdf5_resource_gives_ten_threads_and_four_forked_workers_the_right_r
 
     dataset = Rows()
     assert dataset[0].tolist() == rows[0].tolist()
-    loader = torch.utils.data.DataLoader(
-        dataset, batch_size=100, num_workers=4, shuffle=True, multiprocessing_context="fork"
-    )
+    loader = torch.utils.data.DataLoader(dataset, batch_size=100, num_workers=4, shuffle=True, multiprocessing_context="fork")
     for _ in range(3):
         in_workers = np.concatenate([batch.numpy() for batch in loader])
         assert (in_workers[np.argsort(in_workers[:, 0])] == rows).all()

@@ -125,6 +125,7 @@ class StorageConnector(ABC):
                 writer.seal()
             finally:
                 writer.digest.finish()
+            file.seek(0)  # for those whose set_resource() does not rewind
             self.set_resource(identifier, file)
 
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

@@ -96,9 +96,9 @@ class FileStorageConnector(StorageConnector):
     def delete_resource(self, identifier: str) -> None:
         identifier = self._checked(identifier)
         with self._located(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
+            self._remove_record(identifier)  # first: killed in between, we leave a file without a digest, not the reverse
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
-        self._remove_record(identifier)
         self._remove_aside(identifier)
 
     def list_resources(self, prefix: str = "") -> list[str]:
@@ -465,6 +465,12 @@ class _FileWriter(ResourceWriter):
     def flush(self) -> None:
         try:
             super().flush()
+        except OSError as error:
+            self._fail(error)
+
+    def seal(self) -> None:
+        try:
+            super().seal()
         except OSError as error:
             self._fail(error)
 

@@ -179,7 +179,9 @@ def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
     assert connector.list_resources() == ["a/b"]
 
 
-def test_links_that_stay_inside_are_followed_and_others_refused(connector: FileStorageConnector, root: Path, tmp_path: Path) -> None:
+def test_links_that_stay_inside_are_followed_and_others_refused(
+    connector: FileStorageConnector, root: Path, tmp_path: Path
+) -> None:
     connector.set_resource("big/file", b"inside")
     (tmp_path / "secret").write_bytes(b"secret")
     (root / "folder").symlink_to("big")
@@ -305,7 +307,9 @@ def test_verify_names_the_damaged_block(connector: FileStorageConnector, root: P
         connector.verify_resource("x")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"size": "x"}', b"\xff\xfe", b'{"size":3,"mtime_ns":null,"inode":[],"sha256":7}'])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b'{"size": "x"}', b"\xff\xfe", b'{"size":3,"mtime_ns":null,"inode":[],"sha256":7}']
+)
 def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageConnector, root: Path, damage: bytes) -> None:
     connector.set_resource("x", b"abc")
     (root / ".data_stack/digests/x~").write_bytes(damage)
@@ -330,7 +334,9 @@ def test_permissions_follow_the_umask_and_temporaries_are_private(connector: Fil
     assert stat.S_IMODE((root / "x").stat().st_mode) == 0o640
 
 
-def test_what_a_killed_writer_left_is_removed_and_a_live_writer_keeps_its_own(connector: FileStorageConnector, root: Path) -> None:
+def test_what_a_killed_writer_left_is_removed_and_a_live_writer_keeps_its_own(
+    connector: FileStorageConnector, root: Path
+) -> None:
     program = f"""
 import os, signal
 from data_stack.io.storage_connectors import FileStorageConnector

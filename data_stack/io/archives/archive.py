@@ -1,0 +1,236 @@
+"""The contract of an archive: members by name, read as streams, unpacked into a store."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tqdm import tqdm
+
+from data_stack.exception import ArchiveError, ConfigError, MalformedIdentifierError, UnsafeArchiveError
+from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.identifiers import checked_identifier
+from data_stack.io.progress import shows_progress
+from data_stack.io.storage_connectors.connector import COPY_BYTES, ResourceWriter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_MAX_NAME_CHARACTERS: Final = 1024
+#: Control characters, a backslash (a separator on Windows), and what could not be decoded.
+_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]")
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:")
+
+
+@dataclass(frozen=True)
+class ArchiveMember:
+    """A regular file or a folder in an archive.
+
+    Attributes:
+        name: relative path with ``/`` between its segments; never absolute, empty, or with a ``..``.
+        size: length in bytes, unpacked; 0 for a folder.
+        is_folder: whether it is a folder. Archives need not name the folders of their files.
+    """
+
+    name: str
+    size: int
+    is_folder: bool = False
+    _offset: int = field(default=0, repr=False, compare=False)
+    _archive: object = field(default=None, repr=False, compare=False)
+
+
+class CreatesResources(Protocol):
+    """What members are unpacked into: a StorageConnector, or the PreparedResources of a dataset."""
+
+    def create(self, identifier: str, /) -> AbstractContextManager[ResourceWriter]: ...
+
+
+class Archive(ABC):
+    """The regular files and folders of a zip or tar archive; :func:`open_archive` makes one.
+
+    Iterating gives the members in their order. Names are checked as they are met: one that is absolute, climbs out, has a
+    backslash or control character, or is there twice, a link, a device and a pipe are errors. Owners, times and permissions
+    (setuid bits, too) are not carried over. Any number of members of an archive that can seek may be open at once,
+    in several threads.
+
+    Raises:
+        ArchiveError: the archive is damaged or cut short. Never taken for its end.
+        UnsafeArchiveError: a member is not a file or folder with a name of its own inside of the archive.
+        ArchiveLimitError: it holds more than its limits allow.
+    """
+
+    def __init__(self, name: str, limits: ArchiveLimits) -> None:
+        self._name, self._limits = name, limits
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """Name of the stream that the archive is read from."""
+        return self._name
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[ArchiveMember]:
+        """All members, folders included, in the order of the archive."""
+
+    @abstractmethod
+    def open(self, member: ArchiveMember | str) -> io.BufferedReader:
+        """Open a file of the archive, to be read forward; what is read is verified before its last byte is given out.
+
+        Raises:
+            ArchiveError: there is no file of that name.
+        """
+
+    def read(self, member: ArchiveMember | str) -> bytes:
+        """All bytes of a file of the archive, for small ones."""
+        with self.open(member) as stream:
+            return stream.read()
+
+    def names(self) -> list[str]:
+        """Names of all files, in the order of the archive."""
+        return [member.name for member in self if not member.is_folder]
+
+    def unpack(
+        self,
+        target: CreatesResources,
+        prefix: str = "",
+        *,
+        members: Collection[str] | Callable[[ArchiveMember], bool] | None = None,
+        rename: Mapping[str, str] | Callable[[str], str] | None = None,
+        progress: bool | None = None,
+    ) -> list[str]:
+        """Store files of the archive, each under ``prefix/name``; a member is published when it was read whole.
+
+        After an error the members before are stored, each complete; unpacking again replaces them.
+
+        Args:
+            target: a StorageConnector, or the PreparedResources of a dataset.
+            prefix: where to put them, e.g. ``"raw/images"``.
+            members: names of the files to unpack, or a function that says which; None for all.
+            rename: new names, as a mapping (others stay) or a function. What is stored is in the grammar of
+                :mod:`data_stack.io.identifiers`; archives with spaces or umlauts in their names need this.
+            progress: show a bar; None to show it on a terminal.
+
+        Returns:
+            The identifiers stored, in the order of the archive.
+
+        Raises:
+            ArchiveError: a name is no identifier, ``members`` names a file that is not there, or as for reading.
+            UnsafeArchiveError: two members get the same identifier, or as for reading.
+        """
+        wanted = None if members is None or callable(members) else set(members)
+        stored: list[str] = []
+        used = UniqueNames(self._name)
+        bar = tqdm(desc=self._name, unit=" files", disable=not shows_progress(progress))
+        with bar:
+            for member in self:
+                if member.is_folder or (wanted is not None and member.name not in wanted):
+                    continue
+                if callable(members) and not members(member):
+                    continue
+                identifier = self._identifier(member.name, prefix, rename)
+                used.add(identifier)
+                with self.open(member) as stream, target.create(identifier) as writer:
+                    while chunk := stream.read(COPY_BYTES):
+                        writer.write(chunk)
+                if wanted is not None:
+                    wanted.discard(member.name)
+                stored.append(identifier)
+                bar.update()
+        if wanted:
+            raise self._no_member(min(wanted))
+        return stored
+
+    def close(self) -> None:
+        """End the reading. The stream underneath stays open: it is the caller's."""
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}{', closed' if self._closed else ''}>"
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"archive {self._name!r} is closed")
+
+    def _no_member(self, name: str, names: Collection[str] = ()) -> ArchiveError:
+        similar = get_close_matches(name, names, n=1)
+        return ArchiveError(f"{self._name!r} has no file {name!r}" + (f"; did you mean {similar[0]!r}?" if similar else ""))
+
+    def _identifier(self, name: str, prefix: str, rename: Mapping[str, str] | Callable[[str], str] | None) -> str:
+        if rename is not None:
+            name = rename(name) if callable(rename) else rename.get(name, name)
+        try:
+            return checked_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
+        except MalformedIdentifierError as error:
+            raise ArchiveError(f"a member of {self._name!r} cannot be stored under its name: {error}. Give rename=…") from error
+
+
+class UniqueNames:
+    """Finds repeated names without keeping the names, which may be a thousand characters each."""
+
+    def __init__(self, archive: str) -> None:
+        self._archive = archive
+        self._seen: dict[bytes, bool] = {}
+        self._n_names = 0
+
+    def add(self, name: str, is_folder: bool = False) -> None:
+        """Take in a name.
+
+        Raises:
+            UnsafeArchiveError: it was there before, other than as a folder both times.
+        """
+        was_folder = self._seen.setdefault(hashlib.blake2b(name.encode(), digest_size=16).digest(), is_folder)
+        if len(self._seen) > self._n_names:
+            self._n_names += 1
+        elif not (was_folder and is_folder):
+            raise UnsafeArchiveError(f"{self._archive!r} has two members {name!r}; which one is meant cannot be known")
+
+
+def decoded(name: bytes, encoding: str, archive: str) -> str:
+    """The text of a name; what cannot be decoded becomes surrogates, which :func:`checked_name` refuses.
+
+    Raises:
+        ConfigError: there is no such encoding, or it cannot decode names.
+    """
+    try:
+        return name.decode(encoding, "surrogateescape")
+    except (LookupError, UnicodeError) as error:
+        raise ConfigError(f"the names in {archive!r} cannot be decoded by name_encoding={encoding!r}: {error}") from error
+
+
+def checked_name(name: str, archive: str) -> str:
+    """The name of a member without ``./``, ``//`` and a trailing ``/``; empty for the archive's own top folder.
+
+    Raises:
+        UnsafeArchiveError: it is absolute, climbs out, too long, or holds what no portable name does.
+    """
+    if len(name) > _MAX_NAME_CHARACTERS:
+        raise UnsafeArchiveError(
+            f"{archive!r} has a member name of {len(name)} characters; at most {_MAX_NAME_CHARACTERS} are read"
+        )
+    segments = [segment for segment in name.split("/") if segment not in ("", ".")]
+    if _ABSOLUTE.match(name) or ".." in segments:
+        raise UnsafeArchiveError(f"{archive!r} has a member {name!r}, which would lie outside of the folder it is unpacked to")
+    if _FORBIDDEN.search(name):
+        raise UnsafeArchiveError(
+            f"{archive!r} has a member {name!r} with a backslash, a control character or undecodable bytes in its name; "
+            f"if only the encoding is unknown, give name_encoding=…"
+        )
+    return "/".join(segments)

@@ -1,0 +1,39 @@
+"""How resources arrive: from web servers, files, folders and installed packages, verified on the way.
+
+Importing this package imports no ``requests``; downloading does.
+"""
+
+from __future__ import annotations
+
+from data_stack.io.retriever.file import folder_definitions
+from data_stack.io.retriever.retriever import (
+    FileRetrieverImpl,
+    HTTPRetrieverImpl,
+    RetrievedResource,
+    Retriever,
+    RetrieverFactory,
+    RetrieverImplIF,
+    import_file,
+    register_scheme,
+    retrieve,
+    retrieve_folder,
+)
+from data_stack.io.retriever.transfer import Fetch, Limits, SourceError, Transfer
+
+__all__ = [
+    "Fetch",
+    "FileRetrieverImpl",
+    "HTTPRetrieverImpl",
+    "Limits",
+    "RetrievedResource",
+    "Retriever",
+    "RetrieverFactory",
+    "RetrieverImplIF",
+    "SourceError",
+    "Transfer",
+    "folder_definitions",
+    "import_file",
+    "register_scheme",
+    "retrieve",
+    "retrieve_folder",
+]

@@ -1,0 +1,96 @@
+"""Resources from files and folders of this machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+from urllib.parse import unquote, urlsplit
+
+from data_stack.exception import MaliciousFilePathError, RetrievalError
+from data_stack.io.identifiers import checked_identifier
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever.transfer import SourceError, Transfer
+
+_COPY_BYTES = 1 << 20
+
+
+def fetch_file(source: str, transfer: Transfer) -> None:
+    """Copy a file, named by its path or by a ``file://`` URL (percent-encoded, of this host)."""
+    copy_file(_path_of_url(source) if source[:5].lower() == "file:" else source, transfer)
+
+
+def copy_file(path: str, transfer: Transfer) -> None:
+    """Copy the regular file at ``path``."""
+    try:
+        # Looked at before it is opened: opening a device may do something, opening a fifo waits for a writer.
+        _check_regular(os.stat(path).st_mode)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise SourceError(error.strerror or str(error)) from error
+    with open(handle, "rb", buffering=0) as file:
+        before = os.fstat(handle)
+        _check_regular(before.st_mode)
+        if transfer.expected_size is not None and transfer.expected_size != before.st_size:
+            raise SourceError(f"has {before.st_size:,} bytes, expected {transfer.expected_size:,}")
+        transfer.expected_size = before.st_size
+        buffer = memoryview(bytearray(min(_COPY_BYTES, before.st_size + 1)))
+        while n_read := file.readinto(buffer):
+            transfer.write(buffer[:n_read])
+        after = os.fstat(handle)
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns) or transfer.size != after.st_size:
+        raise SourceError("changed while it was read")
+
+
+def folder_definitions(folder: str | os.PathLike[str], prefix: str = "") -> list[ResourceDefinition]:
+    """Describe each file below ``folder``, to be retrieved as ``prefix/path/below/folder``, in order of identifiers.
+
+    Symbolic links to files inside of the folder are files; all others are refused. Nothing is read but names.
+
+    Raises:
+        RetrievalError: the folder or one below cannot be listed, or holds something that is no file.
+        MaliciousFilePathError: a symbolic link leads out of the folder, or to a folder.
+        MalformedIdentifierError: a file has a name that no identifier can have (a leading dot, a space …).
+    """
+    root = os.path.realpath(folder)
+    prefix = prefix.rstrip("/")
+    definitions = []
+    pending = [""]
+    while pending:
+        above = pending.pop()
+        try:
+            entries = list(os.scandir(os.path.join(root, above)))
+        except OSError as error:
+            said = (os.path.join(root, above), error.strerror or str(error))
+            raise RetrievalError(prefix or os.path.basename(root), [said]) from error
+        for entry in entries:
+            below = f"{above}/{entry.name}" if above else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(below)
+                continue
+            real = os.path.realpath(entry.path)
+            if entry.is_symlink() and (os.path.commonpath([root, real]) != root or os.path.isdir(real)):
+                where = "to a folder" if os.path.isdir(real) else f"out of {root!r}"
+                raise MaliciousFilePathError(f"{entry.path!r} is a symbolic link {where}; put the files themselves there")
+            identifier = checked_identifier(f"{prefix}/{below}" if prefix else below)
+            if not os.path.isfile(real):
+                raise RetrievalError(identifier, [(entry.path, "is not a regular file")])
+            definitions.append(ResourceDefinition(identifier, real))
+    return sorted(definitions, key=lambda definition: definition.identifier)
+
+
+def _path_of_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc.lower() not in ("", "localhost"):
+        raise SourceError("a file:// URL names no other host; write file:///path")
+    if parts.query or parts.fragment:
+        raise SourceError("a file:// URL has no query or fragment; write '?' as %3F and '#' as %23")
+    if not parts.path.startswith("/"):
+        raise SourceError("a file:// URL has an absolute path; write file:///path, or the path alone")
+    return unquote(parts.path, errors="surrogateescape")
+
+
+def _check_regular(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise SourceError("is a folder; retrieve_folder() takes all files of a folder")
+    if not stat.S_ISREG(mode):
+        raise SourceError("is not a regular file")

@@ -1,0 +1,511 @@
+"""Resources from web servers, none of which is trusted.
+
+What plain ``requests`` lets through is caught here: a header sent one byte at a time is never timed out there, a
+resumed download is glued together from two versions of a file, a redirect's body is read whole (however large), a
+cookie or netrc password travels to another host, and the password of a URL stands in the text of its errors. So one
+exchange is one connection, made here (to an address that was checked) and cut from outside when it stalls, and
+redirects are followed by hand.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import email.utils
+import errno
+import functools
+import http.client
+import ipaddress
+import os
+import random
+import re
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit, urlunsplit
+
+import requests
+import requests.adapters
+import requests.utils
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from data_stack.exception import StorageError
+from data_stack.io.retriever.transfer import SourceError, Transfer, described_page, looks_like_page, printable, redacted, shown
+
+_READ_BYTES: Final = 1 << 20
+_PAGE_BYTES: Final = 64 << 10
+_MAX_REDIRECTS: Final = 5
+#: However often a server cuts and resumes, there is an end.
+_MAX_REQUESTS: Final = 100
+#: A resumed transfer reads these bytes again, and must find them unchanged.
+_OVERLAP_BYTES: Final = 256
+_REDIRECTS: Final = {301, 302, 303, 307, 308}
+_TRANSIENT: Final = {408, 429}
+_STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_IN_PROGRESS: Final = {errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK}
+_LINK_LOCAL, _LOOPBACK, _PRIVATE, _PUBLIC = range(4)
+
+
+def fetch_http(source: str, transfer: Transfer) -> None:
+    """Download an ``https://`` or ``http://`` URL, resuming what is cut off.
+
+    A cut transfer is resumed only where the server named a strong ETag, which both sides must still agree on; else it
+    begins again. TLS certificates are always verified, by ``REQUESTS_CA_BUNDLE`` where that is set. Proxies are taken
+    from the environment. A user and password in the URL go to that very host, scheme and port only.
+    """
+    download = _Download(source, transfer)
+    limits = transfer.limits
+    furthest, n_failures, before = 0, 0, ""
+    for _ in range(_MAX_REQUESTS):
+        started = time.monotonic()
+        try:
+            download.exchange()
+            return
+        except SourceError as error:
+            failure = error
+        except StorageError:
+            raise
+        except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
+            failure = download.failure(error)
+        if not failure.transient:
+            break
+        # Whoever brings something new, and not by the drop, may be asked again.
+        enough = limits.least_bytes_per_second * (time.monotonic() - started)
+        n_failures = 0 if transfer.size - furthest > enough else n_failures + 1
+        furthest, before = max(furthest, transfer.size), failure.said
+        if n_failures > limits.n_retries:
+            break
+        backoff = limits.backoff_seconds * 2.0 ** max(0, n_failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
+        try:
+            transfer.wait(min(max(backoff, failure.retry_after or 0.0), limits.max_wait_seconds))
+        except SourceError as error:
+            failure = error
+            break
+    said = "; then ".join(dict.fromkeys(filter(None, (before, failure.said))))
+    raise SourceError(redacted(said, source, *_proxies(source).values()))
+
+
+class _Download:
+    """One source on its way, over as many exchanges as it takes."""
+
+    def __init__(self, source: str, transfer: Transfer) -> None:
+        parts = urlsplit(source)
+        if not parts.hostname:
+            raise SourceError("the URL names no host")
+        self._transfer = transfer
+        self._url = _bare(parts)
+        self._origin = _origin(self._url)
+        self._authorization = _basic_authorization(parts)
+        self._etag: str | None = None
+
+    def exchange(self) -> None:
+        """Ask once, and take what comes.
+
+        Raises:
+            SourceError: it was not, or not all of, what was asked for.
+        """
+        transfer = self._transfer
+        if self._etag is None and transfer.size:
+            transfer.restart()
+        with contextlib.closing(_Line(transfer)) as line, transfer.interruptible(line.cut):
+            overlap = transfer.tail(_OVERLAP_BYTES)
+            with self._asked(line, transfer.size - len(overlap)) as response:
+                self._check_status(response)
+                length = _length(response)
+                if overlap and response.status_code == 206:
+                    self._check_resumed(response, transfer.size - len(overlap), length)
+                else:
+                    if overlap:
+                        transfer.restart()
+                        overlap = b""
+                    self._check_whole(response, length)
+                self._receive(response, length, overlap)
+
+    def failure(self, error: Exception) -> SourceError:
+        """What an exception of a library means, in words of ours."""
+        try:
+            self._transfer.check()
+        except SourceError as ended:
+            return ended
+        error = _root(error)
+        said, transient = f"{type(error).__name__}: {error}", True
+        if isinstance(error, ssl.SSLCertVerificationError):
+            said, transient = f"its TLS certificate is refused: {error.verify_message}", False
+        elif isinstance(error, socket.gaierror):
+            said, transient = f"the host cannot be found: {error.strerror}", error.errno == socket.EAI_AGAIN
+        elif isinstance(error, (TimeoutError, urllib3.exceptions.TimeoutError)):
+            said = f"no answer within {self._transfer.timeout_seconds:g} s"
+        elif isinstance(error, (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)):
+            said = f"the connection was cut after {self._progress()}"
+        elif isinstance(error, OSError) and error.strerror:
+            said = error.strerror[0].lower() + error.strerror[1:]
+        elif isinstance(error, (ValueError, http.client.InvalidURL)):
+            transient = False  # a URL that no server can be asked for
+        return SourceError(said[:300], transient)
+
+    # ------------------------------------------------------------------ asking
+
+    @contextlib.contextmanager
+    def _asked(self, line: _Line, offset: int) -> Iterator[requests.Response]:
+        """The answer to one request, after redirects; its body is still to be read."""
+        url = self._url
+        for _ in range(_MAX_REDIRECTS + 1):
+            headers = {"User-Agent": "data_stack", "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
+            if self._authorization and _origin(url) == self._origin:
+                headers["Authorization"] = self._authorization
+            if offset and self._etag:
+                headers |= {"Range": f"bytes={offset}-", "If-Range": self._etag}
+            request = requests.Request("GET", url, headers).prepare()
+            # Not by a Session: that would read netrc, keep cookies and read the body of a redirect whole.
+            with contextlib.closing(_Adapter(line)) as adapter, contextlib.ExitStack() as answer:
+                response = adapter.send(
+                    request,
+                    stream=True,
+                    timeout=self._transfer.timeout_seconds,
+                    verify=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True,
+                    proxies=_proxies(url),
+                )
+                answer.callback(response.close)
+                if response.status_code not in _REDIRECTS:
+                    yield response
+                    return
+                url = self._redirected(url, response.headers.get("Location"))
+                line.redirected = True
+        raise SourceError(f"redirects more than {_MAX_REDIRECTS} times")
+
+    def _redirected(self, url: str, location: str | None) -> str:
+        if not location:
+            raise SourceError("redirects, but does not say where to")
+        with contextlib.suppress(UnicodeError):
+            location = location.encode("latin-1").decode("utf-8")
+        target = urljoin(url, location)
+        parts = urlsplit(target)
+        refused = None
+        if parts.scheme not in ("http", "https"):
+            refused = f"which is no web address ({parts.scheme}:)"
+        elif parts.scheme == "http" and urlsplit(url).scheme == "https":
+            refused = "which is not encrypted, while the source is"
+        elif not parts.hostname:
+            refused = "which names no host"
+        elif _proxies(target) and _reach_of_name(parts.hostname) < _PUBLIC:
+            refused = "which is inside of the network"  # a proxy looks names up itself; the others are checked when connecting
+        if refused:
+            raise SourceError(f"redirects to {shown(target)[:200]}, {refused}")
+        return _bare(parts)
+
+    # ------------------------------------------------------------------ judging the answer
+
+    def _check_status(self, response: requests.Response) -> None:
+        status = response.status_code
+        if status in (200, 206):
+            return
+        if status == 416:
+            # What we have is longer than what is there now: another file. From the start, then.
+            self._etag = None
+            raise SourceError("cannot resume", transient=True)
+        reason = printable(response.reason or "")[:60].strip()
+        said = f"answers {status} {reason or http.client.responses.get(status, '')}".strip()
+        if _is_html(response):
+            said += f" with {_page(response)}"
+        transient = status in _TRANSIENT or status >= 500
+        raise SourceError(said, transient, _retry_after(response) if transient else None)
+
+    def _check_resumed(self, response: requests.Response, offset: int, length: int | None) -> None:
+        """A 206 continues exactly where we were, in exactly the same file; else all is asked for anew."""
+        expected = self._transfer.expected_size
+        match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+        fits = match is not None and int(match[1]) == offset
+        if fits and match is not None and match[3] != "*":
+            total = int(match[3])
+            fits = int(match[2]) == total - 1 and expected in (None, total) and length in (None, total - offset)
+        elif fits:
+            fits = expected is not None and match is not None and int(match[2]) == expected - 1
+        if not fits or response.headers.get("ETag", self._etag) != self._etag:
+            self._begin_again("resumes with another part or file than it was asked for")
+
+    def _check_whole(self, response: requests.Response, length: int | None) -> None:
+        transfer, definition = self._transfer, self._transfer.definition
+        if not transfer.has_digest:
+            if _is_html(response) and not self._may_be_page():
+                raise SourceError(f"answers with {_page(response)}")
+            if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+                raise SourceError(
+                    f"answers encoded as {printable(response.headers['Content-Encoding'])[:40]}, which was not asked for"
+                )
+            if response.status_code == 206 and not _covers_all(response, length):
+                raise SourceError("answers with a part, while the whole was asked for")
+        if length is not None and length != definition.size:
+            if definition.size is not None:
+                page = f" ({_page(response)})" if _is_html(response) else ""
+                raise SourceError(f"announces {length:,} bytes{page}, expected {definition.size:,}")
+            if length > transfer.limits.max_bytes:
+                raise SourceError(f"announces {length:,} bytes, more than the limit of {transfer.limits.max_bytes:,}")
+        transfer.expected_size = definition.size if length is None else length
+        etag = response.headers.get("ETag", "").strip()
+        self._etag = etag if _STRONG_ETAG.fullmatch(etag) and response.status_code == 200 else None
+
+    def _receive(self, response: requests.Response, length: int | None, overlap: bytes) -> None:
+        transfer = self._transfer
+        read, n_received, seen = response.raw.read1, 0, b""
+        while data := read(_READ_BYTES, decode_content=False):
+            n_received += len(data)
+            if len(seen) < len(overlap):
+                missing = len(overlap) - len(seen)
+                seen += data[:missing]
+                data = data[missing:]
+                if not overlap.startswith(seen):
+                    self._begin_again("resumes with other bytes than it sent before")
+            if data:
+                transfer.write(data)
+        transfer.check()  # a line that was cut on purpose looks like the end where no length was announced
+        expected = transfer.expected_size
+        if (length is not None and n_received != length) or (expected is not None and transfer.size < expected):
+            raise SourceError(f"the connection was cut after {self._progress()}", transient=True)
+        if not transfer.has_digest:
+            if transfer.size == 0 and transfer.definition.size is None:
+                raise SourceError("answers with nothing at all")
+            if looks_like_page(transfer.head) and not self._may_be_page():
+                raise SourceError(f"answers with {described_page(transfer.head)}")
+
+    def _may_be_page(self) -> bool:
+        names = (self._transfer.definition.identifier, urlsplit(self._url).path)
+        return any(name.lower().endswith((".html", ".htm", ".xhtml")) for name in names)
+
+    def _begin_again(self, said: str) -> None:
+        self._etag = None
+        raise SourceError(said, transient=True)
+
+    def _progress(self) -> str:
+        expected = self._transfer.expected_size
+        return f"{self._transfer.size:,} " + ("bytes" if expected is None else f"of {expected:,} bytes")
+
+
+# ---------------------------------------------------------------------- the line
+
+
+class _Line:
+    """The connections of one exchange: to addresses that were checked, and cut from another thread when it is time."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        self.redirected = False
+        self._transfer = transfer
+        self._floor = _LINK_LOCAL
+        self._sockets: list[socket.socket] = []
+
+    def connect(self, connection: HTTPConnection) -> socket.socket:
+        """Open the TCP connection of ``connection``; what was looked up is what is connected to."""
+        proxied = connection.proxy is not None
+        addresses = self._look_up(connection._dns_host, connection.port)
+        if not proxied and self.redirected:
+            inside = [address for *_, address in addresses if _reach(address[0]) < max(self._floor, _LOOPBACK)]
+            if inside:
+                where = f"{printable(connection.host)[:100]} ({inside[0][0]})"
+                raise SourceError(f"redirects to {where}, an address inside of our own network, where no server may send us")
+        failure: OSError = OSError("the host has no address")
+        for i, (family, kind, protocol, _, address) in enumerate(addresses):
+            opened = socket.socket(family, kind, protocol)
+            try:
+                for option in connection.socket_options or ():
+                    opened.setsockopt(*option)
+                # An address that swallows everything must leave time for the next one.
+                self._open(opened, address, self._transfer.timeout_seconds / (len(addresses) - i + 1))
+                # A duplicate, for cutting: a TLS socket must not be touched from another thread, the line below it may be.
+                self._sockets.append(opened.dup())
+                self._transfer.check()  # lest it was ended just before there was anything to cut
+            except OSError as error:
+                failure = error
+                opened.close()
+            except BaseException:
+                opened.close()
+                raise
+            else:
+                self._floor = _PUBLIC if proxied else max(self._floor, _reach(address[0]))
+                return opened
+        raise failure
+
+    def cut(self) -> None:
+        """Make every wait for the other side end now."""
+        for line in list(self._sockets):
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for line in self._sockets:
+            line.close()
+
+    def _look_up(self, host: str, port: int) -> list[Any]:
+        """Addresses of a host, asked for in a thread of their own: nothing can interrupt a resolver."""
+        found: list[Any] = []
+        done = threading.Event()
+
+        def look_up() -> None:
+            try:
+                found.append(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM))
+            except (OSError, ValueError) as error:  # UnicodeError is a ValueError
+                found.append(error)
+            done.set()
+
+        threading.Thread(target=look_up, name="data_stack resolver", daemon=True).start()
+        while not done.wait(0.1):
+            self._transfer.check()
+        if isinstance(found[0], Exception):
+            raise found[0]
+        return list(found[0])
+
+    def _open(self, opened: socket.socket, address: Any, patience: float) -> None:
+        give_up = time.monotonic() + patience
+        opened.setblocking(False)
+        poll = select.poll()
+        poll.register(opened, select.POLLOUT)
+        code = opened.connect_ex(address)
+        while code in _IN_PROGRESS and not poll.poll(100):
+            self._transfer.check()
+            if time.monotonic() > give_up:
+                raise TimeoutError
+        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if code in _IN_PROGRESS else code
+        if code:
+            raise OSError(code, os.strerror(code))
+        opened.settimeout(self._transfer.timeout_seconds)
+
+
+class _Connection(HTTPConnection):
+    """An HTTP connection over a line."""
+
+    def __init__(self, *args: Any, line: _Line, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._line = line
+
+    def _new_conn(self) -> socket.socket:
+        return self._line.connect(self)
+
+
+class _TLSConnection(HTTPSConnection):
+    """An HTTPS connection over a line."""
+
+    def __init__(self, *args: Any, line: _Line, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._line = line
+
+    def _new_conn(self) -> socket.socket:
+        return self._line.connect(self)
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Has requests connect over a line."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        ours = {HTTPConnection: _Connection, HTTPSConnection: _TLSConnection}.get(pool.ConnectionCls)
+        if ours is not None:  # not so the connections of a SOCKS proxy
+            pool.ConnectionCls = functools.partial(ours, line=self._line)
+        return pool
+
+
+# ---------------------------------------------------------------------- small questions
+
+
+def _bare(parts: SplitResult) -> str:
+    """A URL without user, password and fragment."""
+    return urlunsplit((parts.scheme.lower(), parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+
+
+def _origin(url: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+
+
+def _basic_authorization(parts: SplitResult) -> str | None:
+    userinfo, mark, _ = parts.netloc.rpartition("@")
+    if not mark:
+        return None
+    user, _, password = userinfo.partition(":")
+    return "Basic " + base64.b64encode(unquote_to_bytes(user) + b":" + unquote_to_bytes(password)).decode("ascii")
+
+
+def _proxies(url: str) -> dict[str, str]:
+    return dict(requests.utils.get_environ_proxies(url))
+
+
+def _length(response: requests.Response) -> int | None:
+    """The announced length of the body in bytes; None if none was, or if the body comes in chunks."""
+    announced = response.headers.get("Content-Length", "").strip()
+    if "chunked" in response.headers.get("Transfer-Encoding", "").lower() or not re.fullmatch(r"[0-9]{1,18}", announced):
+        return None
+    return int(announced)
+
+
+def _covers_all(response: requests.Response, length: int | None) -> bool:
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+    return match is not None and int(match[1]) == 0 and int(match[2]) + 1 == int(match[3].replace("*", "0")) == length
+
+
+def _is_html(response: requests.Response) -> bool:
+    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower() in ("text/html", "application/xhtml+xml")
+
+
+def _page(response: requests.Response) -> str:
+    """An HTML page that came instead of data, by its title."""
+    head = b""
+    with contextlib.suppress(requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
+        while len(head) < _PAGE_BYTES and (data := response.raw.read1(_PAGE_BYTES, decode_content=False)):
+            head += data
+    return described_page(head)
+
+
+def _retry_after(response: requests.Response) -> float | None:
+    """Seconds the server asks us to wait, given as a number or a date; None if it does not."""
+    value = response.headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"[0-9]{1,12}", value):
+        return float(value)
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    return None
+
+
+def _root(error: Exception) -> Exception:
+    """The innermost exception of those that requests and urllib3 wrap into each other."""
+    seen = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        inside = [part for part in (getattr(error, "reason", None), *error.args) if isinstance(part, Exception)]
+        error = inside[0] if inside else error
+    return error
+
+
+def _reach(address: str) -> int:
+    """How far away an address is: link-local and other oddities, this machine, a private network, the world."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        teredo = ip.teredo
+        if ip.ipv4_mapped or ip.sixtofour or teredo:
+            ip = ip.ipv4_mapped or ip.sixtofour or (teredo or (ip, ip))[1]
+        elif ip in _NAT64:
+            ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    if ip.is_loopback:
+        return _LOOPBACK
+    if ip.is_link_local or ip.is_multicast or ip.is_unspecified or ip.is_reserved:
+        return _LINK_LOCAL
+    return _PUBLIC if ip.is_global else _PRIVATE
+
+
+def _reach_of_name(host: str) -> int:
+    """The same for a host as a URL names it; a name is taken for the world, except for those of this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return _LOOPBACK
+    with contextlib.suppress(ValueError):
+        return _reach(host)
+    with contextlib.suppress(OSError):  # 2130706433 and 0x7f.1 are addresses too
+        return _reach(socket.inet_ntoa(socket.inet_aton(host)))
+    return _PUBLIC

@@ -1,0 +1,30 @@
+"""Resources from files inside of installed Python packages, found without importing them."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+from data_stack.io.retriever.file import copy_file
+from data_stack.io.retriever.transfer import SourceError, Transfer
+
+_SCHEME = "package:"
+
+
+def fetch_package(source: str, transfer: Transfer) -> None:
+    """Copy a file of an installed package: ``package:sklearn/datasets/data/iris.csv``.
+
+    None of the package's code is run: only the finders are asked where its folder is.
+    """
+    package, *names = source[len(_SCHEME) :].split("/")
+    # The name of a submodule would make find_spec() import its parents.
+    if not package.isidentifier() or not names or any(name in ("", ".", "..") or "\\" in name for name in names):
+        raise SourceError("not of the form package:NAME/folder/file")
+    spec = find_spec(package)
+    if spec is None:
+        raise SourceError(f"no package {package!r} is installed here")
+    for folder in spec.submodule_search_locations or ():
+        path = os.path.join(folder, *names)
+        if os.path.lexists(path):
+            return copy_file(path, transfer)
+    raise SourceError(f"the installed package {package!r} has no file {'/'.join(names)}")

@@ -1,0 +1,522 @@
+"""The retrieval engine: definitions in, verified resources in a store out."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import re
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    CorruptSourceError,
+    ResourceNotFoundError,
+    RetrievalError,
+    SeveralRetrievalErrors,
+    StorageError,
+)
+from data_stack.io.progress import shows_progress
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever.file import copy_file, fetch_file, folder_definitions
+from data_stack.io.retriever.package import fetch_package
+from data_stack.io.retriever.transfer import (
+    Fetch,
+    Limits,
+    SourceError,
+    Transfer,
+    described_page,
+    looks_like_page,
+    redacted,
+    shown,
+)
+from data_stack.io.storage_connectors.connector import ResourceWriter, StorageConnector, binary_chunks
+from data_stack.util.logger import logger
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
+_OFFLINE: Final = "DATA_STACK_OFFLINE"
+_TICK_SECONDS: Final = 0.1
+#: How long a thread may take to notice that it is to end; one that sits in a hanging disk is left behind.
+_END_SECONDS: Final = 5.0
+
+
+def _fetch_http(source: str, transfer: Transfer) -> None:
+    from data_stack.io.retriever.http import fetch_http  # imports requests: only for those who download
+
+    fetch_http(source, transfer)
+
+
+#: Sources without a scheme are paths.
+_LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType({"": fetch_file, "file": fetch_file, "package": fetch_package})
+_HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": _fetch_http, "https": _fetch_http})
+_registered: dict[str, Fetch] = {}
+
+
+def register_scheme(scheme: str, fetch: Fetch) -> None:
+    """Have ``retrieve()`` fetch sources ``scheme:…`` by ``fetch`` from now on; for the plugins of this process.
+
+    Raises:
+        ConfigError: ``scheme`` is none, or taken by another function.
+    """
+    scheme = scheme.lower()
+    if not _SCHEME.fullmatch(scheme + ":"):
+        raise ConfigError(f"{scheme!r} is not a scheme: at least two of 'a-z0-9+.-', beginning with a letter")
+    if scheme in _LOCAL or scheme in _HTTP or _registered.setdefault(scheme, fetch) is not fetch:
+        raise ConfigError(f"the scheme {scheme!r} is already taken")
+
+
+@dataclass(frozen=True)
+class RetrievedResource:
+    """A resource that is in the store now.
+
+    Attributes:
+        identifier: its name there.
+        source: where it came from just now, without credentials; None if it was already there.
+        size: length in bytes.
+        sha256: 64 hex digits; None if it was already there and the store does not know it.
+        verified: whether its definition names a digest, which it then has.
+    """
+
+    identifier: str
+    source: str | None
+    size: int
+    sha256: str | None
+    verified: bool
+
+
+def retrieve(
+    definitions: Iterable[ResourceDefinition],
+    storage_connector: StorageConnector,
+    *,
+    offline: bool | None = None,
+    progress: bool | None = None,
+    max_parallel: int = 4,
+    timeout_seconds: float = 30.0,
+    limits: Limits = Limits(),  # noqa: B008  # frozen
+    fetchers: Mapping[str, Fetch] | None = None,
+) -> list[RetrievedResource]:
+    """Bring each resource into the store, from the first of its sources that delivers the promised bytes.
+
+    What is stored with the right digest is left alone; without a digest, whatever is stored is. Else the sources are
+    asked in order, but those of a host that failed in this call last. Wrong bytes get one more try. A resource is
+    published whole and verified, or not at all; the failure of one does not keep the others from being stored.
+
+    Args:
+        definitions: what to retrieve.
+        storage_connector: where to.
+        offline: ask no source that needs the network; None: as the environment variable DATA_STACK_OFFLINE says.
+        progress: a bar for each transfer on stderr; None: only if that is a terminal.
+        max_parallel: transfers at a time.
+        timeout_seconds: longest time without news from a source; much less than ``limits.least_bytes_per_second``
+            over this time is none.
+        limits: deadline, sizes and retries.
+        fetchers: scheme → function that fetches from it, ``""`` for paths; None: the built-in and registered ones.
+
+    Returns:
+        One entry for each definition, in their order.
+
+    Raises:
+        RetrievalError: a resource could not be had from any of its sources; if there are several such resources, a
+            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came.
+        StorageError: the store could not be written; transfers under way were given up.
+        ConfigError: two different definitions have the same identifier.
+        MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
+    """
+    definitions = list(definitions)
+    if max_parallel < 1 or not timeout_seconds > 0:
+        raise ConfigError(f"max_parallel and timeout_seconds must be positive, got {max_parallel} and {timeout_seconds}")
+    jobs: dict[str, ResourceDefinition] = {}
+    for definition in definitions:
+        if jobs.setdefault(definition.identifier, definition) != definition:
+            raise ConfigError(f"two different resources are defined as {definition.identifier!r}; give each a name of its own")
+        storage_connector.has_resource(definition.identifier)  # refuses a malformed one before anything is fetched
+    if offline is None:
+        offline = os.environ.get(_OFFLINE, "").strip().lower() not in ("", "0", "false", "no", "off")
+    if fetchers is None:
+        fetchers = {**_registered, **_HTTP, **_LOCAL}
+    run = _Run(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits)
+    with _bars(progress) as bars:
+        run.supervise(min(max_parallel, len(jobs)), bars)
+    return [run.results[definition.identifier] for definition in definitions]
+
+
+def retrieve_folder(
+    folder: str | os.PathLike[str], prefix: str, storage_connector: StorageConnector, **options: Any
+) -> list[RetrievedResource]:
+    """Bring every file below ``folder`` into the store as ``prefix/path/below/folder``.
+
+    ``options`` are those of :func:`retrieve`; for what is refused see :func:`folder_definitions`.
+    """
+    return retrieve(folder_definitions(folder, prefix), storage_connector, **options)
+
+
+def import_file(
+    definition: ResourceDefinition | str,
+    path: str | os.PathLike[str],
+    storage_connector: StorageConnector,
+    *,
+    sha256: str | None = None,
+    md5_sum: str | None = None,
+) -> RetrievedResource:
+    """Store a file that was fetched by other means, after verifying it; replaces what is stored.
+
+    Args:
+        definition: the resource that the file is, or just its identifier.
+        path: where the file is.
+        storage_connector: where to store it.
+        sha256: digest it must have, if the definition names none.
+        md5_sum: the same.
+
+    Raises:
+        ChecksumMismatchError: it is another file; nothing was stored.
+        RetrievalError: it cannot be read.
+        ConfigError: the definition has other digests than the arguments.
+    """
+    if isinstance(definition, str):
+        definition = ResourceDefinition(definition, "")
+    for name, digest in (("sha256", sha256), ("md5_sum", md5_sum)):
+        known = getattr(definition, name)
+        if digest is not None and known is not None and digest.lower() != known:
+            raise ConfigError(f"{definition.identifier!r} is defined with {name} {known}, not {digest.lower()}")
+    path = os.fspath(path)
+    definition = replace(
+        definition, source=path, mirrors=(), sha256=definition.sha256 or sha256, md5_sum=definition.md5_sum or md5_sum
+    )
+    try:
+        return _deliver(definition, path, copy_file, storage_connector, lambda writer: Transfer(definition, writer))
+    except SourceError as error:
+        raise RetrievalError(definition.identifier, [(shown(path), error.said)], _expected(definition)) from error
+
+
+# ---------------------------------------------------------------------- one call
+
+
+class _Run:
+    """One call of ``retrieve()``: the thread that called it supervises, threads of ours transfer.
+
+    So a transfer ends when it should, whatever its thread waits for; Ctrl-C arrives where nothing is under way; and
+    only one thread draws.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[ResourceDefinition],
+        connector: StorageConnector,
+        fetchers: Mapping[str, Fetch],
+        offline: bool,
+        timeout_seconds: float,
+        limits: Limits,
+    ) -> None:
+        self.results: dict[str, RetrievedResource] = {}
+        self._jobs, self._connector, self._fetchers, self._offline = jobs, connector, fetchers, offline
+        self._timeout_seconds, self._limits = timeout_seconds, limits
+        self._pending = deque(jobs)
+        self._failures: dict[str, RetrievalError] = {}
+        self._fatal: list[BaseException] = []
+        self._transfers: dict[str, Transfer] = {}
+        self._failed_hosts: set[str] = set()
+        self._news = threading.Event()
+        self._stopped = threading.Event()
+
+    def supervise(self, n_threads: int, bars: _Bars | None) -> None:
+        """Do all jobs; return when each is done, or raise."""
+        threads = [threading.Thread(target=self._work, name=f"data_stack retrieval {i}", daemon=True) for i in range(n_threads)]
+        try:
+            for thread in threads:
+                thread.start()
+            while not self._fatal and len(self.results) + len(self._failures) < len(self._jobs):
+                self._news.wait(_TICK_SECONDS)
+                self._news.clear()
+                now = time.monotonic()
+                under_way = dict(self._transfers)
+                for transfer in under_way.values():
+                    transfer.supervise(now)
+                if bars is not None:
+                    bars.draw(under_way)
+        finally:
+            self._stopped.set()
+            for transfer in list(self._transfers.values()):
+                transfer.end("interrupted")
+            give_up = time.monotonic() + _END_SECONDS
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(max(0.0, give_up - time.monotonic()))
+        if self._fatal:
+            raise self._fatal[0]
+        failures = [self._failures[job.identifier] for job in self._jobs if job.identifier in self._failures]
+        if failures:
+            raise failures[0] if len(failures) == 1 else SeveralRetrievalErrors(failures)
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                job = self._pending.popleft()
+            except IndexError:
+                return
+            try:
+                self.results[job.identifier] = self._stored(job) or self._fetched(job)
+            except RetrievalError as error:
+                self._failures[job.identifier] = error
+            except BaseException as error:  # noqa: BLE001  # raised again by the supervising thread
+                self._fatal.append(error)
+            finally:
+                self._transfers.pop(job.identifier, None)
+                self._news.set()
+
+    def _stored(self, definition: ResourceDefinition) -> RetrievedResource | None:
+        """The resource as it is stored, unless it is missing or wrong."""
+        identifier = definition.identifier
+        if not self._connector.has_resource(identifier):
+            return None
+        try:
+            size, sha256 = (info := self._connector.stat(identifier)).size, info.sha256
+            found: list[tuple[str, Any, Any]] = [("size", definition.size, size)]
+            if size == definition.size or definition.size is None:  # else there is no need to read it
+                if definition.sha256 is not None:
+                    sha256 = sha256 or self._hash_of_stored(identifier, "sha256")
+                    found.append(("sha256", definition.sha256, sha256))
+                elif definition.md5_sum is not None:
+                    found.append(("md5", definition.md5_sum, self._hash_of_stored(identifier, "md5")))
+        except ResourceNotFoundError:
+            return None  # deleted since we asked
+        for algorithm, expected, actual in found:
+            if expected is not None and expected != actual:
+                said = "stored resource %r has %s %s, expected %s; it is retrieved again"
+                logger.warning(said, identifier, algorithm, actual, expected)
+                return None
+        return RetrievedResource(identifier, None, size, sha256, bool(definition.sha256 or definition.md5_sum))
+
+    def _hash_of_stored(self, identifier: str, algorithm: str) -> str:
+        digest = hashlib.new(algorithm, usedforsecurity=False)
+        with self._connector.get_resource(identifier) as resource:
+            for chunk in binary_chunks(resource):
+                digest.update(chunk)
+                if self._stopped.is_set():
+                    raise SourceError("interrupted")
+        return digest.hexdigest()
+
+    def _fetched(self, definition: ResourceDefinition) -> RetrievedResource:
+        """The resource, from the first source that delivers it."""
+        limit = self._limits.deadline_seconds
+        deadline = math.inf if limit is None else time.monotonic() + limit
+        attempts: list[tuple[str, str]] = []
+        is_corrupt = False
+        sources = [os.fsdecode(source) for source in definition.sources]  # a path may have come as a Path
+        # Stable: the order of the definition, but for hosts that have failed.
+        for source in sorted(sources, key=lambda source: _host(source) in self._failed_hosts):
+            said: list[str] = []
+            try:
+                fetch, is_local = self._fetcher(source)
+                for _ in range(1 if is_local else 2):
+                    try:
+                        return _deliver(definition, source, fetch, self._connector, self._transfer_until(deadline, definition))
+                    except ChecksumMismatchError as error:
+                        is_corrupt = True
+                        page = self._transfers[definition.identifier].head
+                        came = f"; what came is {described_page(page)}" if looks_like_page(page) else ""
+                        said.append(f"sent {error.algorithm} {error.actual}, expected {error.expected}{came}")
+            except SourceError as error:
+                said.append(redacted(error.said, source))
+            attempts.append((shown(source), "; then ".join(dict.fromkeys(said))))
+            logger.warning("resource %r could not be had from %s: %s", definition.identifier, *attempts[-1])
+            if (host := _host(source)) is not None:
+                self._failed_hosts.add(host)
+            if self._stopped.is_set() or time.monotonic() > deadline:
+                break
+        raise (CorruptSourceError if is_corrupt else RetrievalError)(definition.identifier, attempts, _expected(definition))
+
+    def _fetcher(self, source: str) -> tuple[Fetch, bool]:
+        """How to fetch from ``source``, and whether that leaves the network alone."""
+        match = _SCHEME.match(source)
+        scheme = match[1].lower() if match else ""
+        if scheme not in self._fetchers and os.path.lexists(source):
+            scheme = ""  # a path with a colon in it
+        if scheme not in self._fetchers:
+            known = ", ".join(sorted(f"{scheme}:" if scheme else "paths" for scheme in self._fetchers))
+            raise SourceError(f"cannot be fetched here, where the sources may be {known}")
+        if self._offline and scheme not in _LOCAL:
+            raise SourceError(f"not asked, for we are offline (offline=True, or {_OFFLINE} in the environment)")
+        return self._fetchers[scheme], scheme in _LOCAL
+
+    def _transfer_until(self, deadline: float, definition: ResourceDefinition) -> Callable[[ResourceWriter], Transfer]:
+        def begin(writer: ResourceWriter) -> Transfer:
+            transfer = Transfer(definition, writer, timeout_seconds=self._timeout_seconds, limits=self._limits, deadline=deadline)
+            self._transfers[definition.identifier] = transfer
+            if self._stopped.is_set():
+                transfer.end("interrupted")
+            return transfer
+
+        return begin
+
+
+def _deliver(
+    definition: ResourceDefinition,
+    source: str,
+    fetch: Fetch,
+    connector: StorageConnector,
+    begin: Callable[[ResourceWriter], Transfer],
+) -> RetrievedResource:
+    """Store what ``source`` delivers, if it is what the definition promises.
+
+    Raises:
+        ChecksumMismatchError: it is not; nothing was stored.
+        SourceError: it did not deliver; nothing was stored.
+        StorageError: the store could not be written.
+    """
+    identifier, verified = definition.identifier, bool(definition.sha256 or definition.md5_sum)
+    try:
+        with connector.create(identifier) as writer:
+            transfer = begin(writer)
+            try:
+                fetch(source, transfer)
+            except (SourceError, StorageError):
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever a fetcher fails of is what its source said
+                raise SourceError(f"{type(error).__name__}: {error}"[:300]) from None
+            transfer.check()
+            writer.flush()
+            writer.seal()
+            for algorithm, expected, actual in (
+                ("size", definition.size, transfer.size),
+                ("sha256", definition.sha256, writer.digest.sha256),
+                ("md5", definition.md5_sum, transfer.md5),
+            ):
+                if expected is not None and expected != actual:
+                    raise ChecksumMismatchError(identifier, shown(source), str(expected), str(actual), algorithm)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"could not store {identifier!r}: {error.strerror or error}", error.errno) from error
+    if not verified:
+        logger.warning("resource %r names no digest: what came from %s is stored unverified", identifier, shown(source))
+    logger.info("retrieved resource %r from %s, %d bytes", identifier, shown(source), writer.digest.size)
+    return RetrievedResource(identifier, shown(source), writer.digest.size, writer.digest.sha256, verified)
+
+
+def _expected(definition: ResourceDefinition) -> str | None:
+    """What was promised, in words."""
+    promises = (("sha256", definition.sha256), ("md5", definition.md5_sum), ("size", definition.size))
+    return ", ".join(f"{name} {value}" for name, value in promises if value is not None) or None
+
+
+def _host(source: str) -> str | None:
+    """The host that a source asks, with its port; None for those that ask none."""
+    try:
+        return urlsplit(source).netloc.rpartition("@")[2].lower() or None
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------------- progress
+
+
+class _Bars:
+    """One progress bar for each transfer under way."""
+
+    def __init__(self) -> None:
+        from tqdm import tqdm  # only for those who look
+
+        self._new, self._bars = tqdm, dict[str, Any]()
+
+    def draw(self, under_way: Mapping[str, Transfer]) -> None:
+        """Show how far ``under_way`` have come."""
+        for identifier in self._bars.keys() - under_way.keys():
+            self._bars.pop(identifier).close()
+        for identifier, transfer in under_way.items():
+            if identifier not in self._bars:
+                self._bars[identifier] = self._new(desc=identifier, unit="B", unit_scale=True, unit_divisor=1024, leave=False)
+            bar = self._bars[identifier]
+            bar.total, bar.n = transfer.expected_size, transfer.size
+            bar.refresh()
+
+    def close(self) -> None:
+        """Take the bars away."""
+        self.draw({})
+
+
+def _bars(progress: bool | None) -> contextlib.AbstractContextManager[_Bars | None]:
+    return contextlib.closing(_Bars()) if shows_progress(progress) else contextlib.nullcontext()
+
+
+# ---------------------------------------------------------------------- the original's names
+
+
+class RetrieverImplIF(ABC):
+    """Brings resources of one kind of source into a store.
+
+    Args:
+        storage_connector: where to.
+    """
+
+    def __init__(self, storage_connector: StorageConnector) -> None:
+        self.storage_connector = storage_connector
+
+    @abstractmethod
+    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
+        """Retrieve each job; see :func:`retrieve`.
+
+        Returns:
+            The identifiers of the jobs, in their order.
+        """
+
+
+class _EngineRetrieverImpl(RetrieverImplIF):
+    """Retrieves by the engine, from any source."""
+
+    _fetchers: Mapping[str, Fetch] | None = None
+
+    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
+        stored = retrieve(retrieval_jobs, self.storage_connector, fetchers=self._fetchers)
+        return [resource.identifier for resource in stored]
+
+
+class HTTPRetrieverImpl(_EngineRetrieverImpl):
+    """Retrieves from ``https://`` and ``http://`` URLs."""
+
+    _fetchers = _HTTP
+
+
+class FileRetrieverImpl(_EngineRetrieverImpl):
+    """Retrieves from paths and ``file://`` URLs."""
+
+    _fetchers = MappingProxyType({"": fetch_file, "file": fetch_file})
+
+
+class Retriever:
+    """Brings resources into a store by ``retriever_impl``."""
+
+    def __init__(self, retriever_impl: RetrieverImplIF) -> None:
+        self.retriever_impl = retriever_impl
+
+    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
+        """Retrieve each job and return the identifiers, in the order of the jobs."""
+        return self.retriever_impl.retrieve(retrieval_jobs)
+
+
+class RetrieverFactory:
+    """Makes retrievers by the kind of their sources."""
+
+    @classmethod
+    def get_http_retriever(cls, storage_connector: StorageConnector) -> Retriever:
+        """A retriever of ``https://`` and ``http://`` URLs."""
+        return Retriever(HTTPRetrieverImpl(storage_connector))
+
+    @classmethod
+    def get_file_retriever(cls, storage_connector: StorageConnector) -> Retriever:
+        """A retriever of paths and ``file://`` URLs."""
+        return Retriever(FileRetrieverImpl(storage_connector))
+
+    @classmethod
+    def get_retriever(cls, storage_connector: StorageConnector) -> Retriever:
+        """A retriever of any source that :func:`retrieve` knows."""
+        return Retriever(_EngineRetrieverImpl(storage_connector))

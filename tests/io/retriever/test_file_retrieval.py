@@ -1,0 +1,266 @@
+"""Resources from files and folders."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    DatasetFileCorruptError,
+    MalformedIdentifierError,
+    MaliciousFilePathError,
+    RetrievalError,
+)
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import (
+    FileRetrieverImpl,
+    RetrieverFactory,
+    folder_definitions,
+    import_file,
+    retrieve,
+    retrieve_folder,
+)
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+
+BODY = bytes(range(256)) * 5000
+SHA256 = hashlib.sha256(BODY).hexdigest()
+MD5 = hashlib.md5(BODY).hexdigest()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file of BODY, with a name that a URL must encode."""
+    path = tmp_path / "a b%20?#ü.bin"
+    path.write_bytes(BODY)
+    return path
+
+
+def refusal(store: FileStorageConnector, source: str) -> str:
+    """The error of a retrieval that must fail and store nothing."""
+    with pytest.raises(RetrievalError) as caught:
+        retrieve([ResourceDefinition("raw/data", source)], store)
+    assert not store.has_resource("raw/data")
+    return str(caught.value)
+
+
+def test_a_file_arrives_by_its_path(store: FileStorageConnector, path: Path) -> None:
+    (resource,) = retrieve([ResourceDefinition("raw/data", str(path), sha256=SHA256)], store)
+
+    assert (resource.size, resource.sha256, resource.verified) == (len(BODY), SHA256, True)
+    assert store.get_resource("raw/data").read() == BODY
+
+
+@pytest.mark.parametrize("host", ["", "localhost"])
+def test_a_file_arrives_by_its_url(store: FileStorageConnector, path: Path, host: str) -> None:
+    url = path.as_uri().replace("file://", f"file://{host}")
+
+    retrieve([ResourceDefinition("raw/data", url, sha256=SHA256)], store)
+
+    assert store.get_resource("raw/data").read() == BODY
+
+
+@pytest.mark.parametrize("url", ["file://elsewhere/data.bin", "file:data.bin", "file:///data.bin?x", "file:///data.bin#x"])
+def test_a_file_url_of_another_form_is_refused(store: FileStorageConnector, url: str) -> None:
+    assert "a file:// URL" in refusal(store, url)
+
+
+def test_a_path_may_come_as_a_path_and_hold_a_colon(
+    store: FileStorageConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "v1:data.bin").write_bytes(BODY)
+    monkeypatch.chdir(tmp_path)
+
+    definitions = [
+        ResourceDefinition("raw/data", Path("v1:data.bin")),  # type: ignore[arg-type]  # the original took it
+        ResourceDefinition("raw/more", "v1:data.bin"),
+    ]
+    retrieve(definitions, store)
+
+    assert store.list_resources() == ["raw/data", "raw/more"]
+
+
+def test_a_missing_file_is_named(store: FileStorageConnector, tmp_path: Path) -> None:
+    said = refusal(store, str(tmp_path / "missing.bin"))
+
+    assert str(tmp_path / "missing.bin") in said
+    assert "No such file" in said
+
+
+def test_a_folder_is_no_file(store: FileStorageConnector, tmp_path: Path) -> None:
+    assert "is a folder; retrieve_folder()" in refusal(store, f"{tmp_path}/")
+
+
+@pytest.mark.parametrize("source", ["", "\0", "/dev/zero", "/dev/stdin\0"])
+def test_what_is_no_regular_file_is_refused(store: FileStorageConnector, source: str) -> None:
+    refusal(store, source)
+
+
+def test_a_fifo_is_refused_without_waiting_for_a_writer(store: FileStorageConnector, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+
+    assert "is not a regular file" in refusal(store, str(tmp_path / "fifo"))
+
+
+def test_an_unreadable_file_falls_back_to_the_mirror(store: FileStorageConnector, path: Path) -> None:
+    definition = ResourceDefinition("raw/data", "/no/such/file", sha256=SHA256, mirrors=(str(path),))
+
+    (resource,) = retrieve([definition], store)
+
+    assert resource.source == str(path)
+
+
+@pytest.mark.parametrize("size", [1, len(BODY) + 1])
+def test_a_file_of_another_size_is_refused(store: FileStorageConnector, path: Path, size: int) -> None:
+    with pytest.raises(RetrievalError, match="expected"):
+        retrieve([ResourceDefinition("raw/data", str(path), size=size)], store)
+
+
+def test_offline_leaves_files_alone(store: FileStorageConnector, path: Path) -> None:
+    retrieve([ResourceDefinition("raw/data", str(path))], store, offline=True)
+
+    assert store.has_resource("raw/data")
+
+
+# ---------------------------------------------------------------------- as the original was called
+
+
+def test_the_file_retriever_returns_identifiers_in_order(store: FileStorageConnector, path: Path) -> None:
+    retriever = RetrieverFactory.get_file_retriever(store)
+    jobs = [ResourceDefinition(identifier=name, source=str(path), md5_sum=MD5) for name in ("b", "a", "c")]
+
+    assert retriever.retrieve(jobs) == ["b", "a", "c"]
+    assert isinstance(retriever.retriever_impl, FileRetrieverImpl)
+    assert retriever.retriever_impl.storage_connector is store
+
+
+def test_a_digest_in_capitals_or_none_is_no_corruption(store: FileStorageConnector, path: Path) -> None:
+    jobs = [ResourceDefinition("a", str(path), MD5.upper()), ResourceDefinition("b", str(path), None)]
+
+    assert RetrieverFactory.get_file_retriever(store).retrieve(jobs) == ["a", "b"]
+
+
+def test_a_corrupt_job_does_not_lose_the_good_one(store: FileStorageConnector, path: Path) -> None:
+    jobs = [ResourceDefinition("good", str(path), MD5), ResourceDefinition("corrupt", str(path), "0" * 32)]
+
+    with pytest.raises(DatasetFileCorruptError, match=MD5):
+        RetrieverFactory.get_file_retriever(store).retrieve(jobs)
+
+    assert store.list_resources() == ["good"]
+
+
+def test_the_file_retriever_does_not_download(store: FileStorageConnector) -> None:
+    with pytest.raises(RetrievalError, match="file:, paths"):
+        RetrieverFactory.get_file_retriever(store).retrieve([ResourceDefinition("a", "http://127.0.0.1:1/x")])
+
+
+def test_the_general_retriever_takes_any_source(store: FileStorageConnector, path: Path) -> None:
+    jobs = [ResourceDefinition("a", str(path)), ResourceDefinition("b", path.as_uri())]
+
+    assert RetrieverFactory.get_retriever(store).retrieve(jobs) == ["a", "b"]
+
+
+# ---------------------------------------------------------------------- folders
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with files at two levels and a link inside."""
+    folder = tmp_path / "images"
+    (folder / "cats").mkdir(parents=True)
+    (folder / "readme.txt").write_bytes(b"read me")
+    (folder / "cats" / "2.png").write_bytes(b"two")
+    (folder / "cats" / "1.png").write_bytes(b"one")
+    (folder / "latest.png").symlink_to("cats/2.png")
+    return folder
+
+
+def test_a_folder_arrives_with_all_that_is_below(store: FileStorageConnector, folder: Path) -> None:
+    resources = retrieve_folder(folder, "pets/raw/", store)
+
+    names = ["pets/raw/cats/1.png", "pets/raw/cats/2.png", "pets/raw/latest.png", "pets/raw/readme.txt"]
+    assert [resource.identifier for resource in resources] == names == store.list_resources()
+    assert store.get_resource("pets/raw/latest.png").read() == b"two"
+
+
+def test_a_folder_may_arrive_without_a_prefix(folder: Path) -> None:
+    assert folder_definitions(folder)[0].identifier == "cats/1.png"
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "../outside.txt", "cats", "..", "missing"])
+def test_a_link_that_leads_elsewhere_is_refused(folder: Path, target: str) -> None:
+    (folder.parent / "outside.txt").write_bytes(b"secret")
+    (folder / "link").symlink_to(target)
+
+    with pytest.raises((MaliciousFilePathError, RetrievalError), match="link"):
+        folder_definitions(folder, "x")
+
+
+@pytest.mark.parametrize("name", [".hidden", "a b", "CON", "\udcff", "ü"])
+def test_a_file_whose_name_is_no_identifier_is_refused(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"")
+
+    with pytest.raises(MalformedIdentifierError):
+        folder_definitions(folder, "x")
+
+
+def test_a_device_in_a_folder_is_refused(folder: Path) -> None:
+    os.mkfifo(folder / "fifo")
+
+    with pytest.raises(RetrievalError, match="is not a regular file"):
+        folder_definitions(folder, "x")
+
+
+def test_a_folder_that_is_none_is_refused(folder: Path) -> None:
+    with pytest.raises(RetrievalError, match="No such file"):
+        folder_definitions(folder / "missing", "x")
+
+
+# ---------------------------------------------------------------------- by other means
+
+
+def test_an_imported_file_is_verified_and_stored(path: Path) -> None:
+    store = InMemoryStorageConnector()
+    definition = ResourceDefinition("raw/data", "https://unreachable.invalid/data", sha256=SHA256, size=len(BODY))
+
+    resource = import_file(definition, path, store)
+
+    assert (resource.identifier, resource.source, resource.sha256, resource.verified) == ("raw/data", str(path), SHA256, True)
+    assert store.get_resource("raw/data").read() == BODY
+
+
+@pytest.mark.parametrize(
+    "digests",
+    [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}],
+    ids=["sha256", "md5", "both"],
+)
+def test_an_imported_file_of_another_digest_is_refused_and_the_stored_one_kept(
+    store: FileStorageConnector, path: Path, digests: dict[str, str]
+) -> None:
+    store.set_resource("raw/data", b"old")
+
+    with pytest.raises(ChecksumMismatchError, match="0000"):
+        import_file("raw/data", path, store, **digests)
+
+    assert store.get_resource("raw/data").read() == b"old"
+
+
+def test_an_imported_file_without_a_digest_is_stored_as_unverified(store: FileStorageConnector, path: Path) -> None:
+    store.set_resource("raw/data", b"old")
+
+    assert not import_file("raw/data", path, store).verified
+    assert store.get_resource("raw/data").read() == BODY
+
+
+def test_an_import_cannot_overrule_the_definition(store: FileStorageConnector, path: Path) -> None:
+    with pytest.raises(ConfigError, match="defined with sha256"):
+        import_file(ResourceDefinition("raw/data", "x", sha256="0" * 64), path, store, sha256=SHA256)
+
+
+def test_importing_what_is_no_file_is_refused(store: FileStorageConnector, tmp_path: Path) -> None:
+    with pytest.raises(RetrievalError, match="is a folder"):
+        import_file("raw/data", tmp_path, store)

@@ -1,0 +1,906 @@
+"""Downloads from servers that cut, stall, lie, redirect and refuse."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import textwrap
+import time
+import traceback
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+
+from data_stack.exception import DatasetFileCorruptError, RetrievalError, SeveralRetrievalErrors
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import Limits, RetrievedResource, RetrieverFactory, retrieve
+from data_stack.io.storage_connectors import FileStorageConnector
+
+if TYPE_CHECKING:
+    from tests.io.retriever.conftest import ScriptedServer
+
+BODY = random.Random(7).randbytes(200_000)
+SHA256 = hashlib.sha256(BODY).hexdigest()
+WRONG = BODY[:100_000] + bytes([BODY[100_000] ^ 1]) + BODY[100_001:]
+ETAG = {"ETag": '"one"'}
+PAGE = b"<!DOCTYPE html>\n<html><head><title>Please  log in\n&amp; pay</title></head></html>"
+QUICK = Limits(n_retries=2, backoff_seconds=0.01, max_wait_seconds=0.3)
+
+
+def fetch(
+    store: FileStorageConnector, *sources: str, timeout_seconds: float = 5.0, limits: Limits = QUICK, **fields: Any
+) -> RetrievedResource:
+    """Retrieve one resource ``raw/data`` from ``sources``."""
+    definition = ResourceDefinition("raw/data", sources[0], mirrors=sources[1:], **fields)
+    return retrieve([definition], store, timeout_seconds=timeout_seconds, limits=limits)[0]
+
+
+def stored(store: FileStorageConnector) -> bytes:
+    with store.get_resource("raw/data") as resource:
+        return resource.read()
+
+
+def refusal(store: FileStorageConnector, *sources: str, **options: Any) -> str:
+    """The error of a retrieval that must fail and leave nothing behind, neither resource nor temporary."""
+    with pytest.raises(RetrievalError) as caught:
+        fetch(store, *sources, **options)
+    assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------------- what should just work
+
+
+def test_a_download_arrives_whole_verified_and_named(store: FileStorageConnector, server: ScriptedServer) -> None:
+    url = server.serve("/data.bin", BODY)
+
+    resource = fetch(store, url, sha256=SHA256)
+
+    assert resource == RetrievedResource("raw/data", url, len(BODY), SHA256, True)
+    assert stored(store) == BODY
+
+
+def test_bytes_are_asked_for_as_they_are(store: FileStorageConnector, server: ScriptedServer) -> None:
+    fetch(store, server.serve("/data.bin", BODY))
+
+    assert server.requests[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("announced", [-1, "chunked", None])
+def test_a_length_may_be_announced_or_not(
+    store: FileStorageConnector, server: ScriptedServer, announced: int | str | None
+) -> None:
+    fetch(store, server.serve("/data.bin", BODY, announced=announced), sha256=SHA256)
+
+    assert stored(store) == BODY
+
+
+def test_md5_alone_verifies_in_either_case_of_letters(store: FileStorageConnector, server: ScriptedServer) -> None:
+    md5 = hashlib.md5(BODY).hexdigest().upper()
+
+    assert fetch(store, server.serve("/data.bin", BODY), md5_sum=md5).verified
+
+
+def test_what_has_no_digest_is_stored_unverified_and_the_log_says_so(
+    store: FileStorageConnector, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "data_stack"):
+        resource = fetch(store, server.serve("/data.bin", BODY))
+
+    assert not resource.verified
+    assert "unverified" in caplog.text
+
+
+def test_the_original_names_download_files_of_one_name_from_two_folders(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
+    jobs = [
+        ResourceDefinition(f"d/{split}", server.serve(f"/{split}/d.bin", body), hashlib.md5(body).hexdigest())
+        for split, body in (("train", b"train bytes"), ("test", b"test bytes"))
+    ]
+
+    identifiers = RetrieverFactory.get_http_retriever(store).retrieve(jobs)
+
+    assert identifiers == ["d/train", "d/test"]
+    assert store.get_resource("d/train").read() == b"train bytes"
+    assert store.get_resource("d/test").read() == b"test bytes"
+
+
+def test_a_url_that_ends_with_a_slash_is_a_source_like_any(store: FileStorageConnector, server: ScriptedServer) -> None:
+    fetch(store, server.serve("/folder/", BODY), sha256=SHA256)
+
+    assert stored(store) == BODY
+
+
+def test_no_name_is_taken_from_the_server(store: FileStorageConnector, server: ScriptedServer) -> None:
+    headers = {"Content-Disposition": 'attachment; filename="../../evil"'}
+
+    fetch(store, server.serve("/..evil", BODY, headers=headers))
+
+    assert store.list_resources() == ["raw/data"]
+
+
+# ---------------------------------------------------------------------- cut and resumed
+
+
+def test_a_cut_download_goes_on_where_it_was_cut(store: FileStorageConnector, server: ScriptedServer) -> None:
+    good = {"body": BODY, "headers": ETAG, "ranges": True}
+
+    fetch(store, server.script("/data.bin", good | {"cut_at": 120_000}, good), sha256=SHA256)
+
+    assert stored(store) == BODY
+    first, second = server.requests
+    assert "range" not in first.headers
+    assert second.headers["if-range"] == '"one"'
+    offset = int(second.headers["range"].removeprefix("bytes=").removesuffix("-"))
+    assert 119_000 < offset <= 120_000
+
+
+def test_a_server_that_cuts_again_and_again_is_followed_as_long_as_it_brings_something(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
+    url = server.serve("/data.bin", BODY, headers=ETAG, ranges=True, cut_at=20_000)
+
+    fetch(store, url, sha256=SHA256, limits=Limits(n_retries=0, backoff_seconds=0.001))
+
+    assert stored(store) == BODY
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_without_an_etag_a_cut_download_begins_again(store: FileStorageConnector, server: ScriptedServer, reset: bool) -> None:
+    fetch(store, server.script("/data.bin", {"body": BODY, "cut_at": 70_000, "reset": reset}, {"body": BODY}), sha256=SHA256)
+
+    assert stored(store) == BODY
+    assert "range" not in server.requests[1].headers
+
+
+def test_a_weak_etag_is_not_enough_to_resume(store: FileStorageConnector, server: ScriptedServer) -> None:
+    good = {"body": BODY, "headers": {"ETag": 'W/"one"'}, "ranges": True}
+
+    fetch(store, server.script("/data.bin", good | {"cut_at": 70_000}, good))
+
+    assert "range" not in server.requests[1].headers
+    assert stored(store) == BODY
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"body": BODY},
+        {"body": BODY, "headers": {"ETag": '"two"'}, "ranges": True},
+        {"body": BODY[99_744:], "status": 206, "headers": ETAG | {"Content-Range": "bytes 0-100255/200000"}},
+        {"body": BODY[99_744:], "status": 206, "headers": ETAG | {"Content-Range": "bytes 99744-199999/200001"}},
+        {"body": BODY[99_744:], "status": 206, "headers": ETAG | {"Content-Range": "bytes 99744-150000/200000"}},
+        {"body": BODY[99_744:], "status": 206, "headers": {"ETag": '"two"', "Content-Range": "bytes 99744-199999/200000"}},
+        {"body": BODY[99_744:], "status": 206, "headers": ETAG},
+        {"body": BODY[:100_256], "status": 206, "headers": ETAG | {"Content-Range": "bytes 99744-199999/200000"}},
+        {"body": b"", "status": 416, "headers": {"Content-Range": "bytes */10"}},
+    ],
+    ids=["ignores", "changed", "start", "total", "end", "etag", "silent", "lies", "416"],
+)
+def test_a_download_that_cannot_be_resumed_faithfully_begins_again(
+    store: FileStorageConnector, server: ScriptedServer, second: dict[str, Any]
+) -> None:
+    first = {"body": BODY, "headers": ETAG, "cut_at": 100_000}
+
+    fetch(store, server.script("/data.bin", first, second, {"body": BODY}))  # no digest: nothing else would notice a mixture
+
+    assert stored(store) == BODY
+
+
+def test_a_file_that_changes_between_two_parts_is_never_a_mixture(store: FileStorageConnector, server: ScriptedServer) -> None:
+    old = {"body": bytes(200_000), "headers": {"ETag": '"old"'}, "cut_at": 100_000}
+    new = {"body": BODY, "headers": ETAG, "ranges": True}
+
+    fetch(store, server.script("/data.bin", old, new))
+
+    assert stored(store) == BODY
+
+
+@pytest.mark.parametrize("announced", [-1, "chunked", 200_001])
+def test_a_download_that_is_always_cut_ends_as_an_error(
+    store: FileStorageConnector, server: ScriptedServer, announced: int | str
+) -> None:
+    said = refusal(
+        store, server.serve("/data.bin", BODY, cut_at=200_000 if announced == 200_001 else 50_000, announced=announced)
+    )
+
+    assert "the connection was cut after" in said
+    assert len(server.requests) <= 1 + 1 + QUICK.n_retries
+
+
+def test_an_end_without_announced_length_is_held_against_the_defined_size(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
+    url = server.script("/data.bin", {"body": BODY, "announced": None, "cut_at": 99_000}, {"body": BODY, "announced": None})
+
+    fetch(store, url, size=len(BODY))
+
+    assert stored(store) == BODY
+
+
+# ---------------------------------------------------------------------- asked again, or not
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_busy_server_is_asked_again(store: FileStorageConnector, server: ScriptedServer, status: int) -> None:
+    busy = {"status": status, "body": b"busy"}
+
+    fetch(store, server.script("/data.bin", busy, busy, {"body": BODY}), sha256=SHA256)
+
+    assert len(server.requests) == 3
+
+
+def test_a_server_that_stays_busy_is_asked_as_often_as_allowed(store: FileStorageConnector, server: ScriptedServer) -> None:
+    said = refusal(store, server.serve("/data.bin", b"busy", status=503))
+
+    assert "answers 503" in said
+    assert len(server.requests) == 1 + QUICK.n_retries
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 204, 304])
+def test_a_refusal_is_taken_for_an_answer_and_the_mirror_is_asked(
+    store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer, status: int
+) -> None:
+    resource = fetch(store, server.serve("/data.bin", status=status), mirror := other_server.serve("/data.bin", BODY))
+
+    assert resource.source == mirror
+    assert len(server.requests) == 1
+
+
+def test_retry_after_is_obeyed_up_to_the_cap(store: FileStorageConnector, server: ScriptedServer) -> None:
+    busy = {"status": 503, "headers": {"Retry-After": "1000000000"}}
+    started = time.monotonic()
+
+    fetch(store, server.script("/data.bin", busy, {"body": BODY}))
+
+    assert time.monotonic() - started >= QUICK.max_wait_seconds  # and it came to an end
+
+
+def test_retry_after_may_be_a_date(store: FileStorageConnector, server: ScriptedServer) -> None:
+    busy = {"status": 503, "headers": {"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"}}
+    started = time.monotonic()
+
+    fetch(store, server.script("/data.bin", busy, {"body": BODY}))
+
+    assert time.monotonic() - started >= QUICK.max_wait_seconds
+
+
+def test_wrong_bytes_get_one_more_try(store: FileStorageConnector, server: ScriptedServer) -> None:
+    fetch(store, server.script("/data.bin", {"body": WRONG}, {"body": BODY}), sha256=SHA256)
+
+    assert stored(store) == BODY
+
+
+def test_wrong_bytes_from_everywhere_are_an_error_that_names_all(
+    store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer
+) -> None:
+    urls = server.serve("/data.bin", WRONG), other_server.serve("/data.bin", status=404)
+
+    said = refusal(store, *urls, sha256=SHA256)
+
+    assert len(server.requests) == 2
+    for fact in (
+        "'raw/data'",
+        *urls,
+        SHA256,
+        hashlib.sha256(WRONG).hexdigest(),
+        "answers 404",
+        "data-stack import-file raw/data",
+    ):
+        assert fact in said
+
+
+def test_wrong_bytes_are_the_original_kind_of_error_too(store: FileStorageConnector, server: ScriptedServer) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        fetch(store, server.serve("/data.bin", WRONG), sha256=SHA256)
+
+
+def test_a_dead_host_is_one_attempt_of_several(store: FileStorageConnector, server: ScriptedServer) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{unused.getsockname()[1]}/data.bin"
+
+        resource = fetch(store, dead, good := server.serve("/data.bin", BODY))
+
+    assert resource.source == good
+
+
+def test_a_dead_host_is_named_with_what_happened(store: FileStorageConnector) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+
+        said = refusal(store, f"http://127.0.0.1:{unused.getsockname()[1]}/data.bin")
+
+    assert "connection refused" in said
+
+
+def test_an_unknown_host_is_named_with_what_happened(store: FileStorageConnector) -> None:
+    assert "the host cannot be found" in refusal(store, "http://no-such-host.invalid/data.bin", limits=Limits(n_retries=0))
+
+
+def test_a_host_that_failed_is_asked_last_from_then_on(
+    store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer
+) -> None:
+    definitions = [
+        ResourceDefinition(f"raw/{i}", server.serve(f"/{i}", status=404), mirrors=(other_server.serve(f"/{i}", BODY),))
+        for i in range(5)
+    ]
+
+    retrieve(definitions, store, max_parallel=1, limits=QUICK)
+
+    assert server.paths() == ["/0"]
+
+
+def test_good_files_are_kept_and_all_failures_are_told(store: FileStorageConnector, server: ScriptedServer) -> None:
+    definitions = [
+        ResourceDefinition("raw/good", server.serve("/good", BODY), sha256=SHA256),
+        ResourceDefinition("raw/wrong", server.serve("/wrong", WRONG), sha256=SHA256),
+        ResourceDefinition("raw/missing", server.serve("/missing", status=404)),
+        ResourceDefinition("raw/late", server.serve("/late", BODY)),
+    ]
+
+    with pytest.raises(SeveralRetrievalErrors) as caught:
+        retrieve(definitions, store, limits=QUICK)
+
+    assert [error.identifier for error in caught.value.errors] == ["raw/wrong", "raw/missing"]
+    assert "raw/wrong" in str(caught.value)
+    assert "raw/missing" in str(caught.value)
+    assert store.list_resources() == ["raw/good", "raw/late"]
+
+
+def test_a_second_retrieval_asks_no_server(store: FileStorageConnector, server: ScriptedServer) -> None:
+    url = server.serve("/data.bin", BODY)
+    fetch(store, url, md5_sum=hashlib.md5(BODY).hexdigest())
+
+    again = fetch(store, url, md5_sum=hashlib.md5(BODY).hexdigest())
+
+    assert again == RetrievedResource("raw/data", None, len(BODY), SHA256, True)
+    assert len(server.requests) == 1
+
+
+# ---------------------------------------------------------------------- servers that do not come to an end
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"hang_at": 0},
+        {"hang_at": 100_000},
+        {"drip_header": True},
+        {"seconds_per_byte": 0.02},
+        {"seconds_per_byte": 0.02, "announced": None},  # to be cut off looks like the end
+    ],
+    ids=["silent body", "half a body", "drips its header", "drips its body", "drips without length"],
+)
+def test_a_server_that_stalls_is_given_up(store: FileStorageConnector, server: ScriptedServer, fault: dict[str, Any]) -> None:
+    said = refusal(store, server.serve("/data.bin", BODY, **fault), timeout_seconds=0.4, limits=Limits(n_retries=0))
+
+    assert "no answer within 0.4 s" in said or "stalled" in said
+
+
+def test_a_server_that_never_answers_is_given_up(store: FileStorageConnector) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/data.bin"
+
+        assert "no answer" in refusal(store, url, timeout_seconds=0.4, limits=Limits(n_retries=0))
+
+
+def test_a_tls_handshake_that_never_comes_is_given_up(store: FileStorageConnector) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/data.bin"
+
+        assert "no answer" in refusal(store, url, timeout_seconds=0.4, limits=Limits(n_retries=0))
+
+
+def test_a_stalled_download_is_resumed(store: FileStorageConnector, server: ScriptedServer) -> None:
+    good = {"body": BODY, "headers": ETAG, "ranges": True}
+
+    fetch(store, server.script("/data.bin", good | {"hang_at": 120_000}, good), sha256=SHA256, timeout_seconds=0.5)
+
+    assert "range" in server.requests[1].headers
+    assert stored(store) == BODY
+
+
+@pytest.mark.parametrize("fault", [{"hang_at": 10}, {"drip_header": True}, {"seconds_per_byte": 0.01}])
+def test_the_deadline_ends_a_download_whatever_it_waits_for(
+    store: FileStorageConnector, server: ScriptedServer, fault: dict[str, Any]
+) -> None:
+    said = refusal(store, server.serve("/data.bin", BODY, **fault), timeout_seconds=60, limits=Limits(deadline_seconds=0.5))
+
+    assert "the deadline of 0.5 s passed" in said
+
+
+def test_the_deadline_ends_a_wait_between_tries(store: FileStorageConnector, server: ScriptedServer) -> None:
+    url = server.serve("/data.bin", status=503, headers={"Retry-After": "3600"})
+
+    said = refusal(store, url, limits=Limits(deadline_seconds=0.5, max_wait_seconds=3600))
+
+    assert "answers 503 Said; then the deadline of 0.5 s passed" in said
+
+
+def test_a_slow_server_that_keeps_the_least_rate_is_waited_for(store: FileStorageConnector, server: ScriptedServer) -> None:
+    url = server.serve("/data.bin", BODY[:60], seconds_per_byte=0.02)
+
+    fetch(store, url, timeout_seconds=0.4, limits=Limits(least_bytes_per_second=10))
+
+    assert stored(store) == BODY[:60]
+
+
+# ---------------------------------------------------------------------- too much, too little, something else
+
+
+def test_an_announced_length_that_is_not_the_defined_size_is_refused_at_once(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
+    said = refusal(store, server.serve("/data.bin", BODY, hang_at=0), size=7)
+
+    assert "announces 200,000 bytes, expected 7" in said
+
+
+@pytest.mark.parametrize("size", [199_999, 200_001])
+def test_an_unannounced_length_must_be_the_defined_size(store: FileStorageConnector, server: ScriptedServer, size: int) -> None:
+    assert f"{size:,}" in refusal(store, server.serve("/data.bin", BODY, announced="chunked"), size=size)
+
+
+def test_an_endless_answer_is_cut_at_the_limit(store: FileStorageConnector, server: ScriptedServer) -> None:
+    said = refusal(store, server.serve("/data.bin", BODY, announced="chunked"), limits=Limits(max_bytes=150_000))
+
+    assert "sends more than the limit of 150,000 bytes" in said
+
+
+def test_an_announced_length_beyond_the_limit_is_refused_at_once(store: FileStorageConnector, server: ScriptedServer) -> None:
+    url = server.serve("/data.bin", b"", announced=10**15)
+
+    assert "more than the limit" in refusal(store, url)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Content-Type": "text/html; charset=utf-8"}, {"Content-Type": "application/octet-stream"}, {}],
+    ids=["html", "bytes", "nothing"],
+)
+def test_an_html_page_is_no_dataset(store: FileStorageConnector, server: ScriptedServer, headers: dict[str, str]) -> None:
+    said = refusal(store, server.serve("/data.bin", PAGE, headers=headers))
+
+    assert "an HTML page titled 'Please log in & pay'" in said
+
+
+def test_what_is_called_a_page_is_no_dataset_whatever_it_looks_like(store: FileStorageConnector, server: ScriptedServer) -> None:
+    said = refusal(store, server.serve("/data.bin", b"Sorry, try again.", headers={"Content-Type": "text/html"}))
+
+    assert "answers with an HTML page" in said
+
+
+def test_an_html_page_instead_of_promised_bytes_is_shown_by_its_title(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
+    said = refusal(store, server.serve("/data.bin", PAGE, headers={"Content-Type": "text/html"}), sha256=SHA256)
+
+    assert "what came is an HTML page titled 'Please log in & pay'" in said
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_the_page_of_a_refusal_is_shown_by_its_title(store: FileStorageConnector, server: ScriptedServer, status: int) -> None:
+    said = refusal(store, server.serve("/data.bin", PAGE, status=status, headers={"Content-Type": "text/html"}))
+
+    assert f"answers {status} Said with an HTML page titled 'Please log in & pay'" in said
+
+
+def test_an_html_page_that_was_asked_for_is_welcome(store: FileStorageConnector, server: ScriptedServer) -> None:
+    fetch(store, server.serve("/index.html", PAGE, headers={"Content-Type": "text/html"}))
+
+    assert stored(store) == PAGE
+
+
+def test_the_digest_outweighs_the_content_type(store: FileStorageConnector, server: ScriptedServer) -> None:
+    fetch(store, server.serve("/data.bin", BODY, headers={"Content-Type": "text/html"}), sha256=SHA256)
+
+    assert stored(store) == BODY
+
+
+def test_an_encoded_answer_is_never_decoded(store: FileStorageConnector, server: ScriptedServer) -> None:
+    packed = gzip.compress(bytes(10_000_000))
+    url = server.serve("/data.gz", packed, headers={"Content-Encoding": "gzip"})
+
+    assert "encoded as gzip" in refusal(store, url)
+    fetch(store, url, sha256=hashlib.sha256(packed).hexdigest())  # servers say so of files that simply are gzip files
+
+    assert stored(store) == packed
+
+
+def test_an_empty_answer_is_believed_only_where_it_was_promised(store: FileStorageConnector, server: ScriptedServer) -> None:
+    url = server.serve("/data.bin", b"")
+
+    assert "nothing at all" in refusal(store, url)
+    fetch(store, url, size=0)
+
+    assert stored(store) == b""
+
+
+@pytest.mark.parametrize("n_headers", [1, 5000])
+def test_a_flood_of_headers_is_refused(store: FileStorageConnector, server: ScriptedServer, n_headers: int) -> None:
+    headers = {f"X-{i}": "x" * (1_000_000 // n_headers) for i in range(n_headers)}
+
+    assert "header" in refusal(store, server.serve("/data.bin", BODY, headers=headers))
+
+
+# ---------------------------------------------------------------------- redirects
+
+
+def test_five_redirects_are_followed_and_six_are_not(store: FileStorageConnector, server: ScriptedServer) -> None:
+    server.serve("/0", BODY)
+    for i in range(1, 7):
+        server.serve(f"/{i}", status=301, headers={"Location": f"/{i - 1}"})
+
+    assert "redirects more than 5 times" in refusal(store, server.origin + "/6")
+    fetch(store, server.origin + "/5", sha256=SHA256)
+
+    assert stored(store) == BODY
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "file:///etc/hostname",
+        "ftp://127.0.0.1/x",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://0.0.0.0:1/",
+        "http://[",
+        "http://:80/",
+        "http://127.0.0.1:99999999/",
+        "\x00\xff",
+        "",
+    ],
+)
+def test_redirects_to_odd_places_are_refused(store: FileStorageConnector, server: ScriptedServer, location: str) -> None:
+    refusal(store, server.serve("/data.bin", status=302, headers={"Location": location}))
+
+    assert server.paths()[0] == "/data.bin"
+
+
+@pytest.mark.parametrize("location", ["file:///etc/hostname", "ftp://127.0.0.1/x", "data:,x", "javascript:1"])
+def test_redirects_to_what_is_no_web_address_say_so(store: FileStorageConnector, server: ScriptedServer, location: str) -> None:
+    said = refusal(store, server.serve("/data.bin", status=302, headers={"Location": location}))
+
+    assert f"redirects to {location}, which is no web address" in said
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "169.254.169.254", "10.0.0.1"])
+def test_no_server_can_send_a_proxy_inside(
+    store: FileStorageConnector, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    server.serve("/data.bin", status=302, headers={"Location": f"http://{host}/secret"})
+    monkeypatch.setenv("HTTP_PROXY", server.origin)
+
+    assert "inside of the network" in refusal(store, "http://data.example/data.bin")
+    assert server.paths() == ["http://data.example/data.bin"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"])
+def test_a_server_of_the_world_cannot_send_us_to_this_machine(
+    store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    inside = other_server.serve("/secret", BODY).replace("localhost", host)
+    server.serve("/data.bin", status=302, headers={"Location": inside})
+    # The proxy stands for a server of the world, which there is none of in a test.
+    monkeypatch.setenv("HTTP_PROXY", server.origin)
+    monkeypatch.setenv("NO_PROXY", host.strip("[]"))
+
+    refusal(store, "http://data.example/data.bin")
+
+    assert server.paths() == ["http://data.example/data.bin"]
+    assert other_server.requests == []
+
+
+def test_proxies_of_the_environment_are_used(
+    store: FileStorageConnector, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.serve("/data.bin", BODY)
+    monkeypatch.setenv("HTTP_PROXY", server.origin)
+
+    fetch(store, "http://data.example/data.bin", sha256=SHA256)
+
+    assert server.paths() == ["http://data.example/data.bin"]
+
+
+def test_a_redirect_never_leaves_encryption(
+    store: FileStorageConnector, server: ScriptedServer, tls_server: ScriptedServer, trusted: None
+) -> None:
+    url = tls_server.serve("/data.bin", status=302, headers={"Location": server.serve("/plain", BODY)})
+
+    assert "not encrypted" in refusal(store, url)
+    assert server.requests == []
+
+
+def test_a_redirect_may_take_up_encryption(
+    store: FileStorageConnector, server: ScriptedServer, tls_server: ScriptedServer, trusted: None
+) -> None:
+    fetch(store, server.serve("/plain", status=302, headers={"Location": tls_server.serve("/data.bin", BODY)}), sha256=SHA256)
+
+    assert stored(store) == BODY
+
+
+def test_the_body_of_a_redirect_is_not_read(store: FileStorageConnector, server: ScriptedServer) -> None:
+    server.serve("/there", BODY)
+    url = server.serve("/data.bin", BODY, status=302, headers={"Location": "/there"}, hang_at=10)
+
+    fetch(store, url, timeout_seconds=1.0, limits=Limits(n_retries=0))
+
+    assert stored(store) == BODY
+
+
+# ---------------------------------------------------------------------- secrets
+
+
+def test_a_password_goes_to_its_own_server_only(
+    store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer
+) -> None:
+    target = other_server.serve("/data.bin", BODY)
+    server.script("/here", {"status": 302, "headers": {"Location": "/there", "Set-Cookie": "sid=c00kie; Path=/"}})
+    server.serve("/there", status=302, headers={"Location": target})
+
+    fetch(store, server.origin.replace("://", "://me:s%40cret@") + "/here")
+
+    assert [seen.headers.get("authorization") for seen in server.requests] == ["Basic bWU6c0BjcmV0"] * 2
+    assert "authorization" not in other_server.requests[0].headers
+    assert not any("cookie" in seen.headers for seen in (*server.requests, *other_server.requests))
+
+
+def test_netrc_is_not_read(
+    store: FileStorageConnector, server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("default login me password s3cret\n")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    fetch(store, server.serve("/data.bin", BODY))
+
+    assert "authorization" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 404},
+        {"status": 503},
+        {
+            "status": 403,
+            "body": b"<html><title>no canary5ecret, no c4narytoken</title></html>",
+            "headers": {"Content-Type": "text/html"},
+        },
+        {"body": WRONG},
+        {"body": BODY, "cut_at": 10},
+        {"body": BODY, "hang_at": 10},
+        {"status": 302, "headers": {"Location": "ftp://x/?token=c4narytoken"}},
+        {"status": 302, "headers": {"Location": "http://u:canary5ecret@[/"}},
+        {"status": 302},
+    ],
+)
+@pytest.mark.parametrize("parsable", [True, False])
+def test_secrets_of_a_url_are_never_shown(
+    store: FileStorageConnector, server: ScriptedServer, caplog: pytest.LogCaptureFixture, fault: dict[str, Any], parsable: bool
+) -> None:
+    userinfo = "user:canary5ecret@" if parsable else "user:canary5ecret/x#y@"
+    url = server.script("/data.bin", fault).replace("://", f"://{userinfo}") + "?size=1&access_token=c4narytoken"
+
+    with caplog.at_level(logging.DEBUG), pytest.raises(RetrievalError) as caught:
+        fetch(store, url, sha256=SHA256, timeout_seconds=0.4, limits=Limits(n_retries=1, backoff_seconds=0.01))
+
+    error = caught.value
+    shown = [str(error), repr(error), repr(error.args), *traceback.format_exception(error)]
+    shown += [record.getMessage() for record in caplog.records if record.name == "data_stack"]
+    assert "canary5ecret" not in "\n".join(shown)
+    assert "c4narytoken" not in "\n".join(shown)
+    assert error.attempts[0][0].endswith(f"***@localhost:{server.port}/data.bin?size=1&access_token=***")
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://user:canary5ecret@127.0.0.1:1", "http://user:canary5ecret/x@[bad", "user:canary5ecret@[bad"]
+)
+def test_the_password_of_a_proxy_is_never_shown(store: FileStorageConnector, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+
+    assert "canary5ecret" not in refusal(store, "http://data.example/data.bin")
+
+
+def test_the_source_of_a_result_has_no_password(store: FileStorageConnector, server: ScriptedServer) -> None:
+    url = server.serve("/data.bin", BODY)
+
+    resource = fetch(store, url.replace("://", "://user:canary5ecret@"))
+
+    assert resource.source == url.replace("://", "://***@")
+
+
+# ---------------------------------------------------------------------- TLS
+
+
+def test_a_certificate_of_a_trusted_authority_is_accepted(
+    store: FileStorageConnector, tls_server: ScriptedServer, trusted: None
+) -> None:
+    fetch(store, tls_server.serve("/data.bin", BODY), sha256=SHA256)
+
+    assert stored(store) == BODY
+
+
+def test_a_cut_tls_download_is_resumed(store: FileStorageConnector, tls_server: ScriptedServer, trusted: None) -> None:
+    good = {"body": BODY, "headers": ETAG, "ranges": True}
+
+    fetch(store, tls_server.script("/data.bin", good | {"hang_at": 120_000}, good), sha256=SHA256, timeout_seconds=0.5)
+
+    assert "range" in tls_server.requests[1].headers
+
+
+def test_a_certificate_of_a_stranger_is_refused(store: FileStorageConnector, tls_server: ScriptedServer) -> None:
+    assert "its TLS certificate is refused" in refusal(store, tls_server.serve("/data.bin", BODY), sha256=SHA256)
+    assert tls_server.requests == []
+
+
+@pytest.mark.parametrize("flaw", ["expired", "of another host"])
+def test_a_flawed_certificate_is_refused(
+    store: FileStorageConnector, tls_server: ScriptedServer, authority: trustme.CA, trusted: None, flaw: str
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if flaw == "expired":
+        authority.issue_cert("localhost", not_after=datetime(2020, 1, 1, tzinfo=timezone.utc)).configure_cert(context)
+    else:
+        authority.issue_cert("elsewhere.example").configure_cert(context)
+    url = tls_server.serve("/data.bin", BODY)
+    tls_server.use(context)
+
+    assert "its TLS certificate is refused" in refusal(store, url, sha256=SHA256)
+
+
+# ---------------------------------------------------------------------- names that are none
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http:",
+        "http://",
+        "http:///data.bin",
+        "http://[::1/data.bin",
+        "http://[not-an-address]/",
+        "http://localhost:port/",
+        "http://localhost:99999999/",
+        "http://a b/",
+        "http://a\x00b/",
+        "http://\udcff.invalid/",
+        "http://a..invalid/",
+        "http://" + "a" * 300 + ".invalid/",
+        "http://user@:80/",
+        "https://*.invalid/",
+        "http://xn--\xff.invalid/",
+        "http:\\\\localhost\\data",
+        "http://localhost:1/\r\nHost: evil",
+    ],
+)
+def test_a_url_that_is_none_is_an_error_of_ours(store: FileStorageConnector, url: str) -> None:
+    assert "raw/data" in refusal(store, url, limits=Limits(n_retries=0))
+
+
+# ---------------------------------------------------------------------- offline
+
+
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_offline_touches_no_network_and_deletes_nothing(
+    store: FileStorageConnector, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    store.set_resource("raw/data", b"wrong")
+    definition = ResourceDefinition("raw/data", server.serve("/data.bin", BODY), sha256=SHA256)
+    if by == "environment":
+        monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
+
+    with pytest.raises(RetrievalError, match="offline") as caught:
+        retrieve([definition], store, offline=True if by == "argument" else None)
+
+    assert "data-stack import-file raw/data" in str(caught.value)
+    assert server.requests == []
+    assert stored(store) == b"wrong"
+
+
+def test_offline_false_outweighs_the_environment(
+    store: FileStorageConnector, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
+
+    retrieve([ResourceDefinition("raw/data", server.serve("/data.bin", BODY))], store, offline=False)
+
+    assert stored(store) == BODY
+
+
+# ---------------------------------------------------------------------- a process of its own
+
+
+def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_ctrl_c_ends_promptly_and_publishes_nothing(store: FileStorageConnector, server: ScriptedServer) -> None:
+    urls = [server.serve(f"/{i}", BODY, hang_at=100_000) for i in range(3)]
+    code = """
+        import sys
+        from data_stack.io.resource_definition import ResourceDefinition
+        from data_stack.io.retriever import retrieve
+        from data_stack.io.storage_connectors import FileStorageConnector
+        retrieve([ResourceDefinition(f"raw/{i}", url) for i, url in enumerate(sys.argv[2:])], FileStorageConnector(sys.argv[1]),
+                 timeout_seconds=3600)
+    """
+
+    with run_python(code, store.root_path, *urls) as process:
+        while len(server.requests) < 3:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
+
+
+def test_a_full_disk_is_an_error_of_the_store_and_leaves_nothing(store: FileStorageConnector, server: ScriptedServer) -> None:
+    code = """
+        import resource, sys
+        from data_stack.exception import StorageFullError
+        from data_stack.io.resource_definition import ResourceDefinition
+        from data_stack.io.retriever import retrieve
+        from data_stack.io.storage_connectors import FileStorageConnector
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))  # writes fail as on a full disk
+        try:
+            retrieve([ResourceDefinition("raw/data", sys.argv[2], mirrors=sys.argv[2:])], FileStorageConnector(sys.argv[1]))
+        except StorageFullError:
+            print("full")
+    """
+
+    with run_python(code, store.root_path, server.serve("/data.bin", BODY * 10)) as process:
+        output, _ = process.communicate(timeout=20)
+
+    assert output == "full\n"
+    assert len(server.requests) == 1  # no mirror has more room for us
+    assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
+
+
+def test_memory_stays_flat_whatever_the_size(store: FileStorageConnector, server: ScriptedServer) -> None:
+    code = """
+        import resource, sys
+        from data_stack.io.resource_definition import ResourceDefinition
+        from data_stack.io.retriever import retrieve
+        from data_stack.io.storage_connectors import FileStorageConnector
+        def peak(name, url):
+            retrieve([ResourceDefinition(name, url)], FileStorageConnector(sys.argv[1]))
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(peak("small", sys.argv[2]), peak("large", sys.argv[3]))
+    """
+    urls = server.serve("/small", BODY), server.serve("/large", bytes(96 << 20))
+
+    with run_python(code, store.root_path, *urls) as process:
+        output, _ = process.communicate(timeout=60)
+
+    small, large = map(int, output.split())
+    assert large - small < 20 << 10
+
+
+def test_only_downloading_imports_requests() -> None:
+    code = """
+        import sys
+        import data_stack.io.retriever
+        print(sorted({"requests", "urllib3", "tqdm", "numpy"} & sys.modules.keys()))
+    """
+
+    with run_python(code) as process:
+        output, errors = process.communicate(timeout=20)
+
+    assert (output, errors) == ("[]\n", "")

@@ -1,0 +1,427 @@
+"""What the engine does whatever the scheme: what is fetched, kept, verified, told, and how many at once."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import logging
+import os
+import pickle
+import struct
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from data_stack.exception import (
+    ConfigError,
+    CorruptSourceError,
+    DatasetFileCorruptError,
+    MalformedIdentifierError,
+    ResourceNotFoundError,
+    RetrievalError,
+    SeveralRetrievalErrors,
+    StorageError,
+)
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.retriever import (
+    Fetch,
+    Limits,
+    RetrievedResource,
+    RetrieverImplIF,
+    SourceError,
+    Transfer,
+    register_scheme,
+    retrieve,
+)
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors.connector import ResourceWriter, binary_chunks
+
+BODY = b"the right bytes"
+SHA256 = hashlib.sha256(BODY).hexdigest()
+MD5 = hashlib.md5(BODY).hexdigest()
+
+
+class Source:
+    """A source that a plugin might bring, and what it was asked for."""
+
+    def __init__(self, body: bytes = BODY) -> None:
+        self.asked: list[str] = []
+        self._body = body
+
+    def __call__(self, source: str, transfer: Transfer) -> None:
+        self.asked.append(source)
+        transfer.expected_size = len(self._body)
+        for byte in self._body:
+            transfer.write(bytes([byte]))
+
+
+class ThreeMethods(StorageConnector):
+    """A third party's store that has the three required methods only."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+
+    def get_resource(
+        self,
+        identifier: str,
+        resource_type: SupportedStreamedResourceTypes = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE,
+    ) -> StreamedResource:
+        if identifier not in self.stored:
+            raise ResourceNotFoundError(identifier)
+        return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
+
+    def set_resource(self, identifier: str, resource: Storable) -> None:
+        self.stored[identifier] = b"".join(bytes(chunk) for chunk in binary_chunks(resource))
+
+    def has_resource(self, identifier: str) -> bool:
+        return identifier in self.stored
+
+
+@pytest.fixture(params=[InMemoryStorageConnector, ThreeMethods])
+def any_store(request: pytest.FixtureRequest) -> StorageConnector:
+    """A store of ours, and one that can do no more than it must."""
+    store: StorageConnector = request.param()
+    return store
+
+
+# ---------------------------------------------------------------------- what is fetched, and what is not
+
+
+@pytest.mark.parametrize("digests", [{"sha256": SHA256}, {"md5_sum": MD5}, {"sha256": SHA256, "md5_sum": MD5}, {}])
+def test_what_is_stored_as_promised_is_not_fetched_again(any_store: StorageConnector, digests: dict[str, Any]) -> None:
+    any_store.set_resource("a", [BODY])
+    source = Source()
+
+    (resource,) = retrieve([ResourceDefinition("a", "test:a", size=len(BODY), **digests)], any_store, fetchers={"test": source})
+
+    assert source.asked == []
+    assert (resource.source, resource.size, resource.verified) == (None, len(BODY), bool(digests))
+
+
+@pytest.mark.parametrize("promise", [{"sha256": SHA256}, {"md5_sum": MD5}, {"size": len(BODY)}])
+def test_what_is_stored_otherwise_is_replaced(any_store: StorageConnector, promise: dict[str, Any]) -> None:
+    any_store.set_resource("a", [b"wrong"])
+
+    (resource,) = retrieve([ResourceDefinition("a", "test:a", **promise)], any_store, fetchers={"test": Source()})
+
+    assert resource == RetrievedResource("a", "test:a", len(BODY), SHA256, "size" not in promise)
+    assert any_store.get_resource("a").read() == BODY
+
+
+def test_what_is_stored_otherwise_stays_when_nothing_better_comes(any_store: StorageConnector) -> None:
+    any_store.set_resource("a", [b"old"])
+
+    with pytest.raises(CorruptSourceError):
+        retrieve([ResourceDefinition("a", "test:a", sha256="0" * 64)], any_store, fetchers={"test": Source()})
+
+    assert any_store.get_resource("a").read() == b"old"
+
+
+@pytest.mark.parametrize(
+    "promise", [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}, {"size": 3}]
+)
+def test_what_is_not_as_promised_is_never_stored(any_store: StorageConnector, promise: dict[str, Any]) -> None:
+    with pytest.raises(RetrievalError):
+        retrieve([ResourceDefinition("a", "test:a", **promise)], any_store, fetchers={"test": Source()})
+
+    assert not any_store.has_resource("a")
+
+
+def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetched_once() -> None:
+    store, source = InMemoryStorageConnector(), Source()
+    definitions = [ResourceDefinition(name, f"test:{name}") for name in ("c", "a", "c", "b")]
+
+    resources = retrieve(definitions, store, fetchers={"test": source})
+
+    assert [resource.identifier for resource in resources] == ["c", "a", "c", "b"]
+    assert sorted(source.asked) == ["test:a", "test:b", "test:c"]
+
+
+def test_no_definitions_are_no_work() -> None:
+    assert retrieve([], InMemoryStorageConnector()) == []
+
+
+def test_two_resources_of_one_name_are_refused_before_anything_is_fetched() -> None:
+    source = Source()
+
+    with pytest.raises(ConfigError, match="two different resources"):
+        retrieve(
+            [ResourceDefinition("a", "test:1"), ResourceDefinition("a", "test:2")],
+            InMemoryStorageConnector(),
+            fetchers={"test": source},
+        )
+
+    assert source.asked == []
+
+
+@pytest.mark.parametrize("identifier", ["../x", "/x", "a\0", "a\\b", "nul", ""])
+def test_a_malformed_identifier_is_refused_before_anything_is_fetched(store: FileStorageConnector, identifier: str) -> None:
+    source = Source()
+
+    with pytest.raises(MalformedIdentifierError):
+        retrieve([ResourceDefinition("a", "test:a"), ResourceDefinition(identifier, "test:x")], store, fetchers={"test": source})
+
+    assert source.asked == []
+    assert store.list_resources() == []
+
+
+@pytest.mark.parametrize("options", [{"max_parallel": 0}, {"timeout_seconds": 0.0}, {"timeout_seconds": float("nan")}])
+def test_an_impossible_option_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="must be positive"):
+        retrieve([], InMemoryStorageConnector(), **options)
+
+
+# ---------------------------------------------------------------------- at once, and to an end
+
+
+def test_transfers_run_at_once_up_to_the_limit() -> None:
+    meeting = threading.Barrier(3, timeout=10)
+
+    def fetch(source: str, transfer: Transfer) -> None:
+        meeting.wait()
+        transfer.write(BODY)
+
+    resources = retrieve(
+        [ResourceDefinition(str(i), "test:x") for i in range(6)],
+        InMemoryStorageConnector(),
+        max_parallel=3,
+        fetchers={"test": fetch},
+    )
+
+    assert len(resources) == 6
+
+
+def test_no_more_transfers_than_allowed_run_at_once() -> None:
+    at_once: list[int] = []
+    running = threading.Semaphore(2)
+
+    def fetch(source: str, transfer: Transfer) -> None:
+        at_once.append(1 if running.acquire(blocking=False) else 99)
+        time.sleep(0.01)
+        transfer.write(BODY)
+        running.release()
+
+    retrieve(
+        [ResourceDefinition(str(i), "test:x") for i in range(8)],
+        InMemoryStorageConnector(),
+        max_parallel=2,
+        fetchers={"test": fetch},
+    )
+
+    assert at_once == [1] * 8
+
+
+def test_no_thread_outlives_a_retrieval() -> None:
+    def fetch(source: str, transfer: Transfer) -> None:
+        raise SourceError("no")
+
+    with pytest.raises(RetrievalError):
+        retrieve([ResourceDefinition("a", "test:a")], InMemoryStorageConnector(), fetchers={"test": fetch})
+
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("data_stack")]
+
+
+def test_a_fetcher_that_waits_is_interrupted_at_the_deadline() -> None:
+    def fetch(source: str, transfer: Transfer) -> None:
+        never = threading.Event()
+        with transfer.interruptible(never.set):
+            never.wait()
+            transfer.check()
+
+    with pytest.raises(RetrievalError, match=r"the deadline of 0\.3 s passed"):
+        retrieve(
+            [ResourceDefinition("a", "test:a", mirrors=("test:b",))],
+            InMemoryStorageConnector(),
+            limits=Limits(deadline_seconds=0.3),
+            fetchers={"test": fetch},
+        )
+
+
+def test_a_slow_store_is_no_stalled_source() -> None:
+    class SlowWriter(ResourceWriter):
+        """Takes longer to write than a source may be silent."""
+
+        def write(self, data: Any, /) -> int:
+            time.sleep(0.5)
+            return super().write(data)
+
+    class SlowStore(InMemoryStorageConnector):
+        """Writes slowly."""
+
+        @contextlib.contextmanager
+        def create(self, identifier: str) -> Iterator[ResourceWriter]:
+            yield SlowWriter(identifier, io.BytesIO())
+
+    def fetch(source: str, transfer: Transfer) -> None:
+        stalled = threading.Event()
+        with transfer.interruptible(stalled.set):
+            transfer.write(BODY)
+            transfer.write(BODY)
+            transfer.check()
+
+    (resource,) = retrieve([ResourceDefinition("a", "test:a")], SlowStore(), timeout_seconds=0.2, fetchers={"test": fetch})
+
+    assert resource.size == 2 * len(BODY)
+
+
+# ---------------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("boom"), KeyError("x"), OSError(5, "Input/output error"), UnicodeError("?"), RecursionError("deep")]
+)
+def test_whatever_a_fetcher_raises_is_what_its_source_said(error: Exception) -> None:
+    def fetch(source: str, transfer: Transfer) -> None:
+        raise error
+
+    with pytest.raises(RetrievalError) as caught:
+        retrieve([ResourceDefinition("a", "test:a")], InMemoryStorageConnector(), fetchers={"test": fetch})
+
+    assert type(error).__name__ in caught.value.attempts[0][1]
+    assert caught.value.__cause__ is None
+
+
+def test_an_unknown_scheme_names_the_known_ones() -> None:
+    with pytest.raises(RetrievalError, match="file:, http:, https:, package:, paths"):
+        retrieve([ResourceDefinition("a", "gopher://x/y")], InMemoryStorageConnector())
+
+
+def test_an_error_tells_expected_digest_every_source_and_what_to_do() -> None:
+    def fetch(source: str, transfer: Transfer) -> None:
+        raise SourceError(f"said no to {source}")
+
+    with pytest.raises(RetrievalError) as caught:
+        retrieve(
+            [ResourceDefinition("a", "test:1", sha256=SHA256, mirrors=("test:2",))],
+            InMemoryStorageConnector(),
+            fetchers={"test": fetch},
+        )
+
+    assert caught.value.attempts == (("test:1", "said no to test:1"), ("test:2", "said no to test:2"))
+    assert SHA256 in str(caught.value)
+    assert "data-stack import-file a" in str(caught.value)
+
+
+def test_a_store_that_cannot_be_written_ends_the_retrieval() -> None:
+    class Broken(InMemoryStorageConnector):
+        """A third party's store that fails as the operating system does."""
+
+        def create(self, identifier: str) -> Any:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match="No space left on device") as caught:
+        retrieve([ResourceDefinition("a", "test:a", mirrors=("test:b",))], Broken(), fetchers={"test": (source := Source())})
+
+    assert caught.value.errno == 28
+    assert source.asked == []
+
+
+@pytest.mark.parametrize("make", [pickle.loads, lambda data: pickle.loads(pickle.dumps(pickle.loads(data)))])
+def test_errors_survive_pickling(make: Callable[[bytes], Any]) -> None:
+    one = CorruptSourceError("a", [("test:a", "sent rubbish")], "sha256 ab")
+    several = SeveralRetrievalErrors([one, RetrievalError("b", [("test:b", "said no")])])
+
+    copies = make(pickle.dumps([one, several]))
+
+    assert isinstance(copies[0], DatasetFileCorruptError)
+    assert [str(copy) for copy in copies] == [str(one), str(several)]
+    assert copies[1].identifier == "a"
+
+
+# ---------------------------------------------------------------------- schemes of plugins, retrievers of others
+
+
+def test_a_registered_scheme_is_fetched_by_its_function_and_taken_for_network() -> None:
+    source = Source()
+    register_scheme("Test-Registered", source)
+    register_scheme("test-registered", source)  # once more is no other
+    store = InMemoryStorageConnector()
+
+    with pytest.raises(RetrievalError, match="offline"):
+        retrieve([ResourceDefinition("a", "test-registered:x")], store, offline=True)
+    retrieve([ResourceDefinition("a", "test-registered:x")], store)
+
+    assert source.asked == ["test-registered:x"]
+    with pytest.raises(ConfigError, match="already taken"):
+        register_scheme("test-registered", Source())
+
+
+@pytest.mark.parametrize("scheme", ["https", "package", "", "c", "1x", "a:b", "a b"])
+def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> None:
+    fetch: Fetch = Source()
+
+    with pytest.raises(ConfigError):
+        register_scheme(scheme, fetch)
+
+
+def test_a_retriever_of_another_kind_needs_one_method_only() -> None:
+    class Generated(RetrieverImplIF):
+        def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
+            for job in retrieval_jobs:
+                self.storage_connector.set_resource(job.identifier, [BODY])
+            return [job.identifier for job in retrieval_jobs]
+
+    store = InMemoryStorageConnector()
+
+    assert Generated(store).retrieve([ResourceDefinition("a", "")]) == ["a"]
+    assert store.get_resource("a").read() == BODY
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def wait_for_bar(source: str, transfer: Transfer) -> None:
+    """Fetch, with time for a bar to be drawn."""
+    transfer.expected_size = 2 * len(BODY)
+    transfer.write(BODY)
+    time.sleep(0.4)
+    transfer.write(BODY)
+
+
+def test_each_transfer_has_a_bar_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    definitions = [ResourceDefinition(name, "test:x") for name in ("first.bin", "second.bin")]
+
+    retrieve(definitions, InMemoryStorageConnector(), progress=True, fetchers={"test": wait_for_bar})
+
+    drawn = capsys.readouterr().err
+    assert "first.bin:  50%" in drawn
+    assert "second.bin:  50%" in drawn
+
+
+def test_nothing_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    retrieve([ResourceDefinition("a", "test:x")], InMemoryStorageConnector(), fetchers={"test": wait_for_bar})
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_is_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyboard, screen = os.openpty()
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.set_blocking(keyboard, False)
+    with open(screen, "w") as terminal, open(keyboard, "rb", buffering=0) as seen:
+        monkeypatch.setattr("sys.stderr", terminal)
+
+        retrieve([ResourceDefinition("a.bin", "test:x")], InMemoryStorageConnector(), fetchers={"test": wait_for_bar})
+
+        assert b"a.bin" in (seen.read(4096) or b"")
+
+
+def test_the_log_has_neither_passwords_nor_control_characters(caplog: pytest.LogCaptureFixture) -> None:
+    def fetch(source: str, transfer: Transfer) -> None:
+        raise SourceError("\x1b[2Jwrong password: hunter22\r\n")
+
+    with caplog.at_level(logging.DEBUG, "data_stack"), pytest.raises(RetrievalError) as caught:
+        retrieve(
+            [ResourceDefinition("a", "test://me:hunter22@host/\x1b[2J")], InMemoryStorageConnector(), fetchers={"test": fetch}
+        )
+
+    for text in (caplog.text, str(caught.value)):
+        assert "hunter22" not in text
+        assert "\x1b" not in text

@@ -1,0 +1,512 @@
+"""Tests of reading archives and compressed files as streams."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+import stat
+import subprocess
+import tarfile
+import threading
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import ArchiveError, ArchiveLimitError, ConfigError
+from data_stack.io.archives import ArchiveLimits, open_archive, open_decompressed
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+
+FILES = {
+    "readme.txt": b"hello\n",
+    "images/0.bin": bytes(range(256)) * 1500,
+    "images/1.bin": b"",
+    "images/deep/er/2.bin": random.Random(0).randbytes(300_000),
+}
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+}
+
+
+class ForwardOnly(io.RawIOBase):
+    """A stream that cannot seek and gives a few bytes at a time, like a socket."""
+
+    def __init__(self, data: bytes, piece: int = 1000) -> None:
+        self._stream, self._piece = io.BytesIO(data), piece
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._stream.read(self._piece if size < 0 else min(size, self._piece))
+
+
+def length_of(stream: IO[bytes]) -> int:
+    """The number of bytes that a stream gives, without keeping them."""
+    n_bytes = 0
+    while piece := stream.read(1 << 16):
+        n_bytes += len(piece)
+    return n_bytes
+
+
+def tar_of(files: dict[str, bytes] = FILES, tar_format: int = tarfile.PAX_FORMAT) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tar_format) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def zip_of(files: dict[str, bytes] = FILES, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def all_archives(files: dict[str, bytes] = FILES) -> dict[str, bytes]:
+    """The same files in every kind of archive."""
+    archives = {f"tar.{name}": compress(tar_of(files)) for name, compress in COMPRESS.items()}
+    archives |= {f"tar, {form}": tar_of(files, form) for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)}
+    archives |= {
+        f"zip, {method}": zip_of(files, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+    }
+    return archives
+
+
+ARCHIVES = all_archives()
+KINDS = sorted(ARCHIVES)
+
+
+# ---------------------------------------------------------------------- compressed files
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_compressed_file_is_read_as_what_it_was(compression: str) -> None:
+    data = random.Random(1).randbytes(1 << 20) + bytes(3 << 20)
+
+    with open_decompressed(io.BytesIO(COMPRESS[compression](data))) as stream:
+        assert stream.read() == data
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@given(data=st.binary(max_size=300), n_copies=st.integers(1, 2000), piece=st.integers(1, 400_000))
+def test_decompressing_is_the_inverse_of_compressing(compression: str, data: bytes, n_copies: int, piece: int) -> None:
+    with open_decompressed(ForwardOnly(COMPRESS[compression](data * n_copies), piece=7000)) as stream:
+        pieces = list(iter(lambda: stream.read(piece), b""))
+
+    assert b"".join(pieces) == data * n_copies
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_concatenated_streams_are_read_as_one_and_zeros_behind_them_are_padding(compression: str) -> None:
+    packed = COMPRESS[compression](b"one ") + COMPRESS[compression](b"") + COMPRESS[compression](b"two") + bytes(1000)
+
+    with open_decompressed(io.BytesIO(packed)) as stream:
+        assert stream.read() == b"one two"
+
+
+def test_skippable_zstd_frames_are_passed_over() -> None:
+    skippable = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes"
+    frame = zstandard.ZstdCompressor().compress(b"data")
+
+    with open_decompressed(io.BytesIO(skippable + frame + skippable)) as stream:
+        assert stream.read() == b"data"
+
+
+@pytest.mark.parametrize("level", [1, 9, 19])
+def test_zstd_of_every_level_and_without_a_recorded_size_is_read(level: int) -> None:
+    rng = random.Random(level)
+    data = b"".join(rng.choice((b"abc", b"defg" * 30, rng.randbytes(50), bytes(200_000))) for _ in range(200))
+    compressor = zstandard.ZstdCompressor(level=level, write_checksum=level > 1).compressobj()
+    packed = b"".join(compressor.compress(data[i : i + 70_000]) for i in range(0, len(data), 70_000)) + compressor.flush()
+
+    with open_decompressed(io.BytesIO(packed)) as stream:
+        assert stream.read() == data
+
+
+def test_a_compressed_stream_reads_lines_and_leaves_what_was_lent_open() -> None:
+    source = io.BytesIO(gzip.compress(b"a,b\n1,2\n"))
+    source.seek(3)
+
+    resource = StreamedResource("table.csv.gz", source)
+
+    with open_decompressed(resource) as stream:
+        lines = list(stream)
+
+    assert lines == [b"a,b\n", b"1,2\n"]
+    assert not resource.closed
+
+
+def test_a_file_that_is_not_compressed_is_refused_by_name() -> None:
+    with pytest.raises(ArchiveError, match=r"'plain.csv' is not compressed .* begins with b'a,b"):
+        open_decompressed(StreamedResource("plain.csv", io.BytesIO(b"a,b\n1,2\n")))
+
+
+def test_an_unknown_compression_is_an_error_of_the_configuration() -> None:
+    with pytest.raises(ConfigError, match="gzip, bz2, xz, zstd"):
+        open_decompressed(io.BytesIO(b""), compression="rar")
+
+
+def test_a_text_stream_is_refused() -> None:
+    with pytest.raises(TypeError, match="open it in binary mode"):
+        open_decompressed(io.StringIO("abc"))
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_decompressing_takes_no_more_memory_for_a_large_file(compression: str) -> None:
+    block = random.Random(2).randbytes(1_000_000)
+    source = io.BytesIO(COMPRESS[compression](block * 16))
+
+    tracemalloc.start()
+    try:
+        with open_decompressed(source) as stream:
+            n_bytes = length_of(stream)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert n_bytes == 16_000_000
+    assert peak < 12 << 20  # xz keeps a window of 8 MiB
+
+
+# ---------------------------------------------------------------------- members
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_are_listed_and_read_in_their_order(kind: str) -> None:
+    with open_archive(io.BytesIO(ARCHIVES[kind])) as archive:
+        found = {member.name: archive.read(member) for member in archive}
+        sizes = {member.name: member.size for member in archive}
+
+    assert found == FILES
+    assert list(found) == list(FILES) == list(sizes)
+    assert sizes == {name: len(content) for name, content in FILES.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_are_read_by_name_in_any_order(kind: str) -> None:
+    with open_archive(io.BytesIO(ARCHIVES[kind])) as archive:
+        assert archive.names() == list(FILES)
+        for name in [*reversed(FILES), *FILES]:
+            assert archive.read(name) == FILES[name]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_members_are_open_at_once_in_threads(kind: str) -> None:
+    results: dict[int, bytes] = {}
+    names = list(FILES)
+
+    with open_archive(io.BytesIO(ARCHIVES[kind])) as archive:
+
+        def read(i: int) -> None:
+            with archive.open(names[i % len(names)]) as stream:
+                results[i] = b"".join(iter(lambda: stream.read(1000), b""))
+
+        threads = [threading.Thread(target=read, args=(i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert results == {i: FILES[names[i % len(names)]] for i in range(8)}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "tar" in kind])
+def test_a_tar_in_a_stream_that_cannot_seek_is_read_once_as_it_comes(kind: str) -> None:
+    archive = open_archive(ForwardOnly(ARCHIVES[kind]))
+
+    found = {member.name: archive.read(member) for member in archive}
+
+    assert found == FILES
+    with pytest.raises(ArchiveError, match="read once"):
+        archive.names()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "tar" in kind])
+def test_a_member_of_a_tar_that_cannot_seek_may_be_opened_by_name(kind: str) -> None:
+    archive = open_archive(ForwardOnly(ARCHIVES[kind]))
+
+    assert archive.read("images/deep/er/2.bin") == FILES["images/deep/er/2.bin"]
+
+
+def test_a_member_half_read_does_not_disturb_the_next_ones() -> None:
+    for stream in (io.BytesIO(ARCHIVES["tar.gzip"]), ForwardOnly(ARCHIVES["tar.gzip"])):
+        archive, found = open_archive(stream), {}
+        for member in archive:
+            with archive.open(member) as content:
+                found[member.name] = content.read(100)
+
+        assert found == {name: content[:100] for name, content in FILES.items()}
+
+
+def test_a_member_read_after_the_iteration_went_on_is_an_error_not_other_data() -> None:
+    archive = open_archive(io.BytesIO(ARCHIVES["tar.gzip"]))
+    members = iter(archive)
+    next(members)
+    stream = archive.open(next(members))
+    stream.read(10)
+    next(members)
+
+    with pytest.raises(ValueError, match="can no longer be read"):
+        stream.read()
+
+
+def test_a_member_opened_twice_at_its_turn_gives_two_independent_streams() -> None:
+    with open_archive(io.BytesIO(ARCHIVES["tar.gzip"])) as archive:
+        for member in archive:
+            with archive.open(member) as first, archive.open(member) as second:
+                pieces = [(first.read(1000), second.read(1000)) for _ in range(400)]
+            assert b"".join(a for a, _ in pieces) == b"".join(b for _, b in pieces) == FILES[member.name]
+
+
+def test_a_zip_in_a_stream_that_cannot_seek_says_what_to_do() -> None:
+    with pytest.raises(ArchiveError, match="store it first"):
+        open_archive(ForwardOnly(zip_of()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_member_is_an_error_of_ours(kind: str) -> None:
+    with open_archive(io.BytesIO(ARCHIVES[kind])) as archive, pytest.raises(ArchiveError, match=r"no file 'image/0\.bin'"):
+        archive.open("image/0.bin")
+
+
+@pytest.mark.parametrize("kind", sorted(all_archives({})))
+def test_an_empty_archive_has_no_members(kind: str) -> None:
+    with open_archive(io.BytesIO(all_archives({})[kind])) as archive:
+        assert list(archive) == []
+
+
+def test_folders_are_members_without_content_and_may_be_named_again() -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in (".", "a", "./a", "a/b"):
+            info = tarfile.TarInfo(name)
+            info.type = tarfile.DIRTYPE
+            tar.addfile(info)
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive_file:
+        archive_file.writestr("a/", b"")
+        archive_file.writestr("a/b/", b"")
+
+    for stream in (buffer, zipped):
+        with open_archive(stream) as archive:
+            assert {(member.name, member.is_folder) for member in archive} == {("a", True), ("a/b", True)}
+            assert archive.names() == []
+            with pytest.raises(ArchiveError, match="no file 'a'"):
+                archive.open("a")
+
+
+@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_and_foreign_names_are_read(tar_format: int) -> None:
+    files = {"/".join(["long" * 12] * 12) + "/ü 文.bin": b"1", "small": b"2"}
+
+    with open_archive(io.BytesIO(tar_of(files, tar_format))) as archive:
+        assert {name: archive.read(name) for name in archive.names()} == files
+    with open_archive(io.BytesIO(zip_of(files))) as archive:
+        assert {name: archive.read(name) for name in archive.names()} == files
+
+
+def test_names_in_an_old_encoding_need_it_to_be_named() -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT, encoding="latin-1") as tar:
+        tar.addfile(tarfile.TarInfo("Müllers.txt"))
+
+    with pytest.raises(ArchiveError, match="name_encoding"):
+        open_archive(buffer).names()
+    assert open_archive(buffer, name_encoding="latin-1").names() == ["Müllers.txt"]
+    for encoding in ("klingon", "base64", "utf-16"):
+        with pytest.raises(ConfigError, match="cannot be decoded"):
+            open_archive(buffer, name_encoding=encoding).names()
+
+
+def test_a_tar_written_by_other_tools_is_read(tmp_path: Path) -> None:
+    for name, content in FILES.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    for form in ("gnu", "posix", "ustar", "v7"):
+        subprocess.run(["tar", f"--format={form}", "-C", tmp_path / "in", "-czf", tmp_path / f"{form}.tgz", "."], check=True)
+
+        with open(tmp_path / f"{form}.tgz", "rb") as file, open_archive(file) as archive:
+            assert {name: archive.read(name) for name in archive.names()} == FILES
+
+
+def test_a_zip_behind_a_program_and_one_with_a_comment_are_read() -> None:
+    buffer = io.BytesIO(b"MZ this program unpacks the archive behind it" * 10)
+    with zipfile.ZipFile(buffer, "a") as archive_file:
+        archive_file.writestr("a", b"1")
+        archive_file.comment = b"PK\5\6 made with love"
+
+    with open_archive(buffer) as archive:
+        assert archive.read("a") == b"1"
+
+
+def test_a_zip64_archive_is_read() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive_file:
+        with archive_file.open("streamed", "w", force_zip64=True) as member:
+            member.write(b"content")
+        for i in range(70_000):
+            archive_file.writestr(f"f{i}", b"")
+
+    with open_archive(buffer) as archive:
+        assert len(archive.names()) == 70_001
+        assert archive.read("streamed") == b"content"
+
+
+def test_zstd_in_a_zip_is_read() -> None:
+    content = random.Random(3).randbytes(500) * 1000
+    packed = zstandard.ZstdCompressor().compress(content)
+    data = bytearray(zip_of({"a": packed}, zipfile.ZIP_STORED))
+    entry = data.index(b"PK\1\2")
+    for at in (8, entry + 10):
+        data[at : at + 2] = (93).to_bytes(2, "little")
+    data[entry + 16 : entry + 20] = zlib.crc32(content).to_bytes(4, "little")
+    data[entry + 24 : entry + 28] = len(content).to_bytes(4, "little")
+
+    with open_archive(io.BytesIO(data)) as archive:
+        assert archive.read("a") == content
+
+
+def test_a_closed_archive_says_so_and_leaves_its_stream_open() -> None:
+    source = io.BytesIO(zip_of())
+    with open_archive(source) as archive:
+        pass
+
+    with pytest.raises(ValueError, match="is closed"):
+        archive.open("readme.txt")
+    assert not source.closed
+
+
+def test_a_large_member_takes_no_more_memory_than_a_small_one() -> None:
+    block = random.Random(4).randbytes(1000) * 1000
+    limits = ArchiveLimits(max_ratio=1e6)
+    for source in (tar_of({"a": block * 20}), gzip.compress(tar_of({"a": block * 20})), zip_of({"a": block * 20})):
+        stream = io.BytesIO(source)
+
+        tracemalloc.start()
+        try:
+            with open_archive(stream, limits=limits) as archive, archive.open("a") as member:
+                n_bytes = length_of(member)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+        assert n_bytes == 20_000_000
+        assert peak < 4 << 20
+
+
+# ---------------------------------------------------------------------- unpacking
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unpacking_stores_all_files_below_a_prefix(kind: str, tmp_path: Path) -> None:
+    connector = FileStorageConnector(tmp_path)
+
+    with open_archive(io.BytesIO(ARCHIVES[kind])) as archive:
+        stored = archive.unpack(connector, "raw/set")
+
+    assert stored == [f"raw/set/{name}" for name in FILES]
+    assert connector.list_resources() == sorted(stored)
+    for name, content in FILES.items():
+        with connector.get_resource(f"raw/set/{name}") as resource:
+            assert resource.read() == content
+
+
+def test_unpacking_takes_chosen_members_only() -> None:
+    connector = InMemoryStorageConnector()
+
+    with open_archive(io.BytesIO(ARCHIVES["tar.gzip"])) as archive:
+        by_name = archive.unpack(connector, "a", members=["readme.txt"])
+        by_rule = archive.unpack(connector, "b", members=lambda member: member.size == 0)
+
+    assert (by_name, by_rule) == (["a/readme.txt"], ["b/images/1.bin"])
+
+
+def test_unpacking_a_member_that_is_not_there_is_an_error() -> None:
+    with open_archive(io.BytesIO(zip_of())) as archive, pytest.raises(ArchiveError, match="no file 'gone'"):
+        archive.unpack(InMemoryStorageConnector(), members=["readme.txt", "gone"])
+
+
+def test_names_outside_of_the_grammar_are_unpacked_under_new_ones() -> None:
+    connector = InMemoryStorageConnector()
+
+    with open_archive(io.BytesIO(zip_of({"my file (1).txt": b"1", "plain": b"2"}))) as archive:
+        with pytest.raises(ArchiveError, match="rename"):
+            archive.unpack(connector)
+        by_mapping = archive.unpack(connector, rename={"my file (1).txt": "my_file_1.txt"})
+        by_function = archive.unpack(connector, "x/", rename=lambda name: name.translate({32: "_", 40: "", 41: ""}))
+
+    assert by_mapping == ["my_file_1.txt", "plain"]
+    assert by_function == ["x/my_file_1.txt", "x/plain"]
+
+
+def test_two_members_renamed_to_one_name_are_refused() -> None:
+    with open_archive(io.BytesIO(zip_of())) as archive, pytest.raises(ArchiveError, match="two members 'same'"):
+        archive.unpack(InMemoryStorageConnector(), rename=lambda name: "same")
+
+
+def test_a_member_that_turns_out_damaged_is_not_published() -> None:
+    data = bytearray(zip_of({"good": b"1", "bad": b"content" * 1000}, zipfile.ZIP_STORED))
+    data[data.index(b"contentcontent") + 5000] ^= 1
+    connector = InMemoryStorageConnector()
+
+    with open_archive(io.BytesIO(data)) as archive, pytest.raises(ArchiveError, match="CRC"):
+        archive.unpack(connector)
+
+    assert connector.list_resources() == ["good"]
+
+
+def test_setuid_bits_are_dropped(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo("tool")
+        info.mode = 0o6777
+        tar.addfile(info)
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive_file:
+        entry = zipfile.ZipInfo("tool")
+        entry.external_attr = (stat.S_IFREG | 0o6777) << 16
+        archive_file.writestr(entry, b"")
+
+    for stream in (buffer, zipped):
+        with open_archive(stream) as archive:
+            archive.unpack(FileStorageConnector(tmp_path))
+
+        assert (tmp_path / "tool").stat().st_mode & 0o7111 == 0
+
+
+@pytest.mark.parametrize(("field", "value"), [("max_bytes", 0), ("max_members", -1), ("max_ratio", 0.0), ("max_member_bytes", 0)])
+def test_limits_are_positive(field: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=field):
+        ArchiveLimits(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_limit_holds_and_names_itself(kind: str) -> None:
+    for limits in (ArchiveLimits(max_bytes=500_000), ArchiveLimits(max_member_bytes=300_000), ArchiveLimits(max_members=3)):
+        with pytest.raises(ArchiveLimitError, match=r"limits=ArchiveLimits\(max_"):
+            with open_archive(io.BytesIO(ARCHIVES[kind]), limits=limits) as archive:
+                archive.unpack(InMemoryStorageConnector())
+    whole = ArchiveLimits(max_bytes=sum(map(len, FILES.values())), max_member_bytes=384_000, max_members=len(FILES) * 3)
+    with open_archive(io.BytesIO(ARCHIVES[kind]), limits=whole) as archive:
+        assert len(archive.unpack(InMemoryStorageConnector())) == len(FILES)

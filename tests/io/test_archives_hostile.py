@@ -1,0 +1,645 @@
+"""Tests that no archive, however damaged or hostile, does harm, raises a foreign error, or is silently short."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import random
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.exception import ArchiveError, ArchiveLimitError, DataStackError, UnsafeArchiveError
+from data_stack.io.archives import ArchiveLimits, open_archive, open_decompressed
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+}
+
+
+def member(
+    name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, link: str = "", form: Literal[0, 1, 2] = tarfile.GNU_FORMAT
+) -> bytes:
+    """One member of a tar, header and content."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, len(content)
+    return info.tobuf(form) + content + bytes(-len(content) % 512)
+
+
+def tar_of(*members: bytes) -> bytes:
+    return b"".join(members) + bytes(1024)
+
+
+def pax(kind: bytes = tarfile.XHDTYPE, **records: str) -> bytes:
+    """A pax header with the given records."""
+    lines = []
+    for key, value in records.items():
+        rest = f" {key.replace('__', '.')}={value}\n".encode()
+        size = len(rest) + 1
+        while len(str(size)) + len(rest) != size:
+            size += 1
+        lines.append(str(size).encode() + rest)
+    return member("pax", b"".join(lines), kind)
+
+
+def zip_of(*members: tuple[str, bytes], mode: int = 0, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo()
+            info.filename = name  # as it is: the constructor would tidy it up
+            info.compress_type, info.external_attr = method, mode << 16
+            archive.writestr(info, content)
+    return buffer.getvalue()
+
+
+def patched(data: bytes, signature: bytes, offset: int, value: bytes, last: bool = True) -> bytes:
+    """``data`` with ``value`` written ``offset`` bytes after the (last) ``signature``."""
+    at = (data.rindex(signature) if last else data.index(signature)) + offset
+    return data[:at] + value + data[at + len(value) :]
+
+
+def unpacked(data: bytes, limits: ArchiveLimits | None = None) -> dict[str, bytes]:
+    """Everything that an archive holds, by way of a store."""
+    connector = InMemoryStorageConnector()
+    with open_archive(io.BytesIO(data), limits=limits) as archive:
+        archive.unpack(connector)
+    found = {}
+    for identifier in connector.list_resources():
+        with connector.get_resource(identifier) as resource:
+            found[identifier] = resource.read()
+    return found
+
+
+def decompress(data: bytes, limits: ArchiveLimits | None = None) -> bytes:
+    with open_decompressed(io.BytesIO(data), limits=limits) as stream:
+        return b"".join(iter(lambda: stream.read(1 << 16), b""))
+
+
+# ---------------------------------------------------------------------- names and kinds
+
+ESCAPING = [
+    "../up",
+    "a/../../up",
+    "/etc/passwd",
+    "C:/x",
+    "c:x",
+    "..",
+    "a/..",
+    "..\\up",
+    "a\\b",
+    "a\nb",
+    "a\x7fb",
+    "a\x85b",
+    "x" * 1100,
+]
+
+
+@pytest.mark.parametrize("name", ESCAPING)
+def test_a_name_that_leads_out_or_is_not_portable_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for data in (tar_of(member(name)), tar_of(pax(path=name), member("a")), zip_of((name, b"x"))):
+        with pytest.raises(UnsafeArchiveError):
+            with open_archive(io.BytesIO(data)) as archive:
+                archive.unpack(FileStorageConnector(tmp_path / "in"))
+
+    assert list(tmp_path.rglob("*")) == [tmp_path / "in"]
+
+
+def test_a_name_with_a_nul_is_refused() -> None:
+    with pytest.raises(UnsafeArchiveError):
+        unpacked(tar_of(pax(path="a\0b"), member("a")))
+    with pytest.raises(UnsafeArchiveError):
+        unpacked(zip_of(("aQb", b"x")).replace(b"aQb", b"a\0b"))
+
+
+def test_a_name_that_cannot_be_decoded_is_refused() -> None:
+    info = tarfile.TarInfo("\udcff\udcfe")
+
+    with pytest.raises(UnsafeArchiveError, match="name_encoding"):
+        unpacked(info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "surrogateescape") + bytes(1024))
+    with pytest.raises(UnsafeArchiveError, match="name_encoding"):
+        unpacked(zip_of(("ü", b"x")).replace("ü".encode(), b"\xff\xfe"))
+
+
+SPECIAL = [
+    tarfile.SYMTYPE,
+    tarfile.LNKTYPE,
+    tarfile.CHRTYPE,
+    tarfile.BLKTYPE,
+    tarfile.FIFOTYPE,
+    tarfile.GNUTYPE_SPARSE,
+    b"V",
+    b"M",
+    b"D",
+]
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_regular_file_is_refused_or_left_out(kind: bytes) -> None:
+    data = tar_of(member("before"), member("l", b"", kind, link="../up"), member("l/after"))
+
+    with pytest.raises(UnsafeArchiveError, match="skip_special"):
+        unpacked(data)
+    with open_archive(io.BytesIO(data), skip_special=True) as archive:
+        assert archive.names() == ["before", "l/after"]
+
+
+@pytest.mark.parametrize("mode", [0o120777, 0o020666, 0o060666, 0o010666, 0o140666])
+def test_what_is_no_regular_file_in_a_zip_is_refused_or_left_out(mode: int) -> None:
+    data = zip_of(("l", b"../up"), mode=mode)
+
+    with pytest.raises(UnsafeArchiveError, match="skip_special"):
+        unpacked(data)
+    with open_archive(io.BytesIO(data), skip_special=True) as archive:
+        assert archive.names() == []
+
+
+@pytest.mark.parametrize("kind", [*SPECIAL, tarfile.DIRTYPE])
+def test_content_behind_what_is_no_regular_file_is_refused(kind: bytes) -> None:
+    data = tar_of(member("l", member("hidden"), kind))
+
+    with pytest.raises(UnsafeArchiveError):
+        with open_archive(io.BytesIO(data), skip_special=True) as archive:
+            archive.names()
+
+
+def test_a_repeated_name_is_refused_however_it_is_written() -> None:
+    twins = [("f", "f"), ("f", "./f"), ("a/f", "a//f"), ("a/f", "a/./f"), ("f", "f/")]
+    for first, second in twins:
+        kind = tarfile.DIRTYPE if second.endswith("/") else tarfile.REGTYPE
+        content = b"" if second.endswith("/") else b"2"
+        with pytest.raises(UnsafeArchiveError, match="two members"):
+            unpacked(tar_of(member(first, b"1"), member(second, content, kind)))
+        zipped = zip_of((first, b"1"), ("?" * len(second), content)).replace(b"?" * len(second), second.encode())
+        with pytest.raises(UnsafeArchiveError, match="two members"):
+            unpacked(zipped)
+
+
+def test_a_file_without_a_name_is_refused() -> None:
+    for name in ("", ".", "./"):
+        with pytest.raises(ArchiveError):
+            unpacked(tar_of(pax(path=name), member("a")))
+    with pytest.raises(UnsafeArchiveError):
+        unpacked(zip_of((".", b"x")))
+
+
+def test_a_member_with_two_names_is_refused() -> None:
+    with pytest.raises(UnsafeArchiveError, match="two names"):
+        unpacked(tar_of(pax(path="b"), member("n" * 200)))
+
+
+# ---------------------------------------------------------------------- bombs
+
+
+def zeros(compression: str, n_mebibytes: int) -> bytes:
+    return COMPRESS[compression](bytes(1 << 20)) * n_mebibytes
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_bomb_is_refused_after_the_first_mebibytes(compression: str) -> None:
+    bomb = zeros(compression, 100)
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArchiveLimitError, match="max_ratio"):
+            decompress(bomb)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 32 << 20  # the 16 MiB that come out before are kept here, and xz has a window of 8
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_bomb_in_a_single_stream_gives_bounded_chunks(compression: str) -> None:
+    bomb = COMPRESS[compression](bytes(40 << 20))
+
+    with open_decompressed(io.BytesIO(bomb)) as stream:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ArchiveLimitError, match="max_ratio"):
+                while stream.read(1 << 16):
+                    pass
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak < 12 << 20
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_bomb_inside_of_a_tar_is_refused(compression: str) -> None:
+    header = member("big", bytes(40 << 20))[:512]
+
+    with pytest.raises(ArchiveLimitError, match="max_ratio"):
+        unpacked(COMPRESS[compression](header) + zeros(compression, 40))
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_the_length_of_a_compressed_file_is_limited(compression: str) -> None:
+    data = COMPRESS[compression](random.Random(0).randbytes(1000))
+
+    assert len(decompress(data, ArchiveLimits(max_bytes=1000, max_member_bytes=1000))) == 1000
+    for limits in (ArchiveLimits(max_bytes=999), ArchiveLimits(max_member_bytes=999)):
+        with pytest.raises(ArchiveLimitError):
+            decompress(data, limits)
+
+
+def test_a_zip_bomb_is_refused_by_its_directory_and_one_that_lies_when_it_is_read() -> None:
+    honest = zip_of(("a", bytes(40 << 20)))
+    lying = patched(honest, b"PK\1\2", 24, struct.pack("<I", 100))
+
+    with pytest.raises(ArchiveLimitError, match="max_ratio"):
+        unpacked(honest)
+    with pytest.raises(ArchiveError, match="longer than the 100 bytes"):
+        unpacked(lying)
+
+
+def test_many_small_bombs_in_a_zip_are_refused_together() -> None:
+    with pytest.raises(ArchiveLimitError, match="max_ratio"):
+        open_archive(io.BytesIO(zip_of(*[(str(i), bytes(1 << 20)) for i in range(40)])))
+
+
+def test_overlapping_members_of_a_zip_are_refused() -> None:
+    data = zip_of(("a", b"first"), ("b", b"second"), method=zipfile.ZIP_STORED)
+    overlapping = patched(data, b"PK\1\2", 42, struct.pack("<I", 1))  # b begins inside of a
+    behind = patched(data, b"PK\1\2", 42, struct.pack("<I", len(data) - 10))
+
+    for hostile in (overlapping, behind):
+        with pytest.raises(UnsafeArchiveError, match="overlaps"):
+            unpacked(hostile)
+
+
+def test_a_local_header_that_reaches_into_the_next_member_is_refused() -> None:
+    data = zip_of(("a", b"first"), ("b", b"second"), method=zipfile.ZIP_STORED)
+    reaching = patched(data, b"PK\3\4", 28, struct.pack("<H", 20), last=False)
+
+    with pytest.raises(UnsafeArchiveError, match="differs"):
+        unpacked(reaching)
+
+
+def test_a_local_header_with_another_name_or_method_is_refused() -> None:
+    data = zip_of(("a", b"first"))
+
+    for at, value in ((30, b"b"), (8, b"\0\0"), (6, b"\1"), (0, b"PK\3\5")):
+        with pytest.raises(ArchiveError):
+            unpacked(patched(data, b"PK\3\4", at, value))
+
+
+def test_more_members_than_allowed_are_refused_before_they_take_memory() -> None:
+    tar = tar_of(*[member(str(i), b"") for i in range(5000)])
+    headers = tar_of(*[pax(comment="c") for _ in range(5000)], member("a"))
+    zipped = zip_of(*[(str(i), b"") for i in range(5000)])
+
+    for data in (tar, headers, zipped):
+        with pytest.raises(ArchiveLimitError, match="max_members"):
+            unpacked(data, ArchiveLimits(max_members=4000))
+
+
+def test_a_nested_gzip_is_unpacked_once_only() -> None:
+    inner = gzip.compress(b"content")
+
+    assert decompress(gzip.compress(inner)) == inner
+    with pytest.raises(ArchiveError, match="holds no tar"):
+        open_archive(io.BytesIO(gzip.compress(gzip.compress(tar_of(member("a"))))))
+
+
+def test_a_window_of_gigabytes_is_refused_without_allocating_it() -> None:
+    block = bytearray(lzma.compress(b"x" * 100, check=lzma.CHECK_NONE))
+    # The dictionary size of the LZMA2 filter in the block header (xz format 1.1.0, section 5.3.1), and the header's CRC.
+    header_at = 12
+    header_size = (block[header_at] + 1) * 4
+    at = block.index(b"\x21\x01", header_at) + 2
+    block[at] = 40
+    crc = zlib.crc32(bytes(block[header_at : header_at + header_size - 4]))
+    block[header_at + header_size - 4 : header_at + header_size] = struct.pack("<I", crc)
+    zstd = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3]) + b"\x01\x00\x00"
+
+    for data in (bytes(block), zstd):
+        with pytest.raises(ArchiveLimitError, match="128 MiB of memory"):
+            decompress(data)
+
+
+# ---------------------------------------------------------------------- headers that lie
+
+
+def number(value: int) -> bytes:
+    """A tar number in base 256."""
+    return b"\x80" + value.to_bytes(11, "big") if value >= 0 else b"\xff" + (value % (1 << 88)).to_bytes(11, "big")
+
+
+def resized(data: bytes, size: bytes) -> bytes:
+    """A tar member whose header claims another size."""
+    header = bytearray(data[:512])
+    header[124:136] = size
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + data[512:]
+
+
+@pytest.mark.parametrize(
+    "size", [number(1 << 40), number((1 << 63) - 1), number((1 << 88) - 1), number(-1), number(-512), b"77777777777\0"]
+)
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE, tarfile.SYMTYPE])
+def test_a_size_that_cannot_be_is_an_error_and_takes_no_memory(size: bytes, kind: bytes) -> None:
+    data = tar_of(resized(member("a", b"x", kind), size), member("b"))
+
+    tracemalloc.start()
+    try:
+        for packed in (data, gzip.compress(data)):
+            with pytest.raises(ArchiveError):
+                unpacked(packed)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("size", ["-1", "1e3", "9" * 5000, "0x10", "", "99999999999999999999", " 1", "1099511627776"])
+def test_a_pax_size_that_cannot_be_is_an_error(size: str) -> None:
+    with pytest.raises(ArchiveError):
+        unpacked(tar_of(pax(size=size), member("a")))
+
+
+def test_the_size_of_a_pax_header_decides_where_the_next_member_begins() -> None:
+    hidden = member("hidden")
+    data = tar_of(pax(size=str(len(hidden))), resized(member("outer", hidden), b"00000000000\0"), member("after"))
+
+    assert unpacked(data) == {"outer": hidden, "after": b"x"}
+
+
+RECORDS = [
+    b"5 a=b\n",
+    b"99 a=b\n",
+    b"6 ab=\n6 x",
+    b"x",
+    b"6 path",
+    b"0 a=b\n",
+    b"-6 a=b\n",
+    b"7 a=b\n\n1",
+    b"4 =b\n",
+    b"6 a=bX",
+    b"9" * 4000,
+]
+
+
+@pytest.mark.parametrize("records", RECORDS)
+def test_a_pax_header_that_cannot_be_parsed_is_an_error(records: bytes) -> None:
+    with pytest.raises(ArchiveError, match="pax"):
+        unpacked(tar_of(member("pax", records, tarfile.XHDTYPE), member("a")))
+
+
+def test_a_pax_header_for_all_members_must_not_name_them() -> None:
+    with pytest.raises(ArchiveError, match="all members"):
+        unpacked(tar_of(pax(tarfile.XGLTYPE, path="same"), member("a"), member("b")))
+
+    assert unpacked(tar_of(pax(tarfile.XGLTYPE, comment="0123abcd"), member("a"))) == {"a": b"x"}
+
+
+@pytest.mark.parametrize("key", ["GNU__sparse__map", "GNU__sparse__major", "GNU__sparse__realsize"])
+def test_sparse_files_are_refused(key: str) -> None:
+    with pytest.raises(UnsafeArchiveError, match="sparse"):
+        unpacked(tar_of(pax(tarfile.XHDTYPE, **{key: "1"}), member("a")))
+
+
+def test_a_long_name_without_its_member_is_an_error() -> None:
+    for orphan in (pax(path="b"), member("././@LongLink", b"long\0", tarfile.GNUTYPE_LONGNAME)):
+        with pytest.raises(ArchiveError, match="before the member"):
+            unpacked(tar_of(orphan))
+
+
+def test_an_encrypted_or_unknown_zip_member_is_refused() -> None:
+    data = zip_of(("a", b"content"))
+    encrypted = patched(patched(data, b"PK\1\2", 8, b"\1\0"), b"PK\3\4", 6, b"\1\0")
+    unknown = patched(patched(data, b"PK\1\2", 10, b"\x09\0"), b"PK\3\4", 8, b"\x09\0")
+
+    with pytest.raises(UnsafeArchiveError, match="encrypted"):
+        unpacked(encrypted)
+    with pytest.raises(ArchiveError, match="method 9; known are stored, deflate, bz2, zstd"):
+        unpacked(unknown)
+
+
+@pytest.mark.parametrize(
+    ("signature", "offset", "value"),
+    [
+        (b"PK\5\6", 4, b"\1\0"),  # this volume
+        (b"PK\5\6", 8, b"\2\0"),  # members in this volume
+        (b"PK\5\6", 10, b"\2\0"),  # members
+        (b"PK\5\6", 12, b"\xff\xff\0\0"),  # bytes of the directory
+        (b"PK\5\6", 12, b"\1\0\0\0"),
+        (b"PK\5\6", 16, b"\xff\xff\0\0"),  # where it lies
+        (b"PK\5\6", 20, b"\1\0"),  # bytes of the comment
+        (b"PK\1\2", 0, b"PK\1\3"),
+        (b"PK\1\2", 16, b"\0\0\0\0"),  # CRC
+        (b"PK\1\2", 20, b"\1\0\0\0"),  # stored size
+        (b"PK\1\2", 20, b"\xff\xff\xff\x7f"),
+        (b"PK\1\2", 20, b"\xff\xff\xff\xff"),  # in a zip64 field that is not there
+        (b"PK\1\2", 24, b"\1\0\0\0"),  # size
+        (b"PK\1\2", 24, b"\xff\0\0\0"),
+        (b"PK\1\2", 28, b"\xff\xff"),  # bytes of the name
+        (b"PK\1\2", 30, b"\xff\xff"),  # bytes of the extra field
+        (b"PK\1\2", 32, b"\xff\xff"),  # bytes of the comment
+        (b"PK\1\2", 34, b"\1\0"),  # volume
+        (b"PK\1\2", 42, b"\xff\xff\xff\x7f"),  # where the member lies
+    ],
+)
+def test_a_zip_directory_that_lies_is_an_error(signature: bytes, offset: int, value: bytes) -> None:
+    data = zip_of(("a", b"content" * 10))
+
+    with pytest.raises(ArchiveError):
+        unpacked(patched(data, signature, offset, value))
+
+
+def test_a_zip64_directory_that_lies_is_an_error() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for i in range(70_000):
+            archive.writestr(str(i), b"")
+    data = buffer.getvalue()
+
+    for offset in (24, 32, 40, 48):
+        for value in (0, 1, (1 << 64) - 1, 1 << 63):
+            with pytest.raises(ArchiveError):
+                open_archive(io.BytesIO(patched(data, b"PK\6\6", offset, struct.pack("<Q", value))))
+    with pytest.raises(ArchiveError):
+        open_archive(io.BytesIO(patched(data, b"PK\6\6", 0, b"PK\6\5")))
+
+
+# ---------------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_compressed_file_cut_anywhere_is_an_error(compression: str) -> None:
+    data = COMPRESS[compression](b"some content, " * 20) + COMPRESS[compression](b"and some more")
+    first_end = len(COMPRESS[compression](b"some content, " * 20))
+
+    for size in range(len(data)):
+        if size == first_end:
+            continue  # a whole file
+        with pytest.raises(ArchiveError):
+            decompress(data[:size])
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_tar_cut_anywhere_is_an_error(form: Literal[0, 1, 2]) -> None:
+    data = tar_of(member("a", b"x" * 700, form=form), member("n" * 150 if form else "n", b"", form=form), member("c", form=form))
+
+    for size in range(len(data)):
+        with pytest.raises(ArchiveError):
+            unpacked(data[:size])
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_compressed_tar_cut_anywhere_is_an_error(compression: str) -> None:
+    data = COMPRESS[compression](tar_of(member("a", b"x" * 700), member("b", b"")))
+
+    for size in range(len(data)):
+        with pytest.raises(ArchiveError):
+            unpacked(data[:size])
+
+
+def test_a_zip_cut_anywhere_is_an_error() -> None:
+    data = zip_of(("a", b"x" * 100), ("b", b""), ("c", b"y"))
+
+    for size in range(len(data)):
+        with pytest.raises(ArchiveError):
+            unpacked(data[:size])
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_flipped_bit_in_a_compressed_file_is_an_error_or_changes_nothing(compression: str) -> None:
+    content = random.Random(5).randbytes(40) * 3
+    data = COMPRESS[compression](content)
+
+    for position in range(len(data)):
+        for bit in range(8):
+            flipped = data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
+            try:
+                result = decompress(flipped)
+            except ArchiveError:
+                continue
+            assert result == content  # a time stamp, or the name of the operating system
+
+
+def test_a_flipped_bit_in_a_zip_is_an_error_or_changes_nothing_but_a_name() -> None:
+    contents = {b"alpha" * 20, b"beta", b"y"}
+    data = zip_of(("a", b"alpha" * 20), ("b", b"beta"), ("c", b"y"))
+
+    for position in range(len(data)):
+        for bit in range(8):
+            flipped = data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
+            try:
+                result = unpacked(flipped)
+            except ArchiveError:
+                continue
+            assert set(result.values()) == contents
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_the_last_bytes_are_not_given_out_before_the_checksum_was_verified(compression: str) -> None:
+    content = random.Random(6).randbytes(1000)
+    data = bytearray(COMPRESS[compression](content))
+    at = {"gzip": -8, "bz2": -5, "xz": len(data) - 44, "zstd": -1}[compression]
+    data[at] ^= 1
+
+    with open_decompressed(io.BytesIO(data)) as stream:
+        with pytest.raises(ArchiveError):
+            stream.read(1000)
+        with pytest.raises(ArchiveError):  # and not the end of the file
+            stream.read(1)
+
+
+def test_the_checksum_of_a_zip_member_is_verified_before_its_last_bytes_are_given_out() -> None:
+    data = zip_of(("a", b"content"))
+
+    for wrong in (
+        patched(data, b"PK\1\2", 16, b"\0\0\0\0"),
+        patched(zip_of(("a", b"content"), method=0), b"content", 0, b"c0ntent"),
+    ):
+        with open_archive(io.BytesIO(wrong)) as archive, archive.open("a") as stream, pytest.raises(ArchiveError, match="CRC"):
+            stream.read(7)
+
+
+def test_a_wrong_checksum_behind_the_end_of_a_tar_is_an_error() -> None:
+    data = bytearray(gzip.compress(tar_of(member("a"))))
+    data[-6] ^= 1
+
+    with pytest.raises(ArchiveError):
+        unpacked(bytes(data))
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_what_follows_a_compressed_file_is_an_error(compression: str) -> None:
+    for garbage in (b"garbage", b"\0\0x", b"\x1f", bytes(500_000) + b"\n"):
+        with pytest.raises(ArchiveError):
+            decompress(COMPRESS[compression](b"content") + garbage)
+
+
+def test_what_follows_a_tar_or_zip_is_an_error() -> None:
+    tar = tar_of(member("a"))
+    for tail in (b"garbage", tar):
+        with pytest.raises(ArchiveError, match="goes on after the end"):
+            unpacked(tar + tail)
+    with pytest.raises(ArchiveError):
+        unpacked(zip_of(("a", b"x")) + b"garbage")
+
+
+def test_a_block_of_zeros_between_members_is_an_error() -> None:
+    with pytest.raises(ArchiveError, match="zeros stands between"):
+        unpacked(member("a") + bytes(512) + tar_of(member("b")))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"PK\3\4", b"PK\5\6", b"\x1f\x8b", b"BZh9", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"x" * 5000]
+)
+def test_what_is_no_archive_is_an_error_of_ours(data: bytes) -> None:
+    with pytest.raises(ArchiveError):
+        unpacked(data)
+    with pytest.raises(ArchiveError):
+        decompress(data)
+
+
+def test_many_empty_streams_take_no_time() -> None:
+    packed = gzip.compress(b"") * 50_000  # 1 MB; copying the rest for each would take minutes
+
+    assert decompress(packed) == b""
+
+
+SEEDS = [
+    tar_of(member("a", b"x" * 600), member("b" * 120), pax(path="p"), member("c")),
+    zip_of(("a", b"x" * 600), ("b", b"y"), ("c/", b"")),
+    *(compress(tar_of(member("a"))) for compress in COMPRESS.values()),
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_mutated_archives_raise_errors_of_ours_only(data: st.DataObject) -> None:
+    mutated = bytearray(data.draw(st.sampled_from(SEEDS)))
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(mutated)))
+        mutated[at : at + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
+
+    for read in (unpacked, decompress):
+        with contextlib.suppress(DataStackError):
+            read(bytes(mutated))
