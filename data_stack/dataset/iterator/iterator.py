@@ -1,0 +1,235 @@
+"""The contract that everything which gives samples fulfils: random access, batches, columns."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.stacking import Batch, Column, emptied, stack_samples, stack_values, value_of
+from data_stack.exception import DatasetOutOfBoundsError
+
+if TYPE_CHECKING:
+    from data_stack.dataset.meta import DatasetMetaIF
+
+__all__ = [
+    "Batch",
+    "Column",
+    "ColumnKey",
+    "DatasetIterator",
+    "DatasetIteratorIF",
+    "IndexArray",
+    "InformedDatasetIteratorIF",
+    "Sample",
+    "adapted",
+    "checked_index",
+    "checked_indices",
+]
+
+Sample = Any
+"""What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
+
+ColumnKey = Union[int, str]
+"""Names a column: a position in tuple samples, a key of dict samples."""
+
+IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
+"""Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
+
+# Ways to the samples that wrappers shorten; each has a default built on __getitem__ and __len__.
+_BUILT_ON_GETITEM = ("__iter__", "__getitems__", "read_batch", "read_column", "_located")
+
+
+def _depth(mro: tuple[type, ...], name: str) -> int:
+    """How far up the ancestry ``name`` is defined."""
+    return next((depth for depth, ancestor in enumerate(mro) if name in vars(ancestor)), len(mro))
+
+
+class DatasetIteratorIF(ABC):
+    """Samples with a length and random access.
+
+    A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and ``underlying_iterators``. It
+    need not call ``super().__init__()``: this class keeps no state. Wrappers resolve negative, numpy and boolean indices
+    before they ask, so a plain ``__getitem__`` suffices everywhere; one that shall itself understand slices and index
+    arrays ends in :func:`data_stack.dataset.iterator.sample_or_view`.
+
+    A subclass that redefines ``__getitem__`` or ``__len__`` gets the defaults below for whatever it does not redefine
+    along with it, even where its parent had a faster way: that way leads to the parent's samples, not to its own.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        mro = cls.__mro__
+        depth_of_samples = min(_depth(mro, "__getitem__"), _depth(mro, "__len__"))
+        for name in _BUILT_ON_GETITEM:
+            if _depth(mro, name) > depth_of_samples:
+                setattr(cls, name, DatasetIteratorIF.__dict__[name])
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of samples, exact, known without reading them."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """The sample at an int position; iterators of data_stack also give a view for a slice or an index array.
+
+        Raises:
+            DatasetOutOfBoundsError: the position lies outside; it is an IndexError.
+        """
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators that this one is stacked on; empty at a source."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Sample]:
+        for position in range(len(self)):
+            yield self[position]
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        """The samples at ``indices``, in that order (PyTorch's protocol for fetching a batch).
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+        """
+        return [self[position] for position in checked_indices(indices, len(self)).tolist()]
+
+    def read_batch(self, indices: IndexArray) -> Batch:
+        """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
+
+        Tuple (and list) samples give a tuple of arrays, dict samples a dict of arrays, bare samples one array. Values
+        that have no common shape, strings, bytes and other objects give an object array. Tensors arrive as numpy arrays.
+        For no indices the columns are empty, with the dtype and shape of sample 0; of an empty iterator the batch is ``()``.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: the samples differ in their number of columns or in their keys.
+        """
+        samples = self.__getitems__(indices)
+        if not samples and len(self):
+            return emptied(stack_samples([self[0]]))
+        return stack_samples(samples)
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One column of the samples at ``indices`` (None: of all), shape ``(n, ...)``, stacked as in :meth:`read_batch`.
+
+        The array may share its memory with the iterator: do not write into it.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: the samples have no such column.
+        """
+        samples = self if indices is None else self.__getitems__(indices)
+        values = [value_of(sample, key) for sample in samples]
+        if not values and len(self):
+            return stack_values([value_of(self[0], key)])[:0]
+        return stack_values(values)
+
+    def _located(self) -> tuple[DatasetIteratorIF, npt.NDArray[np.intp] | None]:
+        """Where the samples come from: a source and their positions in it (None: all of it, in order).
+
+        Wrappers that only rearrange samples name what lies below them here, so that a stack of them is read in one request.
+        """
+        return self, None
+
+
+class DatasetIterator(DatasetIteratorIF):
+    """A source of samples: stacked on nothing, unless a subclass says otherwise."""
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """Empty."""
+        return []
+
+
+class InformedDatasetIteratorIF(DatasetIteratorIF):
+    """Samples that know which dataset they are of."""
+
+    @property
+    def dataset_meta(self) -> DatasetMetaIF:
+        """Name, tag and identifier of the dataset, and where in a sample the target is."""
+        raise NotImplementedError
+
+
+class _AdaptedIterator(DatasetIterator):
+    """Gives whatever has ``len`` and ``[i]``, such as a list or a torch dataset, the methods of the contract."""
+
+    def __init__(self, samples: Any) -> None:
+        self._adapted_samples = samples
+
+    def __len__(self) -> int:
+        return len(self._adapted_samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self._adapted_samples[index]
+
+
+def adapted(samples: Any) -> DatasetIteratorIF:
+    """``samples`` itself if it is an iterator of ours, otherwise behind the contract; nothing is read."""
+    return samples if isinstance(samples, DatasetIteratorIF) else _AdaptedIterator(samples)
+
+
+def checked_index(index: SupportsIndex, length: int) -> int:
+    """The position ``0 <= p < length`` that ``index`` means, negative ones counted from the end.
+
+    Raises:
+        DatasetOutOfBoundsError: it lies outside.
+        TypeError: it is no integer.
+    """
+    position = operator.index(index)
+    if -length <= position < length:
+        return position if position >= 0 else position + length
+    raise _out_of_bounds(position, length)
+
+
+def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArray[np.intp]:
+    """The positions that ``indices`` mean in ``length`` samples: shape ``(n,)``, each in ``[0, length)``.
+
+    Args:
+        indices: integers (a list, range, numpy array or tensor), one bool for each sample, or a slice. An array that
+            needs no conversion is returned as it is, not copied.
+        length: number of samples.
+
+    Raises:
+        DatasetOutOfBoundsError: a position lies outside, or there is not one bool for each sample.
+        TypeError: not a one-dimensional array of integers or bools.
+    """
+    if isinstance(indices, slice):
+        return np.arange(*indices.indices(length), dtype=np.intp)
+    array = np.asarray(indices)
+    if array.dtype == object and array.ndim == 1:
+        integers = [operator.index(index) for index in array]
+        try:
+            array = np.array(integers, dtype=np.intp)
+        except OverflowError:  # larger than any iterator
+            raise _out_of_bounds(max(integers, key=abs), length) from None
+    if array.ndim != 1:
+        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_described(indices, array)}")
+    if array.dtype == bool:
+        if array.size != length:
+            raise DatasetOutOfBoundsError(f"a mask of {array.size} values cannot select from an iterator of {length} samples")
+        return np.flatnonzero(array)
+    if array.size == 0:  # numpy makes floats of an empty list
+        return np.empty(0, dtype=np.intp)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"indices must be integers or bools, got {_described(indices, array)}")
+    lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
+    if lowest < -length or highest >= length:
+        raise _out_of_bounds(lowest if lowest < -length else highest, length)
+    positions = array.astype(np.intp, copy=False)
+    return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
+
+
+def _out_of_bounds(position: int, length: int) -> DatasetOutOfBoundsError:
+    allowed = f"allowed are {-length} to {length - 1}" if length else "it is empty"
+    return DatasetOutOfBoundsError(f"position {position} is outside of an iterator of {length} samples: {allowed}")
+
+
+def _described(indices: object, array: npt.NDArray[Any]) -> str:
+    return f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"

@@ -1,0 +1,219 @@
+"""Turns the values of many samples into numpy columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError
+
+__all__ = [
+    "Batch",
+    "Column",
+    "as_array",
+    "emptied",
+    "join_batches",
+    "join_columns",
+    "reordered",
+    "stack_samples",
+    "stack_values",
+    "value_of",
+]
+
+Column = npt.NDArray[Any]
+"""The values of one position or key of many samples, shape ``(n_samples, ...)``."""
+
+Batch = Union[tuple[Column, ...], dict[str, Column], Column]
+"""Samples as columns: a tuple for tuple samples, a dict for dict samples, one array for bare samples."""
+
+_NUMBERS = (bool, int, float, complex)
+_NUMERIC_KINDS = "biufc"
+
+
+def value_of(sample: Any, key: int | str) -> Any:
+    """The value at ``key`` of one sample.
+
+    Raises:
+        ConfigError: it has no such position or key.
+    """
+    try:
+        return sample[key]
+    except (LookupError, TypeError) as error:
+        if isinstance(sample, Mapping):
+            known = "its keys are " + ", ".join(map(repr, sample))
+        elif isinstance(sample, (tuple, list)):
+            known = f"it has the columns 0 to {len(sample) - 1}"
+        else:
+            known = f"it is a bare {type(sample).__name__}"
+        raise ConfigError(f"a sample has no column {key!r}: {known}") from error
+
+
+def stack_samples(samples: Sequence[Any]) -> Batch:
+    """Samples as a batch; ``()`` for no samples.
+
+    Raises:
+        ConfigError: they differ in their number of columns or in their keys.
+    """
+    if not samples:
+        return ()
+    first = samples[0]
+    if isinstance(first, Mapping):
+        keys = first.keys()
+        for sample in samples:
+            if not isinstance(sample, Mapping) or sample.keys() != keys:
+                raise ConfigError(f"samples of one batch differ in their keys: {_structure(first)} and {_structure(sample)}")
+        return {key: stack_values([sample[key] for sample in samples]) for key in first}
+    if isinstance(first, (tuple, list)):
+        for sample in samples:
+            if not isinstance(sample, (tuple, list)) or len(sample) != len(first):
+                raise ConfigError(f"samples of one batch differ in their columns: {_structure(first)} and {_structure(sample)}")
+        return tuple(stack_values(list(values)) for values in zip(*samples, strict=True))
+    return stack_values(samples)
+
+
+def stack_values(values: Sequence[Any]) -> Column:
+    """Values as one array of shape ``(len(values), ...)``, of dtype object unless that would be a loss.
+
+    Numbers, arrays, tensors and lists of numbers of one shape are stacked. Strings and bytes stay Python objects (numpy's
+    own would cut trailing zeros and take the longest value's memory for each), as does whatever has no common shape or dtype.
+    """
+    if not values:
+        return np.empty(0)
+    if all(isinstance(value, _NUMBERS) for value in values):
+        return _stacked([np.asarray(value) for value in values]) if _mixes_types(values) else _numbers(values)
+    arrays = [_as_array(value) for value in values]
+    stackable = [array for array in arrays if array is not None]
+    if len(stackable) == len(arrays):
+        return _stacked(stackable)
+    return _objects(values)
+
+
+def join_columns(pieces: Sequence[Column]) -> Column:
+    """Columns one after the other, as if their values had been stacked together."""
+    if len(pieces) == 1:
+        return pieces[0]
+    dtype = _common_dtype(pieces)
+    if dtype is None or len({piece.shape[1:] for piece in pieces}) != 1:
+        return _objects([value for piece in pieces for value in piece])
+    return np.concatenate(pieces, dtype=dtype)
+
+
+def join_batches(batches: Sequence[Batch]) -> Batch:
+    """Batches one after the other.
+
+    Raises:
+        ConfigError: they differ in their number of columns or in their keys.
+    """
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    if isinstance(first, dict):
+        dicts = [batch for batch in batches if isinstance(batch, dict) and batch.keys() == first.keys()]
+        if len(dicts) == len(batches):
+            return {key: join_columns([batch[key] for batch in dicts]) for key in first}
+    elif isinstance(first, tuple):
+        tuples = [batch for batch in batches if isinstance(batch, tuple) and len(batch) == len(first)]
+        if len(tuples) == len(batches):
+            return tuple(join_columns(columns) for columns in zip(*tuples, strict=True))
+    else:
+        arrays = [batch for batch in batches if isinstance(batch, np.ndarray)]
+        if len(arrays) == len(batches):
+            return join_columns(arrays)
+    raise ConfigError("samples of one batch differ: " + " and ".join(sorted({_structure(batch) for batch in batches})))
+
+
+def emptied(batch: Batch) -> Batch:
+    """The same columns with no sample in them."""
+    return reordered(batch, slice(0, 0))
+
+
+def reordered(batch: Batch, order: npt.NDArray[np.intp] | slice) -> Batch:
+    """The samples of a batch at ``order``."""
+    if isinstance(batch, dict):
+        return {key: column[order] for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(column[order] for column in batch)
+    return batch[order]
+
+
+def as_array(values: Any) -> Column:
+    """An array or tensor as a numpy array, without a copy where its memory can be shared."""
+    if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
+        values = values.detach().cpu()
+    return np.asarray(values)
+
+
+def _as_array(value: Any) -> Column | None:
+    """``value`` as an array if nothing is lost by it."""
+    if isinstance(value, (str, bytes)):
+        return None
+    if isinstance(value, _NUMBERS):
+        return np.asarray(value)
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        try:
+            return as_array(value)
+        except TypeError:  # a tensor of a dtype that numpy lacks
+            return None
+    if isinstance(value, (list, tuple)):
+        try:
+            array = np.asarray(value)
+        except (ValueError, TypeError, OverflowError):  # ragged
+            return None
+        return array if array.dtype.kind in _NUMERIC_KINDS else None
+    return None
+
+
+def _mixes_types(values: Sequence[Any]) -> bool:
+    return len({type(value) for value in values}) > 1
+
+
+def _numbers(values: Sequence[Any]) -> Column:
+    """Python numbers of one type, exactly: integers that fit no numpy integer stay objects."""
+    try:
+        array = np.asarray(values)
+    except OverflowError:
+        return _objects(values)
+    return array if array.dtype.kind in "iu" or not isinstance(values[0], int) or array.dtype == bool else _objects(values)
+
+
+def _stacked(arrays: Sequence[Column]) -> Column:
+    dtype = _common_dtype(arrays)
+    if dtype is None or len({array.shape for array in arrays}) != 1:
+        return _objects([array[()] if array.ndim == 0 else array for array in arrays])
+    if arrays[0].ndim == 0 and dtype.kind in _NUMERIC_KINDS:
+        return np.array(arrays, dtype=dtype)  # np.stack would first reshape each number
+    return np.stack(arrays, dtype=dtype)
+
+
+def _common_dtype(arrays: Sequence[Column]) -> np.dtype[Any] | None:
+    """The dtype that holds all values exactly; None if only object does."""
+    dtypes = {array.dtype for array in arrays}
+    if len(dtypes) == 1:
+        return next(iter(dtypes))
+    kinds = {dtype.kind for dtype in dtypes}
+    if not (kinds <= set(_NUMERIC_KINDS) or len(kinds) == 1):
+        return None
+    try:
+        common: np.dtype[Any] = np.result_type(*dtypes)
+    except TypeError:
+        return None
+    # numpy meets int64 and uint64 in float64, which rounds
+    return None if common.kind == "f" and "f" not in kinds else common
+
+
+def _objects(values: Sequence[Any]) -> Column:
+    column = np.empty(len(values), dtype=object)
+    for position, value in enumerate(values):  # one by one: numpy would unfold values that are sequences
+        column[position] = value
+    return column
+
+
+def _structure(sample: Any) -> str:
+    if isinstance(sample, Mapping):
+        return "keys " + ", ".join(map(repr, sample))
+    if isinstance(sample, (tuple, list)):
+        return f"{len(sample)} columns"
+    return f"a bare {type(sample).__name__}"

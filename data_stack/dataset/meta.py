@@ -1,0 +1,160 @@
+"""Which dataset an iterator is of, and where in its samples the target is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, Literal, Union
+
+__all__ = ["DatasetMeta", "DatasetMetaIF", "IdentifiyingInfoIF", "IteratorMeta", "MetaFactory", "WrappedDatasetMeta"]
+
+
+class _NotGiven(Enum):
+    NOT_GIVEN = 0
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+NOT_GIVEN: Final = _NotGiven.NOT_GIVEN
+"""Stands for an argument that was left out, where None is a value of its own."""
+
+_NameOrNotGiven = Union[str, None, Literal[_NotGiven.NOT_GIVEN]]
+
+
+class IdentifiyingInfoIF(ABC):
+    """Something with an identifier. (The spelling is the original's.)"""
+
+    @property
+    @abstractmethod
+    def identifier(self) -> str | None:
+        """Names this iterator among others."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class IteratorMeta:
+    """Where in a sample to find what: positions in tuple samples, keys in dict samples."""
+
+    sample_pos: int | str = 0
+    target_pos: int | str = 1
+    tag_pos: int | str = 2
+
+
+class DatasetMetaIF(IdentifiyingInfoIF):
+    """What can be known about the dataset of an informed iterator."""
+
+    @property
+    @abstractmethod
+    def dataset_name(self) -> str | None:
+        """The dataset's name, e.g. ``"mnist"``."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def dataset_tag(self) -> str | None:
+        """Which part of it, e.g. ``"train"``."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def sample_pos(self) -> Any:
+        """Position or key of the sample proper (int or str)."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def target_pos(self) -> Any:
+        """Position or key of the target (int or str)."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def tag_pos(self) -> Any:
+        """Position or key of the tag (int or str)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DatasetMeta(DatasetMetaIF):
+    """A dataset's name, tag and identifier with the layout of its samples; a value, compared by content."""
+
+    iterator_meta: IteratorMeta = IteratorMeta()
+    identifier: str | None = None
+    dataset_name: str | None = None
+    dataset_tag: str | None = None
+
+    @property
+    def sample_pos(self) -> int | str:
+        """Position or key of the sample proper."""
+        return self.iterator_meta.sample_pos
+
+    @property
+    def target_pos(self) -> int | str:
+        """Position or key of the target."""
+        return self.iterator_meta.target_pos
+
+    @property
+    def tag_pos(self) -> int | str:
+        """Position or key of the tag."""
+        return self.iterator_meta.tag_pos
+
+
+class MetaFactory:
+    """Makes metas, also from others."""
+
+    @staticmethod
+    def get_iterator_meta(sample_pos: int | str = 0, target_pos: int | str = 1, tag_pos: int | str = 2) -> IteratorMeta:
+        """The layout of a dataset's samples."""
+        return IteratorMeta(sample_pos=sample_pos, target_pos=target_pos, tag_pos=tag_pos)
+
+    @staticmethod
+    def get_dataset_meta(
+        identifier: str | None = None,
+        dataset_name: str | None = None,
+        dataset_tag: str | None = None,
+        iterator_meta: IteratorMeta | None = None,
+    ) -> DatasetMeta:
+        """A meta from its parts; samples are ``(sample, target, tag)`` unless ``iterator_meta`` says otherwise."""
+        return DatasetMeta(iterator_meta or IteratorMeta(), identifier, dataset_name, dataset_tag)
+
+    @staticmethod
+    def copy_dataset_meta(dataset_meta: DatasetMetaIF) -> DatasetMeta:
+        """An equal meta; of another class's meta, its content."""
+        if isinstance(dataset_meta, DatasetMeta):
+            return replace(dataset_meta)
+        return DatasetMeta(
+            IteratorMeta(dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos),
+            dataset_meta.identifier,
+            dataset_meta.dataset_name,
+            dataset_meta.dataset_tag,
+        )
+
+    @staticmethod
+    def get_dataset_meta_from_existing(
+        dataset_meta: DatasetMetaIF,
+        identifier: _NameOrNotGiven = NOT_GIVEN,
+        dataset_name: _NameOrNotGiven = NOT_GIVEN,
+        dataset_tag: _NameOrNotGiven = NOT_GIVEN,
+    ) -> DatasetMeta:
+        """A meta like ``dataset_meta`` but for what is given here; None clears, what is left out is inherited."""
+        given = {"identifier": identifier, "dataset_name": dataset_name, "dataset_tag": dataset_tag}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not NOT_GIVEN}
+        return replace(MetaFactory.copy_dataset_meta(dataset_meta), **changes)
+
+
+class WrappedDatasetMeta:
+    """The original's name for a meta made from another: calling it is ``MetaFactory.get_dataset_meta_from_existing``.
+
+    What comes back is a flat :class:`DatasetMeta`, however often metas were derived from each other.
+    """
+
+    def __new__(  # type: ignore[misc]  # kept callable under its old name, but there is only one kind of meta
+        cls,
+        dataset_meta: DatasetMetaIF,
+        identifier: _NameOrNotGiven = NOT_GIVEN,
+        dataset_name: _NameOrNotGiven = NOT_GIVEN,
+        dataset_tag: _NameOrNotGiven = NOT_GIVEN,
+    ) -> DatasetMeta:
+        return MetaFactory.get_dataset_meta_from_existing(dataset_meta, identifier, dataset_name, dataset_tag)

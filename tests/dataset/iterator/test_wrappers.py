@@ -1,0 +1,384 @@
+"""What each wrapper adds to the contract."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    Batch,
+    Column,
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    InformedDatasetIteratorIF,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+def lists(batch: Batch) -> list[Any]:
+    assert isinstance(batch, tuple)
+    return [column.tolist() for column in batch]
+
+
+class CountingSource(DatasetIterator):
+    """Counts what it is asked for."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.n_getitem = 0
+        self.requests: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        self.n_getitem += 1
+        return index, index % 3
+
+    def __getitems__(self, indices: Any) -> list[tuple[int, int]]:
+        self.requests.append(list(indices))
+        return [(index, index % 3) for index in indices]
+
+    def read_batch(self, indices: Any) -> Batch:
+        self.requests.append(list(indices))
+        return np.asarray(indices), np.asarray(indices) % 3
+
+    def read_column(self, key: Any, indices: Any = None) -> Column:
+        positions = np.arange(self.n) if indices is None else np.asarray(indices)
+        self.requests.append(positions.tolist())
+        return positions % 3 if key == 1 else positions
+
+
+# --- views ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_view_does_not_follow_later_changes_of_the_indices_it_was_given() -> None:
+    source = SequenceDatasetIterator([list(range(10))])
+    as_list, as_array = [0, 1, 2], np.array([0, 1, 2])
+    views = [DatasetIteratorView(source, as_list), DatasetIteratorView(source, as_array)]
+
+    as_list.clear()
+    as_array[:] = 9
+    views[1].indices[:] = 9
+
+    assert [list(view) for view in views] == [[(0,), (1,), (2,)]] * 2
+
+
+@pytest.mark.parametrize("indices", [[999], [0, -11], np.array([10]), [2**63], np.array([2**64 - 1], dtype=np.uint64)])
+def test_a_view_with_a_position_outside_is_refused_when_it_is_made(indices: Any) -> None:
+    with pytest.raises(DatasetOutOfBoundsError, match="outside of an iterator of 10 samples"):
+        DatasetIteratorView(SequenceDatasetIterator([list(range(10))]), indices)
+
+
+def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
+    source = SequenceDatasetIterator([list(range(10))])
+
+    view = DatasetIteratorView(source, [3, -1], view_tags={"fold": 1})
+
+    assert view.indices == [3, 9]
+    assert view.view_tags == {"fold": 1}
+    assert DatasetIteratorView(source, range(2)).view_tags is None
+    assert DatasetIteratorView(source, np.array([4, 2])).indices.tolist() == [4, 2]
+
+
+def test_indices_of_a_view_of_a_view_are_those_in_its_parent() -> None:
+    source = SequenceDatasetIterator([list(range(10))])
+    parent = DatasetIteratorView(source, [9, 8, 7, 6])
+
+    view = DatasetIteratorView(parent, [2, 0])
+
+    assert view.indices == [2, 0]
+    assert view.underlying_iterators == [parent]
+    assert list(view) == [(7,), (9,)]
+
+
+def test_a_deep_stack_reads_a_batch_in_one_request_and_each_sample_with_one_access() -> None:
+    source = CountingSource(1000)
+    stack: DatasetIteratorIF = source
+    for _ in range(2000):
+        stack = InformedDatasetIterator(DatasetIteratorView(stack, np.arange(len(stack))[::-1][: len(stack)]), DatasetMeta())
+
+    batch = stack.read_batch([1, 0])
+    stack.read_column(1, [5])
+    stack.__getitems__([7])
+
+    assert lists(batch) == [[1, 0], [1, 0]]
+    assert source.requests == [[1, 0], [5], [7]]
+    assert stack[3] == (3, 0)
+    assert source.n_getitem == 1
+
+
+def test_a_view_reads_only_its_own_samples_of_a_column() -> None:
+    source = CountingSource(1000)
+
+    assert DatasetIteratorView(source, [5, 3]).read_column(0).tolist() == [5, 3]
+
+    assert source.requests == [[5, 3]]
+
+
+@given(data=st.data(), n=st.integers(0, 20))
+def test_slices_of_views_are_slices_of_lists(data: st.DataObject, n: int) -> None:
+    expected: list[Any] = [(i,) for i in range(n)]
+    iterator: Any = SequenceDatasetIterator([list(range(n))])
+
+    for _ in range(3):
+        index = data.draw(st.slices(len(expected)))
+        expected, iterator = expected[index], iterator[index]
+
+    assert list(iterator) == expected
+    assert len(iterator) == len(expected)
+
+
+# --- informed ------------------------------------------------------------------------------------------------------
+
+
+def test_an_informed_iterator_adds_a_meta_and_no_layer() -> None:
+    source = SequenceDatasetIterator([list(range(10))])
+    view = DatasetIteratorView(source, [1, 2])
+    meta = DatasetMeta(dataset_name="digits")
+
+    informed = InformedDatasetIterator(view, meta)
+
+    assert informed.dataset_meta is meta
+    assert informed.underlying_iterators == [source]
+    assert isinstance(informed, InformedDatasetIteratorIF)
+
+
+def test_a_slice_of_an_informed_iterator_is_still_of_that_dataset() -> None:
+    meta = DatasetMeta(dataset_name="digits")
+    informed = InformedDatasetIterator(SequenceDatasetIterator([list(range(10))]), meta)
+
+    part = pickle.loads(pickle.dumps(informed[2:8][::2]))
+
+    assert isinstance(part, InformedDatasetIteratorIF)
+    assert part.dataset_meta == meta
+    assert list(part) == [(2,), (4,), (6,)]
+
+
+# --- combined ------------------------------------------------------------------------------------------------------
+
+
+@given(parts=st.lists(st.lists(st.integers(-5, 5), max_size=4), max_size=6), data=st.data())
+def test_combining_iterators_concatenates_their_samples(parts: list[list[int]], data: st.DataObject) -> None:
+    iterators = [SequenceDatasetIterator([part]) for part in parts]
+    cut = data.draw(st.integers(0, len(parts)))
+    combined = CombinedDatasetIterator([CombinedDatasetIterator(iterators[:cut]), *iterators[cut:]])
+    expected = [(value,) for value in chain.from_iterable(parts)]
+
+    assert list(combined) == expected
+    assert [combined[i] for i in range(-len(expected), len(expected))] == expected * 2
+    assert [(value,) for value in combined.read_column(0).tolist()] == expected
+    if expected:
+        indices = data.draw(st.lists(st.integers(-len(expected), len(expected) - 1)))
+        assert combined.__getitems__(indices) == [expected[i] for i in indices]
+        assert lists(combined.read_batch(indices)) == [[expected[i][0] for i in indices]]
+
+
+def test_a_combination_ends_where_its_last_part_ends() -> None:
+    combined = CombinedDatasetIterator([SequenceDatasetIterator([list(range(10))]), SequenceDatasetIterator([[100, 101]])])
+
+    assert combined[-1] == (101,)
+    assert combined[-12] == (0,)
+    for outside in (12, -13):
+        with pytest.raises(DatasetOutOfBoundsError):
+            combined[outside]
+
+
+def test_folds_of_one_source_are_read_in_one_request() -> None:
+    source, other = CountingSource(100), CountingSource(50)
+    folds = [DatasetIteratorView(source, np.arange(start, 100, 4)) for start in range(4)]
+    combined = CombinedDatasetIterator([CombinedDatasetIterator(folds), other])
+
+    batch = combined[::-1].read_batch([0, 60, 149, 50])
+
+    assert lists(batch) == [[49, 59, 0, 99], [1, 2, 0, 0]]
+    assert len(source.requests) == len(other.requests) == 1
+
+
+def test_a_column_is_read_only_from_the_parts_that_are_needed() -> None:
+    first, second = CountingSource(10), CountingSource(10)
+
+    CombinedDatasetIterator([first, second]).read_column(1, [12, 11])
+
+    assert first.requests == []
+    assert second.requests == [[2, 1]]
+
+
+def test_combined_lengths_are_those_at_construction() -> None:
+    samples = [1, 2]
+    growing = InMemoryDatasetIterator([])
+    growing._samples = samples
+
+    combined = CombinedDatasetIterator([growing])
+    samples.append(3)
+
+    assert list(combined[:]) == [1, 2]
+
+
+def test_a_combination_of_many_parts_asks_none_of_them_for_its_length_again() -> None:
+    class CountingLength(DatasetIterator):
+        n_asked = 0
+
+        def __len__(self) -> int:
+            type(self).n_asked += 1
+            return 1
+
+        def __getitem__(self, index: int) -> tuple[int]:
+            return (index,)
+
+    combined = CombinedDatasetIterator([CountingLength() for _ in range(1000)])
+    asked_at_first = CountingLength.n_asked
+
+    assert (len(combined), combined[500], combined[-1], combined[998:][1]) == (1000, (0,), (0,), (0,))
+    assert CountingLength.n_asked == asked_at_first
+
+
+def test_combined_names_the_iterators_it_was_given() -> None:
+    inner = CombinedDatasetIterator([SequenceDatasetIterator([[1]])])
+    outer = CombinedDatasetIterator([inner, inner])
+
+    assert outer.underlying_iterators == [inner, inner]
+    assert list(outer) == [(1,), (1,)]
+    assert list(CombinedDatasetIterator([])) == []
+    assert CombinedDatasetIterator([]).read_batch([]) == ()
+
+
+def test_parts_of_different_shapes_and_types_keep_their_values() -> None:
+    combined = CombinedDatasetIterator(
+        [SequenceDatasetIterator([np.zeros((1, 2)), ["a"]]), SequenceDatasetIterator([np.ones((1, 3)), [7]])]
+    )
+
+    batch = combined.read_batch([1, 0])
+
+    assert isinstance(batch, tuple)
+    assert [value.tolist() for value in batch[0]] == [[1.0, 1.0, 1.0], [0.0, 0.0]]
+    assert batch[1].tolist() == [7, "a"]
+
+
+def test_parts_with_different_columns_are_an_error_that_says_so() -> None:
+    combined = CombinedDatasetIterator([SequenceDatasetIterator([[1]]), SequenceDatasetIterator([[1], [2]])])
+
+    with pytest.raises(ConfigError, match="1 columns and 2 columns"):
+        combined.read_batch([0, 1])
+
+
+# --- in memory -----------------------------------------------------------------------------------------------------
+
+
+def test_an_iterator_in_memory_reads_its_source_once_and_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+    source = CountingSource(5)
+
+    in_memory = InMemoryDatasetIterator(source)
+
+    assert list(in_memory) == list(in_memory) == [(i, i % 3) for i in range(5)]
+    assert source.n_getitem == 5
+    assert in_memory.underlying_iterators == [source]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_iterator_in_memory_shows_its_progress_when_asked(capfd: pytest.CaptureFixture[str]) -> None:
+    InMemoryDatasetIterator(CountingSource(5), progress=True)
+
+    assert "5/5" in capfd.readouterr().err
+
+
+def test_an_iterator_in_memory_can_let_its_source_go() -> None:
+    source = CountingSource(5)
+    alive = weakref.ref(source)
+
+    in_memory = InMemoryDatasetIterator(source, keep_source=False)
+    del source
+    gc.collect()
+
+    assert alive() is None
+    assert in_memory.underlying_iterators == []
+
+
+def test_an_iterator_in_memory_pickles_whatever_it_was_read_from() -> None:
+    class Unpicklable(CountingSource):
+        def __reduce__(self) -> Any:
+            raise TypeError("an open file")
+
+    copy = pickle.loads(pickle.dumps(InMemoryDatasetIterator(Unpicklable(3))))
+
+    assert list(copy) == [(0, 0), (1, 1), (2, 2)]
+
+
+# --- sequences -----------------------------------------------------------------------------------------------------
+
+
+def test_sequences_of_unequal_lengths_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"\[3, 1\]"):
+        SequenceDatasetIterator([[1, 2, 3], [0]])
+
+
+def test_no_sequences_are_refused() -> None:
+    with pytest.raises(ConfigError, match="at least one sequence"):
+        SequenceDatasetIterator([])
+
+
+def test_a_table_is_refused_with_advice() -> None:
+    with pytest.raises(ConfigError, match="to_numpy"):
+        SequenceDatasetIterator([pd.DataFrame({"a": [1]})])
+
+
+def test_a_series_is_read_by_position_not_by_label() -> None:
+    series = pd.Series([10, 20, 30], index=[2, 1, 0])
+    iterator = SequenceDatasetIterator([series, pd.Series(["x", "y", "z"], index=list("abc"))])
+
+    assert [iterator[0], iterator[-1]] == [(10, "x"), (30, "z")]
+    assert iterator.read_column(0, [0, 2]).tolist() == [10, 30]
+    assert iterator.read_column(1).tolist() == ["x", "y", "z"]
+    assert pickle.loads(pickle.dumps(iterator))[0] == (10, "x")
+
+
+def test_h5py_datasets_are_sequences(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        images = file.create_dataset("images", data=np.arange(12).reshape(4, 3))
+        names = file.create_dataset("names", data=[b"a", b"bcd", b"e", b"f"], dtype=h5py.string_dtype())
+        iterator = SequenceDatasetIterator([images, names])
+
+        for indices in ([1, 2, 3], [3, 0, 3]):
+            batch = iterator.read_batch(indices)
+            assert batch[0].tolist() == np.arange(12).reshape(4, 3)[indices].tolist()
+            assert batch[1].tolist() == [iterator[i][1] for i in indices]
+        assert iterator.read_batch([])[0].shape == (0, 3)
+        with pytest.raises(DatasetOutOfBoundsError):
+            iterator[4]
+
+
+def test_a_column_of_a_sequence_builds_no_sample() -> None:
+    class Untouchable(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            raise AssertionError("a sample was built")
+
+    targets = np.array([3, 1, 2])
+    iterator = SequenceDatasetIterator([Untouchable([1, 2, 3]), targets])
+
+    assert iterator.read_column(1) is targets
+    assert iterator.read_column(1, [2, 0]).tolist() == [2, 3]
+
+
+def test_tensors_that_need_gradients_can_be_read_in_batches() -> None:
+    iterator = SequenceDatasetIterator([torch.ones(3, 2, requires_grad=True)])
+
+    assert iterator.read_batch([0, 1])[0].tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert lists(InMemoryDatasetIterator(iterator).read_batch([0])) == [[[1.0, 1.0]]]

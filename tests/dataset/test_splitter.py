@@ -1,0 +1,360 @@
+"""Splits are those that the original gave, and stay the same however often they are asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    Column,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.splitter import (
+    CVSplitterImpl,
+    NestedCVSplitterImpl,
+    RandomSplitterImpl,
+    Splitter,
+    SplitterFactory,
+    StratifiedSplitterImpl,
+)
+from data_stack.exception import ConfigError
+
+N = 23
+CLASSES = [(7 * i) % 3 for i in range(N)]
+ONE_HOT = np.eye(3)[CLASSES]
+
+
+def dataset() -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([list(range(100, 100 + N)), CLASSES, [["x", "y", "z"][label] for label in CLASSES]])
+
+
+def nested(**config: Any) -> Splitter:
+    return SplitterFactory.get_nested_cv_splitter(**{"num_outer_loop_folds": 3, "num_inner_loop_folds": 2, "seed": 7} | config)
+
+
+CONSECUTIVE_4 = [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17], [18, 19, 20, 21, 22]]
+STRATIFIED_3 = [[0, 2, 6, 13, 14, 15, 16, 19], [1, 3, 5, 10, 11, 12, 17, 18], [4, 7, 8, 9, 20, 21, 22]]
+RANDOM_3 = [[0, 1, 2, 5, 11, 12, 20, 22], [6, 9, 10, 13, 16, 17, 18, 21], [3, 4, 7, 8, 14, 15, 19]]
+
+# What data_stack 0.0.13 gave on the first call of a new splitter (scikit-learn 1.9.1, numpy 2.4.6).
+GOLDEN: list[tuple[str, Splitter, Any]] = [
+    (
+        "random",
+        SplitterFactory.get_random_splitter([0.29, 0.57, 0.14], 3),
+        [[1, 20, 16, 5, 10, 6], [21, 12, 9, 3, 8, 19, 22, 13, 14, 0, 2, 15, 11], [4, 17, 18, 7]],
+    ),
+    (
+        "stratified",
+        SplitterFactory.get_stratified_splitter([0.5, 0.3, 0.2], 5),
+        [[6, 21, 20, 8, 22, 14, 9, 4, 13, 7, 12], [3, 17, 19, 18, 16, 11], [10, 1, 15, 5, 0, 2]],
+    ),
+    (
+        "folds",
+        SplitterFactory.get_cv_splitter(num_folds=4, seed=7),
+        [[2, 6, 14, 15, 16, 19], [0, 1, 5, 11, 12, 13], [3, 4, 8, 10, 17, 18], [7, 9, 20, 21, 22]],
+    ),
+    ("folds in order", SplitterFactory.get_cv_splitter(num_folds=4, shuffle=False, seed=7), CONSECUTIVE_4),
+    (
+        "random folds",
+        SplitterFactory.get_cv_splitter(num_folds=4, stratification=False, seed=7),
+        [[1, 2, 5, 12, 20, 22], [0, 6, 11, 16, 18, 21], [8, 9, 10, 13, 14, 17], [3, 4, 7, 15, 19]],
+    ),
+    (
+        "consecutive folds",
+        SplitterFactory.get_cv_splitter(num_folds=4, stratification=False, shuffle=False, seed=7),
+        CONSECUTIVE_4,
+    ),
+    (
+        "folds by text",
+        SplitterFactory.get_cv_splitter(num_folds=3, target_pos=2, seed=11),
+        [[0, 5, 8, 16, 18, 19, 21, 22], [2, 4, 6, 9, 11, 13, 15, 17], [1, 3, 7, 10, 12, 14, 20]],
+    ),
+    (
+        "nested",
+        nested(),
+        (
+            STRATIFIED_3,
+            [
+                [[1, 5, 10, 12, 17, 4, 9, 20], [3, 11, 18, 7, 8, 21, 22]],
+                [[6, 13, 15, 19, 7, 8, 9, 20], [0, 2, 14, 16, 4, 21, 22]],
+                [[2, 6, 14, 19, 1, 11, 12, 18], [0, 13, 15, 16, 3, 5, 10, 17]],
+            ],
+        ),
+    ),
+    (
+        "nested, random outside",
+        nested(outer_stratification=False),
+        (
+            RANDOM_3,
+            [
+                [[6, 10, 16, 17, 18, 21, 8, 19], [9, 13, 3, 4, 7, 14, 15]],
+                [[1, 2, 5, 12, 20, 4, 7, 15], [0, 11, 22, 3, 8, 14, 19]],
+                [[11, 20, 22, 6, 9, 10, 13, 21], [0, 1, 2, 5, 12, 16, 17, 18]],
+            ],
+        ),
+    ),
+    (
+        "nested, random inside",
+        nested(inner_stratification=False),
+        (
+            STRATIFIED_3,
+            [
+                [[1, 3, 5, 11, 7, 20, 21, 22], [10, 12, 17, 18, 4, 8, 9]],
+                [[0, 2, 6, 15, 8, 9, 20, 22], [13, 14, 16, 19, 4, 7, 21]],
+                [[0, 2, 6, 14, 15, 1, 5, 18], [13, 16, 19, 3, 10, 11, 12, 17]],
+            ],
+        ),
+    ),
+    (
+        "nested, random",
+        nested(inner_stratification=False, outer_stratification=False),
+        (
+            RANDOM_3,
+            [
+                [[6, 9, 10, 16, 18, 4, 8, 19], [13, 17, 21, 3, 7, 14, 15]],
+                [[0, 1, 2, 12, 3, 7, 14, 15], [5, 11, 20, 22, 4, 8, 19]],
+                [[0, 1, 2, 11, 12, 20, 6, 10], [5, 22, 9, 13, 16, 17, 18, 21]],
+            ],
+        ),
+    ),
+    (
+        "nested, in order",
+        nested(shuffle=False),
+        (
+            [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [16, 17, 18, 19, 20, 21, 22]],
+            [
+                [[8, 9, 10, 11, 12, 13, 14, 16], [15, 17, 18, 19, 20, 21, 22]],
+                [[0, 1, 2, 3, 4, 5, 6, 7], [16, 17, 18, 19, 20, 21, 22]],
+                [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]],
+            ],
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("splitter", "expected"), [row[1:] for row in GOLDEN], ids=[row[0] for row in GOLDEN])
+def test_a_splitter_gives_the_original_split_each_time(splitter: Splitter, expected: Any) -> None:
+    assert splitter.get_indices(dataset_iterator=dataset()) == expected
+    assert splitter.get_indices(dataset()) == expected
+
+
+@pytest.mark.parametrize("splitter", [row[1] for row in GOLDEN], ids=[row[0] for row in GOLDEN])
+def test_split_looks_at_the_samples_that_get_indices_names(splitter: Splitter) -> None:
+    def positions(split: Any) -> Any:
+        if isinstance(split, DatasetIteratorView):
+            return np.asarray(split.indices).tolist()
+        return type(split)(positions(part) for part in split)
+
+    iterator = dataset()
+    parts = splitter.split(iterator)
+
+    assert positions(parts) == splitter.get_indices(iterator)
+    first = parts[0][0] if isinstance(parts, tuple) else parts[0]
+    assert first.underlying_iterators == [iterator]
+
+
+def test_a_thousand_samples_are_split_as_the_original_split_them() -> None:
+    targets = np.random.RandomState(0).randint(0, 10, 1000).tolist()
+    iterator = InformedDatasetIterator(SequenceDatasetIterator([list(range(1000)), targets]), DatasetMeta())
+    splitters = [
+        SplitterFactory.get_random_splitter([0.7, 0.2, 0.1], 0),
+        SplitterFactory.get_stratified_splitter([0.7, 0.2, 0.1], 0),
+        SplitterFactory.get_cv_splitter(seed=0),
+        SplitterFactory.get_nested_cv_splitter(seed=0),
+    ]
+
+    digests = [hashlib.sha256(json.dumps(splitter.get_indices(iterator)).encode()).hexdigest() for splitter in splitters]
+
+    assert digests == [
+        "5f6687af78ba30e3ee965a435565dd2931f68db1fd73446bbc8f365679610515",
+        "7f7499c68492bffe20c65ddf2e9f88faffa398e033588c4f84664718f86010b0",
+        "4ca00d3bbf783283a01529c018a9e43834ecd2ef8bca6b33b13b74d8b3399647",
+        "f2615d0d5b0b485e735368a16257b56a46dbfb29f3c65c2f49b819f437ecd678",
+    ]
+
+
+@pytest.mark.parametrize("targets", [ONE_HOT, torch.tensor(ONE_HOT), list(torch.tensor(ONE_HOT)), ONE_HOT.tolist()])
+def test_one_hot_targets_are_stratified_as_the_original_did(targets: Any) -> None:
+    iterator = SequenceDatasetIterator([list(range(N)), targets])
+
+    assert SplitterFactory.get_stratified_splitter([0.6, 0.4], 2).get_indices(iterator) == [
+        [1, 14, 20, 0, 6, 18, 16, 19, 3, 13, 8, 21, 5],
+        [22, 12, 4, 7, 11, 2, 9, 15, 17, 10],
+    ]
+
+
+@pytest.mark.parametrize(
+    "targets", [ONE_HOT, torch.tensor(ONE_HOT), torch.tensor(CLASSES), list(torch.tensor(CLASSES)), np.array(CLASSES)[:, None]]
+)
+def test_folds_of_encoded_targets_are_those_of_their_labels(targets: Any) -> None:
+    iterator = SequenceDatasetIterator([list(range(N)), targets])
+
+    assert SplitterFactory.get_cv_splitter(num_folds=4, seed=7).get_indices(iterator) == GOLDEN[2][2]
+    assert nested().get_indices(iterator) == GOLDEN[7][2]
+
+
+class Sealed(DatasetIterator):
+    """Has a length, and targets, but no samples to look at."""
+
+    def __init__(self, targets: list[Any] | None = None) -> None:
+        self.labels = targets
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("a whole sample was read")
+
+    def read_column(self, key: Any, indices: Any = None) -> Column:
+        assert self.labels is not None, "targets were read"
+        assert key == "label"
+        return np.array(self.labels)
+
+
+@pytest.mark.parametrize(
+    "splitter",
+    [
+        SplitterFactory.get_random_splitter([0.5, 0.5], 1),
+        SplitterFactory.get_cv_splitter(stratification=False),
+        nested(inner_stratification=False, outer_stratification=False),
+    ],
+)
+def test_splits_without_stratification_read_no_sample(splitter: Splitter) -> None:
+    splitter.split(Sealed())
+
+
+@pytest.mark.parametrize(
+    "splitter",
+    [
+        SplitterFactory.get_stratified_splitter([0.5, 0.5], 1, target_pos="label"),
+        SplitterFactory.get_cv_splitter(target_pos="label"),
+        nested(target_pos="label"),
+    ],
+)
+def test_stratified_splits_read_targets_only_also_of_dict_samples(splitter: Splitter) -> None:
+    splitter.split(Sealed(CLASSES))
+
+
+def test_a_client_iterator_without_column_access_is_stratified() -> None:
+    class Client(DatasetIteratorIF):
+        def __len__(self) -> int:
+            return N
+
+        def __getitem__(self, index: int) -> Any:
+            return {"x": None, "y": torch.tensor(CLASSES[index])}
+
+        @property
+        def underlying_iterators(self) -> list[DatasetIteratorIF]:
+            return []
+
+    assert SplitterFactory.get_cv_splitter(num_folds=4, target_pos="y", seed=7).get_indices(Client()) == GOLDEN[2][2]
+
+
+def test_the_stratified_splitter_looks_at_the_column_it_is_told() -> None:
+    classes = [i // 10 for i in range(20)]
+    iterator = SequenceDatasetIterator([list(range(20)), [0, 1] * 10, classes])
+
+    halves = SplitterFactory.get_stratified_splitter([0.5, 0.5], 1, target_pos=2).get_indices(iterator)
+
+    assert [sum(classes[i] for i in half) for half in halves] == [5, 5]
+
+
+@pytest.mark.parametrize("ratios", [[0.5, 0.9, 0.3], [0.1, 0.1], [1.5, -0.5], [], [float("nan")], [0.5, 0.5 + 2e-9]])
+@pytest.mark.parametrize("impl", [RandomSplitterImpl, StratifiedSplitterImpl])
+def test_ratios_that_are_no_division_are_refused(impl: Any, ratios: list[float]) -> None:
+    with pytest.raises(ConfigError, match="sum to"):
+        impl(ratios)
+
+
+def test_sizes_are_cut_off_as_the_original_did() -> None:
+    iterator = SequenceDatasetIterator([list(range(100))])
+
+    parts = RandomSplitterImpl(ratios=[0.29, 0.57, 0.14]).get_indices(iterator)
+
+    assert [len(part) for part in parts] == [28, 56, 16]
+
+
+@given(weights=st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any), n=st.integers(0, 60), seed=st.integers())
+def test_a_random_split_is_a_partition(weights: list[int], n: int, seed: int) -> None:
+    ratios = [weight / sum(weights) for weight in weights]
+
+    parts = RandomSplitterImpl(ratios, seed=seed).get_indices(SequenceDatasetIterator([list(range(n))]))
+
+    assert sorted(position for part in parts for position in part) == list(range(n))
+    assert [len(part) for part in parts[:-1]] == [int(ratio * n) for ratio in ratios[:-1]]
+
+
+@pytest.mark.parametrize("ratios", [[1.0], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5, 0.0]])
+def test_stratified_parts_may_be_empty_or_everything(ratios: list[float]) -> None:
+    iterator = SequenceDatasetIterator([list(range(20)), [0, 1] * 10])
+
+    parts = StratifiedSplitterImpl(ratios, seed=1).get_indices(iterator)
+
+    assert [len(part) for part in parts] == [int(20 * ratio) for ratio in ratios]
+    assert sorted(position for part in parts for position in part) == list(range(20))
+
+
+def test_a_splitter_without_a_seed_draws_one_and_keeps_it() -> None:
+    for impl in (RandomSplitterImpl([0.5, 0.5], seed=None), StratifiedSplitterImpl([0.5, 0.5])):
+        assert impl.get_indices(dataset()) == impl.get_indices(dataset())
+        assert type(impl)([0.5, 0.5], seed=impl.seed).get_indices(dataset()) == impl.get_indices(dataset())
+
+
+@pytest.mark.parametrize(
+    ("splitter", "targets", "message"),
+    [
+        (CVSplitterImpl(num_folds=30), CLASSES, "23 samples cannot be divided into 30 folds"),
+        (CVSplitterImpl(num_folds=3), np.linspace(0, 1, N), "cannot be stratified"),
+        (CVSplitterImpl(num_folds=3), np.random.RandomState(0).rand(N, 4), r"shape \(4,\)"),
+        (CVSplitterImpl(num_folds=3), [np.zeros(i) for i in range(N)], "cannot be stratified"),
+        (CVSplitterImpl(num_folds=3), [None, *CLASSES[1:]], "cannot be stratified"),
+        (StratifiedSplitterImpl([0.5, 0.5]), [0, *[1] * (N - 1)], "cannot be stratified"),
+        (StratifiedSplitterImpl([0.01, 0.99]), CLASSES, "cannot be stratified"),
+        (NestedCVSplitterImpl(target_pos=5), CLASSES, "no column 5"),
+    ],
+)
+def test_what_cannot_be_split_is_an_error_that_says_why(splitter: Any, targets: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        splitter.get_indices(SequenceDatasetIterator([list(range(N)), targets]))
+
+
+def test_cross_validation_needs_two_folds() -> None:
+    for make in (lambda: CVSplitterImpl(num_folds=1), lambda: NestedCVSplitterImpl(num_inner_loop_folds=1)):
+        with pytest.raises(ConfigError, match="at least 2 folds"):
+            make()
+
+
+def test_only_stratification_needs_scikit_learn() -> None:
+    program = """
+import sys
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.splitter import SplitterFactory
+from data_stack.exception import MissingDependencyError
+assert not {"sklearn", "torch", "pandas", "scipy"} & set(sys.modules)
+sys.modules["sklearn"] = None  # as if it were not installed
+iterator = SequenceDatasetIterator([list(range(8)), [0, 1] * 4])
+SplitterFactory.get_random_splitter([.5, .5], 1).split(iterator)
+SplitterFactory.get_nested_cv_splitter(2, 2, False, False).split(iterator)
+for splitter in (SplitterFactory.get_cv_splitter(2), SplitterFactory.get_stratified_splitter([.5, .5], 1)):
+    try:
+        splitter.split(iterator)
+    except MissingDependencyError as error:
+        print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert said.count("needs scikit-learn: pip install 'datastack[sklearn]'") == 2
