@@ -1,0 +1,196 @@
+"""What the author of a dataset states about it, checked before it is used."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from data_stack.dataset.resource_names import ResourceNames
+from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
+from data_stack.io.identifiers import checked_identifier
+from data_stack.io.resource_definition import ResourceDefinition
+
+__all__ = ["DatasetCard", "DatasetDefinition"]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCard:
+    """What a dataset is called and where it is from.
+
+    Args:
+        name: its folder in every store: one segment of an identifier, e.g. ``"digits"``.
+        version: of the prepared data, e.g. ``"1.0.0"``; another version is prepared anew.
+        license: an SPDX identifier such as ``"CC-BY-4.0"``, or a sentence.
+        homepage: where to read about it.
+        citation: how to cite it.
+    """
+
+    name: str
+    version: str
+    license: str | None = None
+    homepage: str | None = None
+    citation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetDefinition:
+    """A dataset as its factory declares it, found consistent.
+
+    Attributes:
+        card: its name and version.
+        factory: the class, ``"module:QualifiedName"``.
+        sources: what is retrieved, named relative to the dataset.
+        splits: their names; the first is the default.
+        prepared_resources: names of what preprocessing makes, if declared.
+        has_preprocess: False if the sources are opened as they are, or there is nothing to store at all.
+        options: name of each configuration key but ``split``, with whether it must be given.
+        takes_any_option: whether ``open`` has ``**options``.
+    """
+
+    card: DatasetCard
+    factory: str
+    sources: tuple[ResourceDefinition, ...]
+    splits: tuple[str, ...]
+    prepared_resources: tuple[str, ...] | None
+    has_preprocess: bool
+    options: Mapping[str, bool]
+    takes_any_option: bool
+
+    @classmethod
+    def of(cls, factory: Any, base: type) -> DatasetDefinition:
+        """Read and check what ``factory``, an instance of a subclass of ``base``, declares.
+
+        Raises:
+            ConfigError: a part is missing or contradicts another; the message names the class and the part.
+        """
+        subclass = type(factory)
+        who = subclass.__qualname__
+        card = _checked_card(getattr(factory, "card", None), who)
+        if subclass.open is base.open:  # type: ignore[attr-defined]  # subclass of base
+            raise ConfigError(f"{who} must override open(self, split, prepared) to say how its samples are read")
+        options, takes_any_option = _checked_options(factory.open, who)
+        has_preprocess = subclass.preprocess is not base.preprocess  # type: ignore[attr-defined]
+        sources = _checked_sources(factory.sources, card, who)
+        declared = factory.prepared_resources
+        if declared is not None:
+            declared = _checked_strings(declared, f"{who}.prepared_resources")
+        try:
+            names = ResourceNames(card.name, (source.identifier for source in sources))
+            for name in declared or () if has_preprocess else ():
+                names.take(name)
+        except MalformedIdentifierError as error:
+            raise ConfigError(f"{who} names a resource that no store can keep: {error}") from error
+        return cls(
+            card=card,
+            factory=f"{subclass.__module__}:{subclass.__qualname__}",
+            sources=sources,
+            splits=_checked_strings(getattr(factory, "splits", ()), f"{who}.splits"),
+            prepared_resources=declared,
+            has_preprocess=has_preprocess,
+            options=options,
+            takes_any_option=takes_any_option,
+        )
+
+    @property
+    def needs_store(self) -> bool:
+        """False for a dataset that is made in memory."""
+        return self.has_preprocess or bool(self.sources) or bool(self.prepared_resources)
+
+    def stored(self, name: str) -> str:
+        """The identifier in the store of a name relative to the dataset."""
+        return f"{self.card.name}/{name}"
+
+    @property
+    def retrieval_jobs(self) -> list[ResourceDefinition]:
+        """The sources under the identifiers that they have in the store."""
+        return [replace(source, identifier=self.stored(source.identifier)) for source in self.sources]
+
+    def checked_config(self, config: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+        """The split and the options that a configuration asks for.
+
+        Raises:
+            UnknownSplitError: there is no such split.
+            ConfigError: a key is unknown, or one without default is missing.
+        """
+        if config is None:
+            config = {}
+        if not isinstance(config, Mapping):
+            raise ConfigError(
+                f'dataset {self.card.name!r} is configured by a mapping such as {{"split": "train"}}, got {config!r:.80}'
+            )
+        options = dict(config)
+        split = options.pop("split", None)
+        if split is None:
+            split = self.splits[0]
+        if not isinstance(split, str) or split not in self.splits:
+            raise UnknownSplitError(
+                f"dataset {self.card.name!r} has no split {split!r:.80}{did_you_mean(split, self.splits)}; "
+                f"it has: {', '.join(self.splits)}"
+            )
+        if not self.takes_any_option:
+            for key in options:
+                if key not in self.options:
+                    known = ["split", *self.options]
+                    raise ConfigError(
+                        f"dataset {self.card.name!r} has no configuration key {key!r:.80}{did_you_mean(key, known)}; "
+                        f"it has: {', '.join(known)}"
+                    )
+        for key, required in self.options.items():
+            if required and key not in options:
+                raise ConfigError(f"dataset {self.card.name!r} needs the configuration key {key!r}, which has no default")
+        return self.splits[self.splits.index(split)], options
+
+
+def did_you_mean(wrong: object, known: Iterable[str]) -> str:
+    """``" (did you mean 'train'?)"``, or nothing where no known name is near."""
+    near = difflib.get_close_matches(str(wrong), known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _checked_card(card: object, who: str) -> DatasetCard:
+    if not isinstance(card, DatasetCard):
+        raise ConfigError(f'{who} must declare card = DatasetCard(name="…", version="…"), got {card!r:.80}')
+    for field in fields(card):
+        value = getattr(card, field.name)
+        required = field.name in ("name", "version")
+        if not (isinstance(value, str) and value.strip()) and (required or value is not None):
+            raise ConfigError(f"{field.name} on the card of {who} must be a string with something in it, got {value!r:.80}")
+    try:
+        checked_identifier(card.name)
+    except MalformedIdentifierError as error:
+        raise ConfigError(f"{who} cannot be called {card.name!r:.80}: {error}") from error
+    if "/" in card.name:
+        raise ConfigError(f"{who} cannot be called {card.name!r}: a dataset's name has no '/', for it is one folder of the store")
+    return card
+
+
+def _checked_sources(sources: object, card: DatasetCard, who: str) -> tuple[ResourceDefinition, ...]:
+    if not isinstance(sources, Sequence) or isinstance(sources, str):
+        raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, got {sources!r:.80}")
+    for source in sources:
+        if not isinstance(source, ResourceDefinition):
+            raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, but it holds {source!r:.80}")
+    return tuple(sources)
+
+
+def _checked_strings(values: object, what: str) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {values!r:.80}')
+    names = tuple(values)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {names!r:.80}')
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{what} names one twice: {names!r:.200}")
+    return names
+
+
+def _checked_options(opener: Any, who: str) -> tuple[dict[str, bool], bool]:
+    parameters = list(inspect.signature(opener).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 2 or any(p.kind is p.POSITIONAL_ONLY for p in positional[2:]):
+        raise ConfigError(f"{who}.open must be declared as open(self, split, prepared, *, option=default)")
+    options = {p.name: p.default is p.empty for p in parameters[2:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return options, any(p.kind is p.VAR_KEYWORD for p in parameters)

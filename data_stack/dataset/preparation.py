@@ -1,0 +1,344 @@
+"""Brings a dataset from its sources to its manifest, through crashes and beside other processes.
+
+The order is what makes it safe: sources; journal; away with an old manifest; prepared resources, each stored
+whole; manifest; away with the journal. A manifest that is there and true means that all of it is there, so a
+crash at any point leaves a dataset that is ready or is prepared further, never one that is half served. The
+lease only spares two processes the same work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.metadata
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from data_stack.dataset.journal import Journal, fingerprint
+from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
+from data_stack.dataset.resource_names import MANIFEST
+from data_stack.dataset.stored import StoredDataset
+from data_stack.exception import DatasetFileCorruptError, PreparationError, RetrievalError, StorageError
+from data_stack.io.retriever import retrieve
+from data_stack.io.storage_connectors.connector import Lease
+from data_stack.util.logger import logger
+
+__all__ = ["Preparation", "PreparationReport"]
+
+_ATTEMPTS = 4
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationReport:
+    """What :meth:`DatasetFactory.prepare` did.
+
+    Attributes:
+        steps: (name, seconds) of what was done, in order: ``"retrieve"``, each step of ``preprocess()`` by its name,
+            and ``"preprocess"`` for the rest of it. Empty if there was nothing to do.
+        adopted: the store was complete without a manifest, and is used as it was found.
+        already_ready: nothing was done.
+    """
+
+    steps: tuple[tuple[str, float], ...]
+    adopted: bool
+    already_ready: bool
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all steps."""
+        return sum(seconds for _, seconds in self.steps)
+
+
+class Preparation:
+    """One attempt to make a dataset ready.
+
+    Args:
+        stored: the dataset's place in its store.
+        preprocess: the author's code, from raw to prepared resources.
+        read_ends: reads the first and last sample of each split, or raises.
+        offline: ask no network; None for what the environment says.
+        progress: show progress bars; None to show them on a terminal.
+    """
+
+    def __init__(
+        self,
+        stored: StoredDataset,
+        preprocess: Callable[[Resources, PreparedResources], None],
+        read_ends: Callable[[Resources], None],
+        *,
+        offline: bool | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self._stored, self._definition, self._connector = stored, stored.definition, stored.connector
+        self._preprocess, self._read_ends = preprocess, read_ends
+        self._offline, self._progress = offline, progress
+        self._name = stored.definition.card.name
+        self._timings: list[tuple[str, float]] = []
+
+    def run(self, lease_timeout_seconds: float) -> tuple[Manifest, PreparationReport]:
+        """Make the dataset ready if it is not.
+
+        Returns:
+            The manifest, which lies in the store unless that cannot be written, and what was done.
+
+        Raises:
+            RetrievalError, StorageError: a source did not arrive, or something could not be stored.
+            PreparationError: the author's code failed; what it had done is kept for the next attempt.
+        """
+        manifest = self._stored.ready_manifest()
+        if manifest is not None:
+            self.tidy_up()
+            return manifest, PreparationReport((), manifest.adopted, already_ready=True)
+        with self._connector.lease(self._stored.identifier(MANIFEST)) as lease:
+            manifest = self._waited_for(lease, lease_timeout_seconds)
+            if manifest is not None:
+                return manifest, PreparationReport((), manifest.adopted, already_ready=True)
+            self._connector.remove_abandoned(f"{self._name}/")
+            problem = self._stored.problem()
+            if problem is not None:
+                logger.info("dataset %r is prepared again: %s", self._name, problem)
+            wait = 0.0
+            for attempt in range(_ATTEMPTS):
+                # Without a lease, others may replace something while this one finishes. After that, each leaves the
+                # field to the others for a random time, so that one of them gets through undisturbed.
+                started = time.monotonic()
+                manifest = self._ready_within(wait) or self._adopted() or self._prepared()
+                if manifest is not None and self._stored.damage(manifest) is None:
+                    return manifest, PreparationReport(tuple(self._timings), manifest.adopted, already_ready=False)
+                wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
+        raise PreparationError(
+            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, and each time something else replaced a part of it in "
+            f"{self._connector!r}; find out what else writes below {self._name!r} there, and prepare it again"
+        )
+
+    def tidy_up(self) -> None:
+        """Remove what a preparation left that died between its last two writes, the manifest and the end of the journal."""
+        journal = self._stored.journal()
+        manifest = self._stored.manifest() if journal is not None else None
+        if journal is not None and manifest is not None and journal.fingerprint == self._fingerprint(manifest.sources):
+            self._connector.remove_abandoned(f"{self._name}/")
+            self._stored.remove_journal()
+
+    # ------------------------------------------------------------------ alone or not
+
+    def _waited_for(self, lease: Lease, timeout_seconds: float) -> Manifest | None:
+        """Wait for the lease, or for another process to make the dataset ready."""
+        started, pause, announced = time.monotonic(), 0.02, False
+        while not lease.acquire():
+            manifest = self._stored.ready_manifest()
+            if manifest is not None:
+                return manifest
+            left = started + timeout_seconds - time.monotonic()
+            if left <= 0:
+                logger.warning(
+                    "dataset %r: another process has been preparing it for %.0f s; going on beside it",
+                    self._name,
+                    timeout_seconds,
+                )
+                break
+            if not announced:
+                logger.info("dataset %r: waiting for another process that is preparing it", self._name)
+                announced = True
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+        return self._stored.ready_manifest()
+
+    def _ready_within(self, seconds: float) -> Manifest | None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if (manifest := self._stored.ready_manifest()) is not None:
+                return manifest
+            time.sleep(min(_LONGEST_PAUSE_SECONDS, left, 0.05 + seconds / 10))
+        return None
+
+    # ------------------------------------------------------------------ adoption
+
+    def _adopted(self) -> Manifest | None:
+        """A manifest for a complete store that has none, as the original DataStack left it."""
+        declared = self._definition.prepared_resources
+        if declared is None or self._stored.was_begun():
+            return None
+        records = []
+        for name in declared:
+            info = self._stored.stat(name)
+            if info is None:
+                return None
+            records.append(ResourceRecord(name, info.size, info.sha256))
+        started = time.perf_counter()
+        sources = self._sources_found()
+        try:
+            self._read_ends(Resources(self._connector, self._name, records))
+        except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
+            self._refuse_to_adopt(error)
+            return None
+        try:
+            with self._connector.create(self._stored.identifier(MANIFEST)) as file:
+                manifest = self._manifest(sources, [self._read_whole(record) for record in records], adopted=True)
+                file.write(manifest.to_json())
+        except DatasetFileCorruptError as error:
+            self._refuse_to_adopt(error)
+            return None
+        except StorageError as error:
+            logger.info("dataset %r: found complete without a manifest, and used without one: %s", self._name, error)
+            manifest = self._manifest(sources, records, adopted=True)
+        else:
+            logger.info("dataset %r: found complete without a manifest in %r, adopted as it is", self._name, self._connector)
+        self._timings.append(("adopt", time.perf_counter() - started))
+        return manifest
+
+    def _refuse_to_adopt(self, error: Exception) -> None:
+        logger.warning(
+            "dataset %r: found complete but damaged in %r (%s: %s); preparing it again",
+            self._name,
+            self._connector,
+            type(error).__name__,
+            error,
+        )
+
+    def _read_whole(self, record: ResourceRecord) -> ResourceRecord:
+        try:
+            info = self._connector.verify_resource(self._stored.identifier(record.identifier), record.sha256)
+        except StorageError as error:  # not to be taken for a store that cannot be written
+            raise DatasetFileCorruptError(str(error)) from error
+        return ResourceRecord(record.identifier, info.size, info.sha256)
+
+    def _sources_found(self) -> list[SourceRecord]:
+        """The sources of an adopted dataset, as far as they are known. Nothing says that it was made from them."""
+        found = []
+        for source in self._definition.sources:
+            info = self._stored.stat(source.identifier)
+            size = None if info is None else info.size
+            found.append(SourceRecord(source.identifier, size, source.sha256, source.md5_sum, verified=False, origin=None))
+        return found
+
+    # ------------------------------------------------------------------ preparation
+
+    def _prepared(self) -> Manifest | None:
+        """Do what is left to do; None if it was for nothing because another process interfered."""
+        if not self._definition.has_preprocess:
+            self._stored.invalidate()  # the sources are what is opened, and are about to be replaced
+        journal = self._stored.journal()
+        sources = self._retrieved(journal)
+        raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
+        try:
+            if self._definition.has_preprocess:
+                raw = self._preprocessed(sources, raw, journal)
+            self._check_complete(raw)
+            manifest = self._stored.ready_manifest()
+        except Superseded:
+            manifest = self._stored.ready_manifest()
+            if manifest is None:
+                return None
+        if manifest is not None:
+            logger.info("dataset %r: another process has prepared it meanwhile", self._name)
+            return manifest
+        manifest = self._manifest(sources, raw, adopted=False)
+        self._stored.write_manifest(manifest)
+        self._stored.remove_journal()
+        logger.info("dataset %r %s is ready in %r", self._name, manifest.version, self._connector)
+        return manifest
+
+    def _retrieved(self, journal: Journal | None) -> list[SourceRecord]:
+        if not self._definition.sources:
+            return []
+        started = time.perf_counter()
+        arrived = retrieve(self._definition.retrieval_jobs, self._connector, offline=self._offline, progress=self._progress)
+        self._timings.append(("retrieve", time.perf_counter() - started))
+        sources = []
+        for definition, resource in zip(self._definition.sources, arrived, strict=True):
+            sha256 = resource.sha256 or self._connector.verify_resource(resource.identifier).sha256
+            sources.append(
+                SourceRecord(
+                    definition.identifier,
+                    resource.size,
+                    sha256,
+                    definition.md5_sum,
+                    verified=resource.verified,
+                    origin=resource.source,
+                )
+            )
+        if journal is not None and journal.fingerprint == self._fingerprint(sources):
+            # What an interrupted attempt has retrieved came from where it was seen to come from.
+            sources = [replace(source, origin=source.origin or journal.origin(source.identifier)) for source in sources]
+        return sources
+
+    def _preprocessed(
+        self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
+    ) -> list[ResourceRecord]:
+        own = self._fingerprint(sources)
+        if journal is None or journal.fingerprint != own:
+            journal = Journal(own, tuple((source.identifier, source.origin) for source in sources))
+            self._stored.write_journal(journal)
+        earlier = self._stored.manifest()
+        in_use = earlier is not None and self._stored.difference(earlier) is not None and self._stored.damage(earlier) is None
+        prepared = PreparedResources(self._stored, journal, hold=in_use, progress=self._progress)
+        started = time.perf_counter()
+        try:
+            self._preprocess(Resources(self._connector, self._name, raw), prepared)
+            prepared.publish()
+        except (StorageError, RetrievalError):
+            raise
+        except Exception as error:
+            raise self._failure(prepared, error) from error
+        finally:
+            prepared.discard()
+            elapsed = time.perf_counter() - started
+            self._timings += [*prepared.timings, ("preprocess", elapsed - sum(seconds for _, seconds in prepared.timings))]
+        return list(prepared.records())
+
+    def _failure(self, prepared: PreparedResources, error: Exception) -> PreparationError:
+        where = f"step {prepared.current_step!r} of preprocess()" if prepared.current_step else "preprocess()"
+        done = f" and the steps done before ({', '.join(prepared.done_steps)})" if prepared.done_steps else ""
+        return PreparationError(
+            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {where} of {self._definition.factory} "
+            f"failed with {type(error).__name__}: {error}\n"
+            f"The retrieved sources{done} are kept. Mend the cause and prepare it again (data-stack prepare {self._name}); "
+            f"it goes on from there."
+        )
+
+    def _check_complete(self, made: list[ResourceRecord]) -> None:
+        names = {record.identifier for record in made}
+        missing = [name for name in self._definition.prepared_resources or () if name not in names]
+        if not self._definition.has_preprocess and made:
+            return
+        if not self._definition.has_preprocess:
+            problem = f"it is not in {self._connector!r}, and has neither sources nor preprocess() to make it from"
+        elif missing:
+            problem = f"preprocess() has not made {', '.join(missing)}, which prepared_resources declares"
+        elif not made:
+            problem = "preprocess() has made nothing; it should store what open() reads with prepared.create()"
+        else:
+            return
+        raise PreparationError(
+            f"could not prepare dataset {self._name!r} {self._definition.card.version} of {self._definition.factory}: {problem}"
+        )
+
+    # ------------------------------------------------------------------ provenance
+
+    def _fingerprint(self, sources: list[SourceRecord] | tuple[SourceRecord, ...]) -> str:
+        return fingerprint(self._name, self._definition.card.version, self._definition.factory, sources)
+
+    def _manifest(self, sources: list[SourceRecord], prepared: list[ResourceRecord], *, adopted: bool) -> Manifest:
+        return Manifest(
+            name=self._name,
+            version=self._definition.card.version,
+            factory=self._definition.factory,
+            distribution=_distribution(self._definition.factory),
+            sources=tuple(sources),
+            prepared=tuple(prepared),
+            adopted=adopted,
+            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        )
+
+
+def _distribution(factory: str) -> str | None:
+    """The installed distribution that brings a class, with its version."""
+    with contextlib.suppress(Exception):  # the metadata of some other package may be damaged; the data is fine
+        names = importlib.metadata.packages_distributions().get(factory.partition(".")[0].partition(":")[0], [])
+        if names:
+            return f"{names[0]} {importlib.metadata.version(names[0])}"
+    return None

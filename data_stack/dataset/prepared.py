@@ -1,0 +1,305 @@
+"""The resources of one dataset, as its author's code sees them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.journal import Journal
+from data_stack.dataset.manifest import ResourceRecord
+from data_stack.dataset.resource_names import ResourceNames
+from data_stack.dataset.stored import StoredDataset
+from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError, UnpicklableResourceError
+from data_stack.io.progress import shows_progress
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.connector import ResourceInfo, ResourceWriter, StorageConnector
+from data_stack.util.logger import logger
+
+__all__ = ["PreparedResources", "Resources"]
+
+Default = TypeVar("Default")
+
+#: Each resource held back costs two file handles.
+_MAX_HELD = 100
+
+
+class Resources(Mapping[str, StreamedResource]):
+    """The stored resources of one dataset by the names that its author gave them, relative to the dataset.
+
+    ``resources["raw/digits.csv.gz"]`` gives a resource that opens itself when it is first read; whoever asks
+    closes it. It is the very resource that was prepared: another one under its name is an error, not data.
+    Sends itself to other processes together with its storage connector.
+
+    Args:
+        storage_connector: the store; None for a dataset that stores nothing.
+        dataset: name of the dataset, the folder of its resources.
+        records: what there is, and what it was when it was stored.
+    """
+
+    def __init__(self, storage_connector: StorageConnector | None, dataset: str, records: Iterable[ResourceRecord]) -> None:
+        self._storage_connector, self._dataset = storage_connector, dataset
+        self._records = {record.identifier: record for record in records}
+
+    def __getitem__(self, name: str) -> StreamedResource:
+        """Open a resource, lazily.
+
+        Raises:
+            ResourceNotFoundError: the dataset has no resource of that name, or it is gone from the store.
+            ResourceChangedError: it was replaced since the dataset was found ready.
+        """
+        info = self.stat(name)
+        resource: Any = self._connector.get_resource(info.identifier)
+        # It is opened later, perhaps after an upgrade. A third party's connector may return another kind of stream.
+        if isinstance(resource, StreamedResource):
+            resource.pin(info.sha256)
+        opened: StreamedResource = resource
+        return opened
+
+    def stat(self, name: str) -> ResourceInfo:
+        """Size and digest of a resource, without opening it.
+
+        Raises:
+            ResourceNotFoundError, ResourceChangedError: as for ``resources[name]``.
+        """
+        identifier = self._identifier(name)
+        record = self._records[name]
+        info = self._connector.stat(identifier)
+        for expected, actual in ((record.size, info.size), (record.sha256, info.sha256)):
+            if None not in (expected, actual) and expected != actual:
+                raise ResourceChangedError(identifier, str(expected), str(actual))
+        return ResourceInfo(identifier, info.size, info.sha256 or record.sha256, info.blocks, info.modified)
+
+    # Mapping builds these on KeyError, which ResourceNotFoundError is not.
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
+
+    def get(self, name: str, default: Default | None = None) -> StreamedResource | Default | None:  # type: ignore[override]
+        """The resource, or ``default`` if the dataset has none of that name."""
+        return self[name] if name in self else default  # noqa: SIM401  # this is get
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._dataset!r}: {', '.join(self) or 'none'}>"
+
+    @property
+    def _connector(self) -> StorageConnector:
+        if self._storage_connector is None:
+            raise ResourceNotFoundError(f"dataset {self._dataset!r} has no store")
+        return self._storage_connector
+
+    def _identifier(self, name: str) -> str:
+        if name not in self:
+            raise ResourceNotFoundError(
+                f"dataset {self._dataset!r} has no resource {name!r:.80}{did_you_mean(name, self)}; "
+                f"it has: {', '.join(self) or 'none'}"
+            )
+        return f"{self._dataset}/{name}"
+
+
+class Superseded(BaseException):
+    """Another process has made the dataset ready: preparing ends here.
+
+    Not an Exception, so that no ``except Exception`` of an author's preprocess() goes on after it. Never leaves this package.
+    """
+
+
+class PreparedResources(Resources):
+    """What ``preprocess()`` has made so far, and the way to make more.
+
+    ::
+
+        for split in prepared.steps(self.splits):                      # done steps are not repeated after a crash
+            with prepared.create(f"preprocessed/{split}.npy") as file:  # stored when the block ends cleanly
+                numpy.save(file, ...)
+
+    Threads may create resources at once. It stays in its process; send ``raw`` to workers, and create from what they return.
+
+    Args:
+        stored: where to store, and what is there.
+        journal: the steps that are done.
+        hold: keep all resources back until :meth:`publish`, as an earlier version of the dataset is in use.
+        progress: show a bar over the steps; None to show it on a terminal.
+    """
+
+    def __init__(self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None) -> None:
+        super().__init__(stored.connector, stored.definition.card.name, ())
+        self._stored, self._journal = stored, journal
+        self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
+        self._held: dict[str, tuple[contextlib.ExitStack, ResourceWriter]] = {}
+        self._hold = hold
+        self._shows_progress = shows_progress(progress)
+        self._lock = threading.RLock()
+        self._step: str | None = None
+        self._made_in_step: list[str] = []
+        self._seen_steps: list[str] = []
+        self.timings: list[tuple[str, float]] = []
+
+    # ------------------------------------------------------------------ for authors
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[ResourceWriter]:
+        """Write a resource as a file that can be read and sought too: ``with prepared.create("preprocessed/a.h5") as file: …``.
+
+        It is stored when the block ends cleanly; if it raises, it never was.
+
+        Raises:
+            MalformedIdentifierError: the name is outside of the grammar of identifiers.
+            ConfigError: the name is taken, by a source, another resource, the manifest or the journal.
+            StorageError: it could not be written.
+        """
+        with self._lock:
+            self._names.take(name)
+        try:
+            if self._hold:
+                yield from self._held_back(name)
+            else:
+                with self._connector.create(f"{self._dataset}/{name}") as writer:
+                    yield writer
+                    self._make_way()
+                with self._lock:
+                    self._records[name] = _record(name, writer)
+                    self._made_in_step.append(name)
+        except BaseException:
+            with self._lock:
+                self._names.give_back(name)
+            raise
+
+    def steps(self, names: Iterable[str]) -> Iterator[str]:
+        """Those of the named steps that are not done yet; each counts as done when its body has ended cleanly.
+
+        What a step created is not created again as long as it lies in the store unchanged.
+
+        Raises:
+            ConfigError: a name occurs twice, or is no string.
+        """
+        if isinstance(names, str):
+            raise ConfigError(
+                f'steps() of dataset {self._dataset!r} needs several names such as ("train", "test"), got {names!r}'
+            )
+        for name in self._with_bar(names):
+            if not isinstance(name, str) or name in self._seen_steps:
+                raise ConfigError(f"steps of dataset {self._dataset!r} need distinct names, got {name!r:.80}")
+            self._seen_steps.append(name)
+            if self._is_done(name):
+                logger.info("dataset %r: step %r was done before", self._dataset, name)
+                continue
+            self._step, self._made_in_step = name, []
+            started = time.perf_counter()
+            yield name
+            self.timings.append((name, time.perf_counter() - started))
+            self._step = None
+            if all(made in self._records for made in self._made_in_step):  # what is held back cannot be resumed from
+                self._journal = self._journal.with_step(name, (self._records[made] for made in self._made_in_step))
+                self._stored.write_journal(self._journal)
+
+    # ------------------------------------------------------------------ for the preparation
+
+    @property
+    def current_step(self) -> str | None:
+        """The step whose body is running."""
+        return self._step
+
+    @property
+    def done_steps(self) -> list[str]:
+        """The steps that the next attempt will not repeat."""
+        return [step.name for step in self._journal.steps]
+
+    def publish(self) -> None:
+        """Store what was held back."""
+        with self._lock:
+            self._hold = False
+            if self._held:
+                self._make_way()
+            while self._held:
+                name, (stack, writer) = next(iter(self._held.items()))
+                del self._held[name]
+                stack.close()
+                self._records[name] = _record(name, writer)
+
+    def discard(self) -> None:
+        """Forget what was held back."""
+        while self._held:
+            _, (stack, _) = self._held.popitem()
+            with contextlib.suppress(Superseded):
+                stack.__exit__(Superseded, Superseded(), None)
+
+    def records(self) -> tuple[ResourceRecord, ...]:
+        """All that was made, in this attempt or in an earlier one."""
+        return tuple(self._records.values())
+
+    # ------------------------------------------------------------------ inside
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records or name in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._records, *self._held])
+
+    def __len__(self) -> int:
+        return len(self._records) + len(self._held)
+
+    def stat(self, name: str) -> ResourceInfo:
+        if name in self._held:
+            self.publish()  # reading back what was held: the author needs it stored now
+        return super().stat(name)
+
+    def __reduce__(self) -> NoReturn:
+        raise UnpicklableResourceError(
+            f"prepared resources of {self._dataset!r} cannot be sent to another process, for this one records their making; "
+            f"send the raw resources, and create the prepared ones from what the workers return"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self.__reduce__()
+
+    def _with_bar(self, names: Iterable[Any]) -> Iterable[Any]:
+        if not self._shows_progress:
+            return names
+        from tqdm import tqdm  # only whoever looks pays for its import
+
+        return tqdm(names, desc=f"{self._dataset}: preparing", unit="step", leave=False)
+
+    def _held_back(self, name: str) -> Iterator[ResourceWriter]:
+        stack = contextlib.ExitStack()
+        try:
+            writer = stack.enter_context(self._connector.create(f"{self._dataset}/{name}"))
+            yield writer
+            writer.flush()  # a full disk is to show here, not between two publications
+        except BaseException:
+            stack.__exit__(*sys.exc_info())
+            raise
+        with self._lock:
+            self._held[name] = (stack, writer)
+            self._made_in_step.append(name)
+            if len(self._held) >= _MAX_HELD:
+                self.publish()
+
+    def _make_way(self) -> None:
+        """Before anything is replaced: stop if the dataset has become ready, else take an old manifest away."""
+        if self._stored.ready_manifest() is not None:
+            raise Superseded
+        self._stored.invalidate()
+
+    def _is_done(self, name: str) -> bool:
+        step = self._journal.step(name)
+        if step is None or not all(self._stored.holds(record) for record in step.resources):
+            return False
+        for record in step.resources:
+            self._names.take(record.identifier)
+            self._records[record.identifier] = record
+        return True
+
+
+def _record(name: str, writer: ResourceWriter) -> ResourceRecord:
+    return ResourceRecord(name, writer.digest.size, writer.digest.sha256)

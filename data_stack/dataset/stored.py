@@ -1,0 +1,236 @@
+"""What a store holds of one dataset, and whether that is a whole and right one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from data_stack.dataset.definition import DatasetDefinition
+from data_stack.dataset.journal import Journal
+from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.dataset.resource_names import JOURNAL, MANIFEST
+from data_stack.dataset.strict_json import MAX_BYTES
+from data_stack.exception import (
+    ChecksumMismatchError,
+    DatasetFileCorruptError,
+    ResourceNotFoundError,
+    StorageError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.util.logger import logger
+
+__all__ = ["Finding", "StoredDataset"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that :meth:`DatasetFactory.verify` has to say about a stored resource.
+
+    Attributes:
+        identifier: the resource's name in the store.
+        problem: what is wrong with it, in words.
+        is_fault: False where it is worth knowing but nothing is wrong (a source that was not kept).
+    """
+
+    identifier: str
+    problem: str
+    is_fault: bool = True
+
+
+class StoredDataset:
+    """The resources, manifest and journal of one dataset in one store.
+
+    Args:
+        connector: the store; the three required methods suffice.
+        definition: what the dataset should be.
+    """
+
+    def __init__(self, connector: StorageConnector, definition: DatasetDefinition) -> None:
+        self.connector, self.definition = connector, definition
+
+    # ------------------------------------------------------------------ readiness
+
+    def ready_manifest(self) -> Manifest | None:
+        """The manifest, if it is there and true: then the dataset is ready, otherwise it is not."""
+        with contextlib.suppress(DatasetFileCorruptError):
+            manifest = self._parsed_manifest()
+            if manifest is not None and (self.difference(manifest) or self.damage(manifest)) is None:
+                return manifest
+        return None
+
+    def problem(self) -> str | None:
+        """Why the manifest that is stored does not make the dataset ready; None if it does, or if there is none."""
+        try:
+            manifest = self._parsed_manifest()
+        except DatasetFileCorruptError as error:
+            return str(error)
+        return None if manifest is None else self.difference(manifest) or self.damage(manifest)
+
+    def manifest(self) -> Manifest | None:
+        """The stored manifest, whatever it says; None if there is none that can be read."""
+        try:
+            return self._parsed_manifest()
+        except DatasetFileCorruptError:
+            return None
+
+    def difference(self, manifest: Manifest) -> str | None:
+        """How a manifest is of another dataset than the one defined; None if it is of this one."""
+        card = self.definition.card
+        if (manifest.name, manifest.version) != (card.name, card.version):
+            return f"what is stored is {manifest.name} {manifest.version}, wanted is {card.name} {card.version}"
+        recorded = {source.identifier: source for source in manifest.sources}
+        if recorded.keys() != {source.identifier for source in self.definition.sources}:
+            return "it was prepared from other sources"
+        for source in self.definition.sources:
+            record = recorded[source.identifier]
+            promised, found = (source.sha256, record.sha256) if source.sha256 else (source.md5_sum, record.md5_sum)
+            if promised not in (None, found) or (None not in (source.size, record.size) and source.size != record.size):
+                return f"it was prepared from another {source.identifier!r}"
+        if not self.definition.has_preprocess and self.definition.sources:
+            return None
+        missing = set(self.definition.prepared_resources or ()) - {record.identifier for record in manifest.prepared}
+        return f"{min(missing)!r} was not prepared" if missing else None
+
+    def damage(self, manifest: Manifest) -> str | None:
+        """How the store differs from what a manifest lists; None if all is there."""
+        return next((finding.problem for finding in self._changes(manifest.prepared)), None)
+
+    def holds(self, record: ResourceRecord) -> bool:
+        """Whether a resource is still the recorded one; read whole if the store keeps no digest of it."""
+        info = self.stat(record.identifier)
+        if info is None or _difference(record, info) is not None:
+            return False
+        if info.sha256 is not None:
+            return True
+        try:
+            self.connector.verify_resource(self.identifier(record.identifier), record.sha256)
+        except (DatasetFileCorruptError, ResourceNotFoundError):
+            return False
+        return True
+
+    def stat(self, name: str) -> ResourceInfo | None:
+        """What the store knows of a resource of this dataset; None if it is not there."""
+        identifier = self.identifier(name)
+        if not self.connector.has_resource(identifier):
+            return None
+        try:
+            return self.connector.stat(identifier)
+        except ResourceNotFoundError:  # removed in between
+            return None
+
+    def verify(self, manifest: Manifest, deep: bool) -> list[Finding]:
+        """Hold all that a manifest lists against the store; ``deep`` reads every byte."""
+        difference = self.difference(manifest)
+        findings = [] if difference is None else [Finding(self.identifier(MANIFEST), difference)]
+        findings += self._changes(manifest.prepared)
+        opened = {record.identifier for record in manifest.prepared}
+        kept = [source for source in manifest.sources if source.identifier not in opened]
+        findings += self._source_changes(kept)
+        if deep:
+            reported = {finding.identifier for finding in findings}
+            listed = [(record.identifier, record.sha256) for record in manifest.prepared]
+            for name, sha256 in [*listed, *((source.identifier, source.sha256) for source in kept)]:
+                if self.identifier(name) not in reported:
+                    findings += self._damaged_bytes(self.identifier(name), sha256)
+        return findings
+
+    # ------------------------------------------------------------------ manifest
+
+    def has_manifest(self) -> bool:
+        """Whether there is a manifest, true or not."""
+        return self.connector.has_resource(self.identifier(MANIFEST))
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Make the dataset ready, at one stroke."""
+        self.connector.set_resource(self.identifier(MANIFEST), manifest.to_json())
+
+    def invalidate(self) -> None:
+        """Take an untrue manifest away before what it lists is replaced."""
+        if not self.has_manifest():
+            return
+        try:
+            self.connector.delete_resource(self.identifier(MANIFEST))
+        except UnsupportedStorageOperationError:
+            self.connector.set_resource(self.identifier(MANIFEST), b"{}\n")  # no manifest, and no unmarked store either
+        except ResourceNotFoundError:
+            pass  # another process was faster
+
+    # ------------------------------------------------------------------ journal
+
+    def journal(self) -> Journal | None:
+        """The stored journal; None if there is none that can be read."""
+        data = self._read(JOURNAL)
+        if data is None:
+            return None
+        try:
+            return Journal.from_json(data, self.definition.card.name)
+        except DatasetFileCorruptError as error:
+            logger.info("the preparation of dataset %r starts over: %s", self.definition.card.name, error)
+            return None
+
+    def was_begun(self) -> bool:
+        """Whether a manifest or journal, of any kind, says that data_stack prepared here: then nothing is adopted."""
+        return self.has_manifest() or self.connector.has_resource(self.identifier(JOURNAL))
+
+    def write_journal(self, journal: Journal) -> None:
+        """Store how far the preparation is."""
+        self.connector.set_resource(self.identifier(JOURNAL), journal.to_json())
+
+    def remove_journal(self) -> None:
+        """Remove the journal of a preparation that is finished; what cannot be removed does no harm."""
+        if self.connector.has_resource(self.identifier(JOURNAL)):
+            with contextlib.suppress(UnsupportedStorageOperationError, ResourceNotFoundError, StorageError):
+                self.connector.delete_resource(self.identifier(JOURNAL))
+
+    # ------------------------------------------------------------------ inside
+
+    def identifier(self, name: str) -> str:
+        """The identifier in the store of a name relative to the dataset."""
+        return self.definition.stored(name)
+
+    def _parsed_manifest(self) -> Manifest | None:
+        data = self._read(MANIFEST)
+        return None if data is None else Manifest.from_json(data)
+
+    def _read(self, name: str) -> bytes | None:
+        identifier = self.identifier(name)
+        if not self.connector.has_resource(identifier):
+            return None
+        try:
+            with self.connector.get_resource(identifier) as resource:
+                return bytes(resource.read(MAX_BYTES + 1)[:MAX_BYTES])  # cut short, it does not have its digest
+        except ResourceNotFoundError:  # removed in between
+            return None
+
+    def _changes(self, records: tuple[ResourceRecord, ...]) -> Iterator[Finding]:
+        for record in records:
+            info = self.stat(record.identifier)
+            problem = "is missing" if info is None else _difference(record, info)
+            if problem is not None:
+                yield Finding(self.identifier(record.identifier), f"{self.identifier(record.identifier)!r} {problem}")
+
+    def _source_changes(self, sources: list[SourceRecord]) -> Iterator[Finding]:
+        for source in sources:
+            info = self.stat(source.identifier)
+            if info is None:
+                yield Finding(self.identifier(source.identifier), "raw not kept", is_fault=False)
+            elif source.size is not None:
+                problem = _difference(ResourceRecord(source.identifier, source.size, source.sha256), info)
+                if problem is not None:
+                    yield Finding(self.identifier(source.identifier), f"{self.identifier(source.identifier)!r} {problem}")
+
+    def _damaged_bytes(self, identifier: str, sha256: str | None) -> Iterator[Finding]:
+        try:
+            self.connector.verify_resource(identifier, sha256)
+        except (ChecksumMismatchError, ResourceNotFoundError, StorageError) as error:
+            yield Finding(identifier, str(error))
+
+
+def _difference(record: ResourceRecord, info: ResourceInfo) -> str | None:
+    if info.size != record.size:
+        return f"has {info.size:,} bytes, {record.size:,} were prepared"
+    if None not in (info.sha256, record.sha256) and info.sha256 != record.sha256:
+        return f"has sha256 {info.sha256}, prepared was {record.sha256}"
+    return None

@@ -1,0 +1,128 @@
+"""JSON of one exact shape, read as if a stranger had written it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, NoReturn
+
+from data_stack.exception import DatasetFileCorruptError
+
+#: More than any dataset needs (100,000 resources have 15 MB), and little enough to parse without harm.
+MAX_BYTES = 64 << 20
+_MAX_SIZE = 2**63 - 1
+
+
+def sealed_json(fields: dict[str, Any]) -> bytes:
+    """``fields`` as indented JSON with a ``digest`` of all of them, so that no change goes unnoticed."""
+    return (json.dumps({**fields, "digest": _digest(fields)}, indent=1) + "\n").encode("ascii")
+
+
+class JsonObject:
+    """A JSON object whose every field is asked for by name and type; :meth:`done` refuses what nobody asked for.
+
+    Args:
+        fields: the parsed object; anything but a ``dict`` is refused.
+        what: names it in errors, e.g. ``"manifest of 'digits'"``.
+
+    Raises:
+        DatasetFileCorruptError: by every method, where the shape is another.
+    """
+
+    def __init__(self, fields: object, what: str) -> None:
+        if not isinstance(fields, dict):
+            raise DatasetFileCorruptError(f"{what} is damaged: it has {type(fields).__name__} where an object belongs")
+        self._fields: dict[str, Any] = dict(fields)
+        self._what = what
+
+    @classmethod
+    def unsealed(cls, data: bytes, what: str) -> JsonObject:
+        """Parse what :func:`sealed_json` wrote; every byte must mean what was written."""
+        try:
+            fields = json.loads(data.decode("ascii"), object_pairs_hook=_distinct, parse_constant=_refused, parse_float=_refused)
+            sealed = cls(fields, what)
+            stated, actual = sealed.text("digest"), _digest(sealed._fields)
+        except (ValueError, RecursionError) as error:  # RecursionError: a million opening brackets
+            raise DatasetFileCorruptError(f"{what} is damaged: it is no JSON of ours ({str(error)[:200]})") from error
+        if stated != actual:
+            raise DatasetFileCorruptError(f"{what} is damaged: its contents do not have the digest it states")
+        return sealed
+
+    def text(self, name: str) -> str:
+        """A string."""
+        value = self._taken(name)
+        return value if isinstance(value, str) else self._wrong(name, value, "a string")
+
+    def optional_text(self, name: str) -> str | None:
+        """A string or null."""
+        value = self._taken(name)
+        return value if value is None or isinstance(value, str) else self._wrong(name, value, "a string or null")
+
+    def flag(self, name: str) -> bool:
+        """A truth value."""
+        value = self._taken(name)
+        return value if isinstance(value, bool) else self._wrong(name, value, "true or false")
+
+    def size(self, name: str) -> int:
+        """A number of bytes."""
+        value = self._taken(name)
+        return value if type(value) is int and 0 <= value <= _MAX_SIZE else self._wrong(name, value, "a number of bytes")
+
+    def optional_size(self, name: str) -> int | None:
+        """A number of bytes or null."""
+        if self._fields.get(name, 0) is None:
+            del self._fields[name]
+            return None
+        return self.size(name)
+
+    def hexadecimal(self, name: str, n_digits: int) -> str:
+        """A digest."""
+        value = self._taken(name)
+        if isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value):
+            return value
+        return self._wrong(name, value, f"{n_digits} hexadecimal digits")
+
+    def optional_hexadecimal(self, name: str, n_digits: int) -> str | None:
+        """A digest or null."""
+        if self._fields.get(name, 0) is None:
+            del self._fields[name]
+            return None
+        return self.hexadecimal(name, n_digits)
+
+    def objects(self, name: str) -> list[JsonObject]:
+        """A list of objects."""
+        value = self._taken(name)
+        if not isinstance(value, list):
+            self._wrong(name, value, "a list")
+        return [JsonObject(each, f"{name} of the {self._what}") for each in value]
+
+    def done(self) -> None:
+        """Refuse fields that nobody asked for."""
+        if self._fields:
+            self._wrong(*next(iter(self._fields.items())), "no such field")
+
+    def _taken(self, name: str) -> Any:
+        if name not in self._fields:
+            raise DatasetFileCorruptError(f"{self._what} is damaged: it has no field {name!r}")
+        return self._fields.pop(name)
+
+    def _wrong(self, name: str, value: object, expected: str) -> NoReturn:
+        shown = f"{value!r:.60}" if isinstance(value, (str, bool, type(None))) else type(value).__name__
+        raise DatasetFileCorruptError(f"{self._what} is damaged: field {name[:60]!r} is {shown}, where {expected} belongs")
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a name occurs twice in an object")
+    return fields
+
+
+def _refused(number: str) -> NoReturn:
+    raise ValueError(f"the number {number[:20]!r} has no place here")

@@ -1,0 +1,609 @@
+"""A declarative dataset from both sides: what its author writes, and what its user gets."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import (
+    ConfigError,
+    MalformedIdentifierError,
+    PreparationError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    UnknownSplitError,
+    UnpicklableResourceError,
+)
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+
+WORDS = b"a\nb\nc\nd\n"
+
+
+class WordsFactory(DatasetFactory):
+    """Words, a line each."""
+
+    card = DatasetCard(name="words", version="1.0.0", license="CC0-1.0")
+    splits = ("train", "test")
+    folder: ClassVar[Path]
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        with raw["raw/words.txt"] as source:
+            words = source.read().split()
+        for split, part in (("train", words[:3]), ("test", words[3:])):
+            with prepared.create(f"preprocessed/{split}.txt") as file:
+                file.write(b"\n".join(part))
+
+    def open(self, split: str, prepared: Resources, *, upper: bool = False, repeat: int = 1) -> DatasetIteratorIF:
+        with prepared[f"preprocessed/{split}.txt"] as resource:
+            words = resource.read().decode().split() * repeat
+        return SequenceDatasetIterator([[word.upper() if upper else word for word in words], [len(word) for word in words]])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    path.write_bytes(WORDS)
+    return path
+
+
+@pytest.fixture
+def words(source: Path) -> type[WordsFactory]:
+    class SourcedWordsFactory(WordsFactory):
+        sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(WORDS).hexdigest()),)
+
+    return SourcedWordsFactory
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+def samples(iterator: DatasetIteratorIF) -> list[Any]:
+    return [iterator[i][0] for i in range(len(iterator))]
+
+
+class TestUsing:
+    def test_the_first_use_prepares_and_gives_the_first_split(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        iterator, meta = words(connector).get_dataset_iterator()
+
+        assert samples(iterator) == ["a", "b", "c"]
+        assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
+
+    def test_options_reach_open(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        iterator, _ = words(connector).get_dataset_iterator({"split": "test", "upper": True, "repeat": 2})
+
+        assert samples(iterator) == ["D", "D"]
+
+    def test_everything_is_stored_below_the_name_of_the_dataset(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        words(connector).prepare()
+
+        assert connector.list_resources() == [
+            "words/manifest.json",
+            "words/preprocessed/test.txt",
+            "words/preprocessed/train.txt",
+            "words/raw/words.txt",
+        ]
+
+    def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
+        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
+    ) -> None:
+        words(connector).prepare()
+        source.unlink()
+        connector.delete_resource("words/raw/words.txt")
+
+        iterator, _ = words(ReadOnlyConnector(connector)).get_dataset_iterator({"split": "test"})
+
+        assert samples(iterator) == ["d"]
+
+    def test_an_unknown_split_is_answered_with_those_there_are(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        with pytest.raises(UnknownSplitError, match=r"no split 'trian' \(did you mean 'train'\?\); it has: train, test"):
+            words(connector).get_dataset_iterator({"split": "trian"})
+        assert connector.list_resources() == []  # asked before anything was done
+
+    @pytest.mark.parametrize("split", [3, b"train", ["train"], object()])
+    def test_a_split_that_is_no_string_is_unknown(
+        self, words: type[WordsFactory], connector: FileStorageConnector, split: object
+    ) -> None:
+        with pytest.raises(UnknownSplitError):
+            words(connector).get_dataset_iterator({"split": split})
+
+    def test_an_unknown_option_is_answered_with_those_there_are(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        with pytest.raises(
+            ConfigError, match=r"no configuration key 'uper' \(did you mean 'upper'\?\); it has: split, upper, repeat"
+        ):
+            words(connector).get_dataset_iterator({"uper": True})
+
+    @pytest.mark.parametrize("config", ["train", 3, [("split", "train")]])
+    def test_a_configuration_that_is_no_mapping_is_refused(
+        self, words: type[WordsFactory], connector: FileStorageConnector, config: Any
+    ) -> None:
+        with pytest.raises(ConfigError, match="mapping"):
+            words(connector).get_dataset_iterator(config)
+
+    def test_an_option_without_default_must_be_given(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        class Choosy(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources, *, window: int) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([[split] * window])
+
+        with pytest.raises(ConfigError, match="needs the configuration key 'window'"):
+            Choosy(connector).get_dataset_iterator({"split": "train"})
+        assert len(Choosy(connector).get_dataset_iterator({"window": 7})[0]) == 7
+
+    def test_without_a_store_the_error_says_how_to_give_one(self, words: type[WordsFactory]) -> None:
+        with pytest.raises(ConfigError, match=r"FileStorageConnector\(folder\)"):
+            words().get_dataset_iterator()
+
+    def test_a_dataset_without_sources_and_preprocessing_needs_no_store(self) -> None:
+        class Squares(DatasetFactory):
+            card = DatasetCard(name="squares", version="1")
+            splits = ("all",)
+
+            def open(self, split: str, prepared: Resources, *, n: int = 3) -> DatasetIteratorIF:
+                assert len(prepared) == 0
+                return SequenceDatasetIterator([[i * i for i in range(n)]])
+
+        factory = Squares()
+
+        assert samples(factory.get_dataset_iterator({"n": 4})[0]) == [0, 1, 4, 9]
+        assert factory.prepare().already_ready
+        assert factory.is_ready()
+        assert factory.manifest() is None
+        assert factory.verify() == []
+
+    def test_a_dataset_without_preprocessing_opens_its_sources(self, source: Path, connector: FileStorageConnector) -> None:
+        class Lines(DatasetFactory):
+            card = DatasetCard(name="lines", version="1")
+            sources = (ResourceDefinition("words.txt", str(source)),)
+            splits = ("all",)
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                with prepared["words.txt"] as resource:
+                    return SequenceDatasetIterator([resource.read().split()])
+
+        factory = Lines(connector)
+
+        assert samples(factory.get_dataset_iterator()[0]) == [b"a", b"b", b"c", b"d"]
+        assert factory.is_ready()
+        connector.delete_resource("lines/words.txt")
+        assert not factory.is_ready()
+        assert len(factory.get_dataset_iterator()[0]) == 4
+
+    @pytest.mark.parametrize("make", [InMemoryStorageConnector, lambda: ThreeMethods()], ids=["in memory", "three methods only"])
+    def test_any_store_will_do(self, words: type[WordsFactory], make: Callable[[], StorageConnector]) -> None:
+        store = make()
+
+        assert samples(words(store).get_dataset_iterator({"split": "test"})[0]) == ["d"]
+        assert words(store).prepare().already_ready
+        assert words(store).verify() == []
+
+
+class TestReadiness:
+    def test_the_manifest_says_what_is_stored_and_where_it_came_from(
+        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
+    ) -> None:
+        factory = words(connector)
+        assert factory.manifest() is None
+
+        factory.prepare()
+
+        manifest = factory.manifest()
+        assert manifest is not None
+        assert (manifest.name, manifest.version, manifest.adopted) == ("words", "1.0.0", False)
+        assert manifest.factory.endswith(":words.<locals>.SourcedWordsFactory")
+        (record,) = manifest.sources
+        assert (record.size, record.sha256, record.verified) == (len(WORDS), hashlib.sha256(WORDS).hexdigest(), True)
+        assert record.origin is not None
+        assert "words.txt" in record.origin
+        assert [(each.identifier, each.size) for each in manifest.prepared] == [
+            ("preprocessed/train.txt", 5),
+            ("preprocessed/test.txt", 1),
+        ]
+        assert manifest.prepared[1].sha256 == hashlib.sha256(b"d").hexdigest()
+
+    def test_a_source_without_digest_is_shown_as_unverified(self, connector: FileStorageConnector, source: Path) -> None:
+        class Unverified(WordsFactory):
+            sources = (ResourceDefinition("raw/words.txt", source.as_uri()),)
+
+        Unverified(connector).prepare()
+
+        manifest = Unverified(connector).manifest()
+        assert manifest is not None
+        assert manifest.unverified == ("raw/words.txt",)
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            lambda store: store.delete_resource("words/manifest.json"),
+            lambda store: store.set_resource("words/manifest.json", b""),
+            lambda store: store.set_resource("words/manifest.json", b"{" * 10_000),
+            lambda store: store.delete_resource("words/preprocessed/test.txt"),
+            lambda store: store.set_resource("words/preprocessed/test.txt", b""),
+            lambda store: store.set_resource("words/preprocessed/test.txt", b"e"),
+        ],
+        ids=[
+            "manifest deleted",
+            "manifest empty",
+            "manifest hostile",
+            "resource deleted",
+            "resource cut short",
+            "resource replaced",
+        ],
+    )
+    def test_a_harmed_dataset_is_not_ready_and_is_prepared_again(
+        self, words: type[WordsFactory], connector: FileStorageConnector, harm: Callable[[StorageConnector], None]
+    ) -> None:
+        words(connector).prepare()
+        harm(connector)
+
+        assert not words(connector).is_ready()
+        assert samples(words(connector).get_dataset_iterator({"split": "test"})[0]) == ["d"]
+        assert words(connector).is_ready()
+
+    def test_another_version_is_prepared_anew(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        class Newer(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            card = DatasetCard(name="words", version="2.0.0")
+
+        words(connector).prepare()
+
+        assert not Newer(connector).is_ready()
+        assert not Newer(connector).prepare().already_ready
+        assert not words(connector).is_ready()
+
+    def test_other_sources_are_prepared_anew(
+        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
+    ) -> None:
+        words(connector).prepare()
+        source.write_bytes(b"w\nx\ny\nz\n")
+
+        class Republished(WordsFactory):
+            sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(b"w\nx\ny\nz\n").hexdigest()),)
+
+        assert samples(Republished(connector).get_dataset_iterator({"split": "test"})[0]) == ["z"]
+
+    def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        kept: list[Resources] = []
+
+        class Keeping(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                kept.append(prepared)
+                return SequenceDatasetIterator([[split]])
+
+        Keeping(connector).get_dataset_iterator()
+        connector.set_resource("words/preprocessed/train.txt", b"other")
+
+        with pytest.raises(ResourceChangedError):
+            kept[0]["preprocessed/train.txt"]
+
+    def test_resources_replaced_while_they_are_opened_are_opened_again(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        opened: list[str] = []
+
+        class Raced(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                iterator: DatasetIteratorIF = super().open(split, prepared)
+                opened.append(samples(iterator)[0])
+                if len(opened) == 1:  # another process prepares again, right now
+                    connector.delete_resource("words/manifest.json")
+                    connector.set_resource("words/preprocessed/train.txt", b"other")
+                return iterator
+
+        iterator, _ = Raced(connector).get_dataset_iterator()
+
+        assert samples(iterator) == ["a", "b", "c"]
+        assert len(opened) == 2
+
+
+class TestVerifying:
+    def test_a_right_dataset_has_no_findings(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        words(connector).prepare()
+
+        assert words(connector).verify() == []
+        assert words(connector).verify(deep=False) == []
+
+    def test_an_unprepared_dataset_is_a_finding(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        (finding,) = words(connector).verify()
+
+        assert (finding.identifier, finding.is_fault) == ("words/manifest.json", True)
+
+    def test_sources_that_were_not_kept_are_named_but_no_fault(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        words(connector).prepare()
+        connector.delete_resource("words/raw/words.txt")
+
+        (finding,) = words(connector).verify()
+
+        assert (finding.identifier, finding.problem, finding.is_fault) == ("words/raw/words.txt", "raw not kept", False)
+
+    @pytest.mark.parametrize("name", ["preprocessed/train.txt", "raw/words.txt"])
+    def test_one_flipped_bit_is_found_by_reading_every_byte(
+        self, words: type[WordsFactory], connector: FileStorageConnector, name: str
+    ) -> None:
+        words(connector).prepare()
+        path = Path(connector.root_path, "words", name)
+        data = bytearray(path.read_bytes())
+        data[1] ^= 4
+        path.write_bytes(data)
+
+        (finding,) = words(connector).verify()
+
+        assert finding.identifier == f"words/{name}"
+        assert "sha256" in finding.problem
+
+    def test_missing_and_shortened_resources_are_found_without_reading(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        words(connector).prepare()
+        connector.delete_resource("words/preprocessed/train.txt")
+        connector.set_resource("words/preprocessed/test.txt", b"")
+
+        findings = words(connector).verify(deep=False)
+
+        assert [finding.identifier for finding in findings] == ["words/preprocessed/train.txt", "words/preprocessed/test.txt"]
+
+    def test_another_version_in_the_store_is_a_finding(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        class Newer(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            card = DatasetCard(name="words", version="2.0.0")
+
+        words(connector).prepare()
+
+        (finding,) = Newer(connector).verify()
+
+        assert "wanted is words 2.0.0" in finding.problem
+
+
+class TestResources:
+    @pytest.fixture
+    def resources(self, words: type[WordsFactory], connector: FileStorageConnector) -> Resources:
+        kept: list[Resources] = []
+
+        class Keeping(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                kept.append(prepared)
+                return SequenceDatasetIterator([[split]])
+
+        Keeping(connector).get_dataset_iterator()
+        return kept[0]
+
+    def test_they_are_a_mapping_of_the_authors_names(self, resources: Resources) -> None:
+        assert sorted(resources) == ["preprocessed/test.txt", "preprocessed/train.txt"]
+        assert "preprocessed/test.txt" in resources
+        assert "raw/words.txt" not in resources
+        assert resources.get("raw/words.txt") is None
+        with resources["preprocessed/test.txt"] as resource:
+            assert resource.read() == b"d"
+        assert resources.stat("preprocessed/test.txt").size == 1
+
+    @pytest.mark.parametrize("name", ["preprocessed/tset.txt", "../words/preprocessed/test.txt", "", "preprocessed"])
+    def test_an_unknown_name_is_answered_with_those_there_are(self, resources: Resources, name: str) -> None:
+        with pytest.raises(ResourceNotFoundError, match=r"it has: preprocessed/train.txt, preprocessed/test.txt"):
+            resources[name]
+
+    def test_they_pickle_with_their_connector(self, resources: Resources) -> None:
+        copy = pickle.loads(pickle.dumps(resources))
+
+        with copy["preprocessed/test.txt"] as resource:
+            assert resource.read() == b"d"
+
+    def test_a_spawned_process_reads_them(self, resources: Resources) -> None:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            # Not a function of this file: the process would have to import the test.
+            opened = pool.apply(Resources.__getitem__, (resources, "preprocessed/test.txt"))
+
+        with opened:
+            assert opened.read() == b"d"
+
+
+class TestCreating:
+    def creating(self, words: type[WordsFactory], make: Callable[[PreparedResources], object]) -> type[DatasetFactory]:
+        class Creating(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                make(prepared)
+
+        return Creating
+
+    @pytest.mark.parametrize("name", ["../x", "/x", "x/../y", "", "a\0", "nul", "x.", ".hidden"])
+    def test_a_name_outside_of_the_grammar_is_refused(
+        self, words: type[WordsFactory], connector: FileStorageConnector, name: str
+    ) -> None:
+        factory = self.creating(words, lambda prepared: prepared.create(name).__enter__())(connector)
+
+        with pytest.raises(PreparationError) as caught:
+            factory.prepare()
+
+        assert isinstance(caught.value.__cause__, MalformedIdentifierError)
+        assert not factory.is_ready()
+
+    @pytest.mark.parametrize(
+        "name", ["raw/words.txt", "manifest.json", "journal.json", "MANIFEST.json", "raw/Words.txt", "raw", "raw/words.txt/x"]
+    )
+    def test_a_name_that_is_taken_is_refused(self, words: type[WordsFactory], connector: FileStorageConnector, name: str) -> None:
+        factory = self.creating(words, lambda prepared: prepared.create(name).__enter__())(connector)
+
+        with pytest.raises(PreparationError, match="is taken") as caught:
+            factory.prepare()
+
+        assert isinstance(caught.value.__cause__, ConfigError)
+        with connector.get_resource("words/raw/words.txt") as resource:
+            assert resource.read() == WORDS
+
+    def test_a_resource_is_created_once(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        def make(prepared: PreparedResources) -> None:
+            for _ in range(2):
+                with prepared.create("x") as file:
+                    file.write(b"x")
+
+        with pytest.raises(PreparationError, match="is taken"):
+            self.creating(words, make)(connector).prepare()
+
+    def test_a_resource_whose_writing_failed_can_be_created_again(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        def make(prepared: PreparedResources) -> None:
+            for data in (None, b"right"):
+                try:
+                    with prepared.create("folder/x") as file:
+                        file.write(b"half")
+                        assert data is not None
+                        file.seek(0)
+                        file.truncate()
+                        file.write(data)
+                except AssertionError:
+                    assert "folder/x" not in prepared
+
+        factory = self.creating(words, make)(connector)
+
+        factory.prepare()
+
+        with connector.get_resource("words/folder/x") as resource:
+            assert resource.read() == b"right"
+        assert factory.verify() == []
+
+    def test_what_was_created_can_be_read_back(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        read: list[bytes] = []
+
+        def make(prepared: PreparedResources) -> None:
+            with prepared.create("x") as file:
+                file.write(b"x")
+            assert list(prepared) == ["x"]
+            with prepared["x"] as resource:
+                read.append(resource.read())
+
+        self.creating(words, make)(connector).prepare()
+
+        assert read == [b"x"]
+
+    def test_prepared_resources_stay_in_their_process(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        with pytest.raises(PreparationError, match="send the raw resources") as caught:
+            self.creating(words, pickle.dumps)(connector).prepare()
+
+        assert isinstance(caught.value.__cause__, UnpicklableResourceError)
+
+
+class TestDeclaring:
+    """A wrong declaration is an error of ours when the dataset is used, and none when its module is imported."""
+
+    @pytest.mark.parametrize(
+        ("attributes", "message"),
+        [
+            ({"card": None}, "DatasetCard"),
+            ({"card": DatasetCard(name="", version="1")}, "name"),
+            ({"card": DatasetCard(name="a/b", version="1")}, "one folder"),
+            ({"card": DatasetCard(name="..", version="1")}, "cannot be called"),
+            ({"card": DatasetCard(name="nul", version="1")}, "cannot be called"),
+            ({"card": DatasetCard(name="words", version=" ")}, "version"),
+            ({"card": DatasetCard(name="words", version=1)}, "version"),  # type: ignore[arg-type]  # an author's mistake
+            ({"card": DatasetCard(name="words", version="1", license=b"MIT")}, "license"),  # type: ignore[arg-type]
+            ({"splits": ()}, "splits"),
+            ({"splits": "train"}, "splits"),
+            ({"splits": ("train", "train")}, "twice"),
+            ({"splits": ("train", 1)}, "splits"),
+            ({"splits": None}, "splits"),
+            ({"sources": None}, "sources"),
+            ({"sources": ["raw/words.txt"]}, "ResourceDefinition"),
+            ({"sources": [ResourceDefinition("/raw/words.txt", "x")]}, "no store can keep"),
+            ({"sources": [ResourceDefinition("../words.txt", "x")]}, "no store can keep"),
+            ({"sources": [ResourceDefinition("raw/a", "x"), ResourceDefinition("raw/a", "y")]}, "is taken"),
+            ({"sources": [ResourceDefinition("raw/a", "x"), ResourceDefinition("raw/A", "y")]}, "is taken"),
+            ({"sources": [ResourceDefinition("raw", "x"), ResourceDefinition("raw/a", "y")]}, "is taken"),
+            ({"sources": [ResourceDefinition("manifest.json", "x")]}, "is taken"),
+            ({"prepared_resources": "preprocessed/train.txt"}, "prepared_resources"),
+            ({"prepared_resources": ["raw/words.txt"]}, "is taken"),
+            ({"prepared_resources": ["../x"]}, "no store can keep"),
+            ({"open": DatasetFactory.open}, "must override open"),
+            ({"open": lambda self: None}, "must be declared as open"),
+            ({"open": lambda self, split: None}, "must be declared as open"),
+        ],
+    )
+    def test_a_wrong_declaration_is_refused(
+        self, words: type[WordsFactory], connector: FileStorageConnector, attributes: dict[str, Any], message: str
+    ) -> None:
+        factory: DatasetFactory = type("Wrong", (words,), attributes)(connector)
+
+        with pytest.raises(ConfigError, match=message):
+            factory.get_dataset_iterator()
+
+    def test_a_factory_that_declares_nothing_says_so(self, connector: FileStorageConnector) -> None:
+        with pytest.raises(ConfigError, match="must declare card"):
+            DatasetFactory(connector).prepare()
+
+    def test_open_that_returns_nothing_is_reported(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        factory: DatasetFactory = type("Wrong", (words,), {"open": lambda self, split, prepared: None})(connector)
+
+        with pytest.raises(ConfigError, match="returned None"):
+            factory.get_dataset_iterator()
+
+    def test_a_factory_pickles_with_its_connector(self, connector: FileStorageConnector) -> None:
+        copy = pickle.loads(pickle.dumps(WordsFactory(connector)))
+
+        assert copy.storage_connector.root_path == connector.root_path
+
+    def test_names_of_existing_factories_stay_theirs(self) -> None:
+        theirs = {"raw_path", "preprocessed_path", "data_path", "resource_definitions", "check_exists"}
+        theirs |= {"_prepare", "_retrieve_raw", "_prepare_split", "_get_iterator", "_get_resource_id"}
+
+        assert theirs.isdisjoint(dir(DatasetFactory))
+
+
+class ThreeMethods(StorageConnector):
+    """A third party's store: the required methods and nothing else."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, bytes] = {}
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> Any:
+        import io
+
+        if identifier not in self._stored:
+            raise ResourceNotFoundError(identifier, "three methods")
+        return StreamedResource(identifier, io.BytesIO(self._stored[identifier]))
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        if isinstance(resource, bytes):
+            self._stored[identifier] = resource
+        else:
+            resource.seek(0)
+            self._stored[identifier] = resource.read()
+
+    def has_resource(self, identifier: str) -> bool:
+        return identifier in self._stored
+
+
+class ReadOnlyConnector(StorageConnector):
+    """A third party's store that cannot be written."""
+
+    def __init__(self, inner: StorageConnector) -> None:
+        self._inner = inner
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> Any:
+        return self._inner.get_resource(identifier)
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        from data_stack.exception import StorageError
+
+        raise StorageError(f"could not store {identifier!r}: read-only")
+
+    def has_resource(self, identifier: str) -> bool:
+        return self._inner.has_resource(identifier)

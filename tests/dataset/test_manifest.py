@@ -1,0 +1,205 @@
+"""A manifest says what it said when it was written, or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.dataset.journal import Journal
+from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.dataset.strict_json import sealed_json
+from data_stack.exception import DatasetFileCorruptError
+
+MANIFEST = Manifest(
+    name="digits",
+    version="1.0.0",
+    factory="datastack_digits:DigitsFactory",
+    distribution="datastack-digits 1.0.0",
+    sources=(
+        SourceRecord(
+            "raw/digits.csv.gz", 57_523, "ab" * 32, "cd" * 16, verified=True, origin="https://example.org/digits.csv.gz"
+        ),
+        SourceRecord("raw/names.txt", None, None, None, verified=False, origin=None),
+    ),
+    prepared=(ResourceRecord("preprocessed/train.npy", 1_000, "01" * 32), ResourceRecord("preprocessed/test.npy", 0, "ef" * 32)),
+    adopted=False,
+    created="2026-11-21T10:30:00+00:00",
+)
+
+
+def fields() -> dict[str, Any]:
+    """The fields of a right manifest, to be made wrong."""
+    parsed: dict[str, Any] = json.loads(MANIFEST.to_json())
+    del parsed["digest"]
+    return parsed
+
+
+def test_a_manifest_survives_being_stored() -> None:
+    assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
+
+
+def test_sources_that_were_held_against_no_digest_are_named() -> None:
+    assert MANIFEST.unverified == ("raw/names.txt",)
+
+
+def test_the_size_of_a_dataset_is_that_of_its_prepared_resources() -> None:
+    assert MANIFEST.size == 1_000
+
+
+def test_a_manifest_cut_short_anywhere_is_refused() -> None:
+    data = MANIFEST.to_json().rstrip()
+
+    for length in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            Manifest.from_json(data[:length])
+
+
+def test_a_manifest_with_any_byte_changed_is_refused_or_means_the_same() -> None:
+    data = MANIFEST.to_json()
+
+    for position in range(len(data)):
+        for flipped_bits in (0x01, 0x20, 0x80):
+            changed = bytearray(data)
+            changed[position] ^= flipped_bits
+            try:
+                read = Manifest.from_json(bytes(changed))
+            except DatasetFileCorruptError:
+                continue
+            assert read == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("format", 2),
+        ("format", "1"),
+        ("format", True),
+        ("format", -1),
+        ("name", None),
+        ("name", "../other"),
+        ("name", ["digits"]),
+        ("version", 1),
+        ("factory", None),
+        ("distribution", 3),
+        ("sources", None),
+        ("sources", {}),
+        ("sources", [[]]),
+        ("prepared", "preprocessed/train.npy"),
+        ("prepared", [{}]),
+        ("prepared", [None]),
+        ("adopted", 1),
+        ("created", "yesterday"),
+        ("created", "9" * 5_000),
+        ("unknown", 1),
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_refused_though_the_digest_is_right(field: str, value: object) -> None:
+    data = sealed_json({**fields(), field: value})
+
+    with pytest.raises(DatasetFileCorruptError):
+        Manifest.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("identifier", "../../etc/passwd"),
+        ("identifier", "/etc/passwd"),
+        ("identifier", "a\0b"),
+        ("identifier", "a\\b"),
+        ("identifier", "con"),
+        ("identifier", ""),
+        ("identifier", "a/" * 300 + "a"),
+        ("identifier", "\ud800"),
+        ("identifier", {"$ne": None}),
+        ("identifier", "preprocessed/test.npy"),
+        ("size", -1),
+        ("size", 2**63),
+        ("size", 10**4_000),
+        ("size", True),
+        ("size", None),
+        ("size", "1000"),
+        ("sha256", None),
+        ("sha256", "AB" * 32),
+        ("sha256", "ab" * 31),
+        ("sha256", "ab" * 32 + "\n"),
+        ("other", 1),
+    ],
+)
+def test_a_resource_of_the_wrong_kind_is_refused_though_the_digest_is_right(field: str, value: object) -> None:
+    changed = fields()
+    changed["prepared"][0][field] = value
+
+    with pytest.raises(DatasetFileCorruptError):
+        Manifest.from_json(sealed_json(changed))
+
+
+@pytest.mark.parametrize("missing", sorted(fields()))
+def test_a_missing_field_is_refused(missing: str) -> None:
+    changed = fields()
+    del changed[missing]
+
+    with pytest.raises(DatasetFileCorruptError, match="no field"):
+        Manifest.from_json(sealed_json(changed))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 1_000_000,
+        b'{"a":' * 100_000,
+        b'{"digest": NaN}',
+        b'{"digest": 1e999}',
+        b'{"digest": ' + b"9" * 10_000 + b"}",
+        b'{"digest": "' + b"0" * 64 + b'"}',
+        b'{"digest": "a", "digest": "b"}',
+        b"\0" * 100,
+    ],
+    ids=lambda data: data[:12].decode("latin-1"),
+)
+def test_what_is_no_manifest_is_refused_with_our_error(data: bytes) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        Manifest.from_json(data)
+    with pytest.raises(DatasetFileCorruptError):
+        Journal.from_json(data, "digits")
+
+
+@given(
+    data=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_any_sealed_json_is_refused_with_our_error(data: object) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        Manifest.from_json(sealed_json({"format": 1, "name": data}))
+    with pytest.raises(DatasetFileCorruptError):
+        Journal.from_json(sealed_json({"format": 1, "fingerprint": data}), "digits")
+
+
+def test_a_journal_survives_being_stored() -> None:
+    journal = Journal("ab" * 32, (("raw/a.txt", None), ("raw/b.txt", "https://example.org/b.txt")))
+    journal = journal.with_step("train", MANIFEST.prepared[:1]).with_step("test", ())
+
+    assert Journal.from_json(journal.to_json(), "digits") == journal
+
+
+def test_a_step_done_again_replaces_its_earlier_entry() -> None:
+    journal = Journal("ab" * 32).with_step("train", MANIFEST.prepared[:1]).with_step("train", MANIFEST.prepared[1:])
+
+    assert [(step.name, step.resources) for step in journal.steps] == [("train", MANIFEST.prepared[1:])]
+
+
+def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused() -> None:
+    journal = Journal("ab" * 32).with_step("train", [ResourceRecord("../other/manifest.json", 1, "ab" * 32)])
+
+    with pytest.raises(DatasetFileCorruptError):
+        Journal.from_json(journal.to_json(), "digits")

@@ -1,0 +1,692 @@
+"""A preparation that fails goes on where it failed; what is complete is adopted; what is in use stays whole."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import resource as limits
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import PreparationError, ResourceNotFoundError, RetrievalError, StorageError, StorageFullError
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+
+SPLITS = ("train", "valid", "test")
+ALL = [f"preprocessed/{split}.json" for split in SPLITS]
+
+
+class Interrupted(Exception):
+    """What goes wrong in an author's code."""
+
+
+class NumbersFactory(DatasetFactory):
+    """Three splits, a step each; ``before`` is called with each step's name and may raise."""
+
+    card = DatasetCard(name="numbers", version="1.0.0")
+    splits = SPLITS
+    before: ClassVar[Any]
+    factor: ClassVar[int] = 1
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for split in prepared.steps(self.splits):
+            with raw[f"raw/{split}.txt"] as source:
+                values = [self.factor * int(value) for value in source.read().split()]
+            with prepared.create(f"preprocessed/{split}.json") as file:
+                file.write(json.dumps(values)[:3].encode())
+                type(self).before(split)
+                file.write(json.dumps(values)[3:].encode())
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared[f"preprocessed/{split}.json"] as resource:
+            return SequenceDatasetIterator([json.loads(resource.read())])
+
+
+def contents(split: str) -> bytes:
+    return " ".join(str(100 * SPLITS.index(split) + i) for i in range(50)).encode()
+
+
+def samples(factory: DatasetFactory, split: str) -> list[Any]:
+    iterator, _ = factory.get_dataset_iterator({"split": split})
+    return [iterator[i][0] for i in range(len(iterator))]
+
+
+def expected(split: str, factor: int = 1) -> list[int]:
+    return [factor * int(value) for value in contents(split).split()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for split in SPLITS:
+        folder.joinpath(f"{split}.txt").write_bytes(contents(split))
+    return folder
+
+
+@pytest.fixture
+def numbers(folder: Path) -> type[NumbersFactory]:
+    class SourcedNumbersFactory(NumbersFactory):
+        sources = tuple(
+            ResourceDefinition(
+                f"raw/{split}.txt", (folder / f"{split}.txt").as_uri(), sha256=hashlib.sha256(contents(split)).hexdigest()
+            )
+            for split in SPLITS
+        )
+        before = staticmethod(lambda split: None)
+
+    return SourcedNumbersFactory
+
+
+@pytest.fixture
+def newer(numbers: type[NumbersFactory]) -> type[NumbersFactory]:
+    class NewerNumbersFactory(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+        card = DatasetCard(name="numbers", version="2.0.0")
+        factor = 7
+
+    return NewerNumbersFactory
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[[str], None]:
+    def before(split: str) -> None:
+        if split == failing:
+            raise error
+        done.append(split)
+
+    return staticmethod(before)
+
+
+class TestResuming:
+    @pytest.mark.parametrize("failing", SPLITS)
+    def test_it_goes_on_at_the_step_that_failed(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path, failing: str
+    ) -> None:
+        first: list[str] = []
+        numbers.before = failing_at(failing, first, Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(connector).prepare()
+        for path in folder.iterdir():
+            path.unlink()  # nothing may be fetched twice
+        second: list[str] = []
+        numbers.before = failing_at("", second, Interrupted("no"))
+
+        report = numbers(connector).prepare()
+
+        assert first + second == list(SPLITS)
+        assert [name for name, _ in report.steps] == ["retrieve", *second, "preprocess"]
+        assert not report.already_ready
+        assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
+        assert not connector.has_resource("numbers/journal.json")
+
+    def test_the_error_names_dataset_and_step_and_has_the_cause(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        numbers.before = failing_at("valid", [], Interrupted("the cause"))
+
+        with pytest.raises(PreparationError) as caught:
+            numbers(connector).get_dataset_iterator()
+
+        assert isinstance(caught.value.__cause__, Interrupted)
+        for part in ("'numbers' 1.0.0", "step 'valid'", "Interrupted: the cause", "(train)", "data-stack prepare numbers"):
+            assert part in str(caught.value)
+
+    def test_nothing_half_prepared_is_served(self, numbers: type[NumbersFactory], connector: FileStorageConnector) -> None:
+        numbers.before = failing_at("test", [], Interrupted("no"))
+
+        for _ in range(2):
+            with pytest.raises(PreparationError):
+                numbers(connector).get_dataset_iterator({"split": "train"})
+            assert not numbers(connector).is_ready()
+        assert not connector.has_resource("numbers/preprocessed/test.json")
+
+    @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(3)])
+    def test_an_interruption_passes_through_and_can_be_resumed(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, interruption: BaseException
+    ) -> None:
+        first: list[str] = []
+        numbers.before = failing_at("valid", first, interruption)
+        with pytest.raises(type(interruption)):
+            numbers(connector).prepare()
+        second: list[str] = []
+        numbers.before = failing_at("", second, interruption)
+
+        numbers(connector).prepare()
+
+        assert (first, second) == (["train"], ["valid", "test"])
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            # Same size, other bytes, and no note of the store's about them: only reading tells.
+            lambda store, path: path.write_bytes(path.read_bytes()[::-1]),
+            lambda store, path: store.set_resource("numbers/preprocessed/valid.json", path.read_bytes()[::-1]),
+            lambda store, path: store.delete_resource("numbers/preprocessed/valid.json"),
+            lambda store, path: path.write_bytes(b""),
+        ],
+        ids=["overwritten", "replaced", "deleted", "emptied"],
+    )
+    def test_a_step_whose_resource_was_harmed_since_is_done_again(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
+    ) -> None:
+        numbers.before = failing_at("test", [], Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(connector).prepare()
+        harm(connector, Path(connector.root_path, "numbers/preprocessed/valid.json"))
+        done: list[str] = []
+        numbers.before = failing_at("", done, Interrupted("no"))
+
+        numbers(connector).prepare()
+
+        assert done == ["valid", "test"]
+        assert samples(numbers(connector), "valid") == expected("valid")
+
+    def test_the_steps_of_another_version_are_not_taken_over(
+        self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        numbers.before = failing_at("test", [], Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(connector).prepare()
+        done: list[str] = []
+        newer.before = failing_at("", done, Interrupted("no"))
+
+        newer(connector).prepare()
+
+        assert done == list(SPLITS)
+        assert samples(newer(connector), "train") == expected("train", 7)
+
+    @pytest.mark.parametrize("journal", [b"", b"{}", b"[" * 100_000, b"\xff"])
+    def test_a_damaged_journal_means_starting_over(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, journal: bytes
+    ) -> None:
+        numbers.before = failing_at("test", [], Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(connector).prepare()
+        connector.set_resource("numbers/journal.json", journal)
+        done: list[str] = []
+        numbers.before = failing_at("", done, Interrupted("no"))
+
+        numbers(connector).prepare()
+
+        assert done == list(SPLITS)
+
+    def test_sources_that_arrived_are_kept_when_another_does_not(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path
+    ) -> None:
+        folder.joinpath("valid.txt").rename(folder / "elsewhere")
+        with pytest.raises(RetrievalError):
+            numbers(connector).prepare()
+        folder.joinpath("train.txt").unlink()
+        folder.joinpath("elsewhere").rename(folder / "valid.txt")
+
+        numbers(connector).prepare()
+
+        assert samples(numbers(connector), "train") == expected("train")
+
+    def test_where_a_source_came_from_is_remembered_over_an_interruption(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        numbers.before = failing_at("train", [], Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(connector).prepare()
+        numbers.before = failing_at("", [], Interrupted("no"))
+
+        numbers(connector).prepare()
+
+        manifest = numbers(connector).manifest()
+        assert manifest is not None
+        assert all(source.origin is not None and source.origin.endswith(".txt") for source in manifest.sources)
+
+    def test_a_third_partys_store_without_deletion_resumes_too(self, numbers: type[NumbersFactory]) -> None:
+        store = BareConnector()
+        first: list[str] = []
+        numbers.before = failing_at("test", first, Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(store).prepare()
+        second: list[str] = []
+        numbers.before = failing_at("", second, Interrupted("no"))
+
+        numbers(store).prepare()
+
+        assert first + second == list(SPLITS)
+        assert numbers(store).prepare().already_ready
+
+    def test_a_preprocessing_that_makes_nothing_is_an_error(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        factory: DatasetFactory = type("Idle", (numbers,), {"preprocess": lambda self, raw, prepared: None})(connector)
+
+        with pytest.raises(PreparationError, match="made nothing"):
+            factory.prepare()
+
+    def test_a_declared_resource_that_was_not_made_is_an_error(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        factory: DatasetFactory = type("Short", (numbers,), {"prepared_resources": [*ALL, "preprocessed/more.json"]})(connector)
+
+        with pytest.raises(PreparationError, match=r"has not made preprocessed/more\.json"):
+            factory.prepare()
+        assert not factory.is_ready()
+
+    @pytest.mark.parametrize("steps", ["train", ["train", "train"], [1], [None]])
+    def test_steps_need_distinct_names(self, numbers: type[NumbersFactory], connector: FileStorageConnector, steps: Any) -> None:
+        class Misnamed(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                for _ in prepared.steps(steps):
+                    pass
+
+        with pytest.raises(PreparationError, match="names"):
+            Misnamed(connector).prepare()
+
+    def test_a_bar_shows_the_steps_where_asked_for(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        numbers(InMemoryStorageConnector()).prepare()  # no terminal: silent
+        assert capfd.readouterr().err == ""
+
+        numbers(connector).prepare(progress=True)
+
+        assert "numbers: preparing" in capfd.readouterr().err
+
+
+class TestReplacingAnEarlierVersion:
+    def test_it_stays_in_use_until_the_new_one_is_made_completely(
+        self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        numbers(connector).prepare()
+        newer.before = failing_at("test", [], Interrupted("no"))
+
+        with pytest.raises(PreparationError):
+            newer(connector).prepare()
+
+        assert numbers(connector).is_ready()
+        assert numbers(connector).verify() == []
+        assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
+        newer.before = failing_at("", [], Interrupted("no"))
+        assert all(samples(newer(connector), split) == expected(split, 7) for split in SPLITS)
+        assert newer(connector).verify() == []
+
+    def test_sources_that_are_opened_as_they_are_are_not_served_as_the_version_they_replaced(self, folder: Path) -> None:
+        class Raw(DatasetFactory):
+            card = DatasetCard(name="raw", version="1")
+            splits = ("all",)
+            sources: ClassVar[Sequence[ResourceDefinition]] = (ResourceDefinition("a.txt", (folder / "train.txt").as_uri()),)
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([prepared["a.txt"].read().split()])
+
+        class NewerRaw(Raw):
+            card = DatasetCard(name="raw", version="2")
+            sources = (
+                ResourceDefinition(
+                    "a.txt", (folder / "newer.txt").as_uri(), sha256=hashlib.sha256(contents("train")[::-1]).hexdigest()
+                ),
+                ResourceDefinition("b.txt", (folder / "missing.txt").as_uri()),
+            )
+
+        folder.joinpath("newer.txt").write_bytes(contents("train")[::-1])
+        store = BareConnector()  # keeps no digests: only the manifest tells the versions apart
+        Raw(store).prepare()
+        with pytest.raises(RetrievalError):
+            NewerRaw(store).prepare()
+
+        assert store.get_resource("raw/a.txt").read() == contents("train")[::-1]
+        assert not Raw(store).is_ready()
+
+    def test_what_is_held_back_can_be_read_back(
+        self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        numbers(connector).prepare()
+
+        class Summing(newer):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                super().preprocess(raw, prepared)
+                assert "preprocessed/train.json" in prepared
+                with prepared["preprocessed/train.json"] as resource, prepared.create("sum.json") as file:
+                    file.write(str(sum(json.loads(resource.read()))).encode())
+
+        Summing(connector).prepare()
+
+        with connector.get_resource("numbers/sum.json") as resource:
+            assert int(resource.read()) == sum(expected("train", 7))
+        assert Summing(connector).verify() == []
+
+    def test_more_resources_than_a_process_may_hold_open_are_replaced_too(self, connector: FileStorageConnector) -> None:
+        class Many(DatasetFactory):
+            card = DatasetCard(name="many", version="1")
+            splits = ("all",)
+
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                for i in range(150):
+                    with prepared.create(f"{i}.txt") as file:
+                        file.write(f"{self.card.version} {i}".encode())
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([[prepared[f"{i}.txt"].read().decode() for i in range(len(prepared))]])
+
+        newer: type[Many] = type("NewerMany", (Many,), {"card": DatasetCard(name="many", version="2")})
+        Many(connector).prepare()
+
+        assert samples(newer(connector), "all") == [f"2 {i}" for i in range(150)]
+
+
+class TestFullDisk:
+    @pytest.mark.parametrize(("n_bytes", "room"), [(1 << 22, 1 << 20), (100_000, 50_000)], ids=["large", "small, buffered"])
+    def test_a_disk_that_is_full_half_way_is_an_own_error_and_leaves_the_earlier_version_in_use(
+        self,
+        numbers: type[NumbersFactory],
+        newer: type[NumbersFactory],
+        connector: FileStorageConnector,
+        n_bytes: int,
+        room: int,
+    ) -> None:
+        numbers(connector).prepare()
+
+        class Bigger(newer):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                super().preprocess(raw, prepared)
+                with prepared.create("preprocessed/big.bin") as file:
+                    file.write(bytes(n_bytes))
+
+        with largest_file(room), pytest.raises(StorageFullError):
+            Bigger(connector).prepare()
+
+        assert numbers(connector).is_ready()
+        assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
+        assert not [path for path in Path(connector.root_path).rglob("*") if path.name.startswith(".~")]
+        Bigger(connector).prepare()
+        assert samples(Bigger(connector), "test") == expected("test", 7)
+
+    def test_after_making_room_it_goes_on_where_it_was(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        done: list[str] = []
+
+        class Bigger(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                for name, size in (("small", 1), ("big", 1 << 22)):
+                    for step in prepared.steps([name]):
+                        with prepared.create(f"{step}.bin") as file:
+                            file.write(bytes(size))
+                        done.append(step)
+
+        with largest_file(1 << 20), pytest.raises(StorageFullError):
+            Bigger(connector).prepare()
+        Bigger(connector).prepare()
+
+        assert done == ["small", "big"]
+
+
+class TestAdopting:
+    @pytest.fixture
+    def adopting(self, numbers: type[NumbersFactory]) -> type[NumbersFactory]:
+        class AdoptingNumbersFactory(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            prepared_resources = ALL
+
+        return AdoptingNumbersFactory
+
+    @pytest.fixture
+    def legacy(self, tmp_path: Path) -> FileStorageConnector:
+        """A store as the original left it: prepared files, and nothing else."""
+        folder = tmp_path / "legacy"
+        for split in SPLITS:
+            path = folder / f"numbers/preprocessed/{split}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps([-1, -2]))
+        return FileStorageConnector(folder)
+
+    def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
+        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO, "data_stack"):
+            report = adopting(legacy).prepare()
+
+        assert (report.adopted, report.already_ready) == (True, False)
+        assert samples(adopting(legacy), "valid") == [-1, -2]
+        assert "adopted" in caplog.text
+        manifest = adopting(legacy).manifest()
+        assert manifest is not None
+        assert manifest.adopted
+        assert [record.size for record in manifest.prepared] == [8, 8, 8]
+        assert manifest.unverified == tuple(f"raw/{split}.txt" for split in SPLITS)
+        assert [finding.problem for finding in adopting(legacy).verify() if finding.is_fault] == []
+        assert adopting(legacy).prepare().already_ready
+
+    def test_the_first_use_adopts(self, adopting: type[NumbersFactory], legacy: FileStorageConnector) -> None:
+        assert samples(adopting(legacy), "train") == [-1, -2]
+        assert adopting(legacy).is_ready()
+
+    def test_without_a_declaration_nothing_is_adopted(self, numbers: type[NumbersFactory], legacy: FileStorageConnector) -> None:
+        assert samples(numbers(legacy), "train") == expected("train")
+
+    def test_an_incomplete_store_is_prepared(self, adopting: type[NumbersFactory], legacy: FileStorageConnector) -> None:
+        legacy.delete_resource("numbers/preprocessed/test.json")
+
+        assert samples(adopting(legacy), "train") == expected("train")
+
+    @pytest.mark.parametrize("damage", [b"", b"[-1, ", b"null", b"\0" * 8])
+    def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
+        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
+    ) -> None:
+        Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
+
+        with caplog.at_level(logging.INFO, "data_stack"):
+            assert samples(adopting(legacy), "train") == expected("train")
+
+        assert "damaged" in caplog.text
+        assert samples(adopting(legacy), "test") == expected("test")
+
+    def test_an_empty_split_can_be_adopted(self, adopting: type[NumbersFactory], legacy: FileStorageConnector) -> None:
+        Path(legacy.root_path, "numbers/preprocessed/test.json").write_text("[]")
+
+        assert samples(adopting(legacy), "test") == []
+
+    def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
+        self, adopting: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        class Late(adopting):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                for split in self.splits:  # no steps: the journal stays empty
+                    with prepared.create(f"preprocessed/{split}.json") as file:
+                        file.write(b"[0]")
+                raise Interrupted("everything is there, but not right")
+
+        with pytest.raises(PreparationError):
+            Late(connector).prepare()
+
+        assert samples(adopting(connector), "train") == expected("train")
+        manifest = adopting(connector).manifest()
+        assert manifest is not None
+        assert not manifest.adopted
+
+    def test_a_store_that_cannot_be_written_is_used_without_a_manifest_and_the_log_says_so(
+        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        factory = adopting(UnwritableConnector(legacy))
+
+        with caplog.at_level(logging.INFO, "data_stack"):
+            assert samples(factory, "train") == [-1, -2]
+            assert samples(factory, "test") == [-1, -2]
+
+        assert caplog.text.count("used without one") == 1
+        assert factory.is_ready()
+        manifest = factory.manifest()
+        assert manifest is not None
+        assert manifest.adopted
+        assert not legacy.has_resource("numbers/manifest.json")
+        assert [finding for finding in factory.verify() if finding.is_fault] == []
+
+    def test_a_store_filled_by_hand_needs_no_sources(self, legacy: FileStorageConnector, connector: FileStorageConnector) -> None:
+        class HandMade(DatasetFactory):
+            card = DatasetCard(name="numbers", version="1")
+            splits = SPLITS
+            prepared_resources = ALL
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([json.loads(prepared[f"preprocessed/{split}.json"].read())])
+
+        assert samples(HandMade(legacy), "train") == [-1, -2]
+        with pytest.raises(PreparationError, match="neither sources nor preprocess"):
+            HandMade(connector).prepare()
+
+
+class TestBesideOthers:
+    def test_threads_that_share_a_factory_prepare_once(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        done: list[str] = []
+        numbers.before = failing_at("", done, Interrupted("no"))
+        factory, got = numbers(connector), []
+
+        in_threads(4, lambda: got.append(samples(factory, "test")))
+
+        assert got == [expected("test")] * 4
+        assert done == list(SPLITS)
+
+    def test_without_any_lease_all_get_right_samples(self, numbers: type[NumbersFactory]) -> None:
+        store, got = BareConnector(), []
+        numbers.before = staticmethod(lambda split: time.sleep(0.01))
+
+        in_threads(4, lambda: got.append(samples(numbers(store), "test")))
+
+        assert got == [expected("test")] * 4
+        assert numbers(store).verify() == []
+
+    def test_whoever_is_overtaken_stops_and_uses_what_is_there(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        started: list[str] = []
+
+        class Overtaken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                for split in self.splits:
+                    started.append(split)
+                    try:
+                        with prepared.create(f"preprocessed/{split}.json") as file:
+                            file.write(b"[0]")
+                            if split == "train":  # meanwhile, a process that never heard of leases:
+                                numbers(FreeConnector(connector.root_path)).prepare()
+                    except Exception as error:  # an author may be careless
+                        raise AssertionError("being overtaken is no error of the author's") from error
+
+        with caplog.at_level(logging.INFO, "data_stack"):
+            got = samples(Overtaken(connector), "train")
+
+        assert (got, started) == (expected("train"), ["train"])
+        assert "another process has prepared it meanwhile" in caplog.text
+
+    def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with connector.lease("numbers/manifest.json") as lease:
+            assert lease.acquire()
+            report = numbers(connector).prepare(lease_timeout_seconds=0.2)
+
+        assert not report.already_ready
+        assert "waiting for another process" in caplog.text or "going on beside it" in caplog.text
+        assert samples(numbers(connector), "test") == expected("test")
+
+    def test_something_that_keeps_overwriting_the_dataset_is_an_error_in_the_end(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        class Vandalised(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                super().preprocess(raw, prepared)
+                connector.set_resource("numbers/preprocessed/train.json", b"[0]")
+
+        with pytest.raises(PreparationError, match="what else writes below 'numbers'"):
+            Vandalised(connector).prepare()
+        assert not Vandalised(connector).is_ready()
+
+
+def in_threads(n: int, work: Callable[[], object]) -> None:
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert errors == []
+    assert not any(thread.is_alive() for thread in threads)
+
+
+class largest_file:
+    """The operating system refuses to let files of this process grow beyond so many bytes, as a full disk would."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self._n_bytes = n_bytes
+
+    def __enter__(self) -> None:
+        self._signal = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self._limit = limits.getrlimit(limits.RLIMIT_FSIZE)
+        limits.setrlimit(limits.RLIMIT_FSIZE, (self._n_bytes, self._limit[1]))
+
+    def __exit__(self, *error: object) -> None:
+        limits.setrlimit(limits.RLIMIT_FSIZE, self._limit)
+        signal.signal(signal.SIGXFSZ, self._signal)
+
+
+class BareConnector(StorageConnector):
+    """A third party's store: the required methods and nothing else."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, bytes] = {}
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> Any:
+        if identifier not in self._stored:
+            raise ResourceNotFoundError(identifier, "a bare store")
+        return StreamedResource(identifier, io.BytesIO(self._stored[identifier]))
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        if isinstance(resource, bytes):
+            self._stored[identifier] = resource
+        else:
+            resource.seek(0)
+            self._stored[identifier] = resource.read()
+
+    def has_resource(self, identifier: str) -> bool:
+        return identifier in self._stored
+
+
+class UnwritableConnector(StorageConnector):
+    """A third party's store that cannot be written."""
+
+    def __init__(self, inner: StorageConnector) -> None:
+        self._inner = inner
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> Any:
+        return self._inner.get_resource(identifier)
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        raise StorageError(f"could not store {identifier!r}: read-only")
+
+    def has_resource(self, identifier: str) -> bool:
+        return self._inner.has_resource(identifier)
+
+
+class FreeConnector(FileStorageConnector):
+    """A file store whose leases are always free."""
+
+    lease = StorageConnector.lease
