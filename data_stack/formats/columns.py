@@ -1,0 +1,178 @@
+"""Samples put together from columns that are opened at the first access."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator import Batch, DatasetIterator, IndexArray, Sample, sample_or_view
+from data_stack.dataset.iterator.iterator import ColumnKey, checked_index, checked_indices
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.positional import PositionalFile
+
+__all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator"]
+
+
+class Column(Protocol):
+    """One value for each sample."""
+
+    def __len__(self) -> int:
+        """Number of values."""
+
+    def value(self, index: int) -> Any:
+        """The value at ``index`` in ``[0, len(self))``; the caller's own."""
+
+    def read(self, indices: npt.NDArray[np.int64] | None) -> Any:
+        """The values at ``indices``, each in ``[0, len(self))``, stacked; all values for None. The caller's own."""
+
+
+class ArrayColumn:
+    """A column that lies in memory, shape ``(n_samples, ...)``; values of a 1-dimensional one are Python scalars."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def value(self, index: int) -> Any:
+        value = self._array[index]
+        # A copy, for a sample that is changed must not change the dataset; .item() for labels that hash and compare as such.
+        if isinstance(value, np.ndarray):
+            return value.copy()
+        return value.item() if isinstance(value, np.generic) else value
+
+    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+        return self._array.copy() if indices is None else self._array[indices]
+
+
+class ColumnsDatasetIterator(DatasetIterator, ABC):
+    """Samples from columns: a tuple of one value a column, or a dict where the columns have names.
+
+    Nothing is opened before the first sample or the length is asked for. Threads may share an iterator; it pickles as
+    what it was made of, so that a spawned worker opens the columns itself.
+
+    Args:
+        columns: where the columns come from, in a sequence for tuple samples or in a mapping ``{field: source}`` for dict
+            samples. One source may stand in several places (as target and tag); it is opened once.
+
+    Raises:
+        DatasetFileCorruptError: at the first access, if the columns have different lengths.
+    """
+
+    #: Whether opened columns belong to the process that opened them; a forked child then opens its own.
+    _opens_in_each_process = False
+
+    #: The columns and the process that opened them.
+    _opened: tuple[int, list[Column]] | None
+    _lock: threading.Lock
+    _lock_of: int
+
+    def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
+        self._fields = tuple(columns) if isinstance(columns, Mapping) else None
+        sources = columns.values() if isinstance(columns, Mapping) else columns
+        # A lone resource or path is iterable too, by chunks or letters, which is never what is meant here.
+        sources = [columns] if hasattr(columns, "read") or isinstance(columns, str) else list(sources)
+        if not sources:
+            raise ConfigError("a dataset needs at least one column")
+        files: dict[int, PositionalFile] = {}
+        self._sources = tuple(
+            files.setdefault(id(source), PositionalFile(source)) if hasattr(source, "read") else source for source in sources
+        )
+        self._start_afresh()
+
+    @abstractmethod
+    def _open_columns(self) -> list[Column]:
+        """Open the columns; called at the first access, and again in a forked child if ``_opens_in_each_process``."""
+
+    def _open_each(self, open_column: Callable[[Any], Column]) -> list[Column]:
+        """One column for each source, by ``open_column``, which is called once for a source that stands several times.
+
+        A source is what was given to the constructor, resources as a PositionalFile.
+        """
+        distinct: dict[Any, Column] = {}
+        columns = []
+        for source in self._sources:
+            key = id(source) if isinstance(source, PositionalFile) else source
+            if key not in distinct:
+                distinct[key] = open_column(source)
+            columns.append(distinct[key])
+        return columns
+
+    def __len__(self) -> int:
+        return len(self._columns()[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, (int, np.integer)):
+            return sample_or_view(self, index)
+        columns = self._columns()
+        position = checked_index(index, len(columns[0]))
+        return self._sample([column.value(position) for column in columns])
+
+    def __iter__(self) -> Iterator[Sample]:
+        for position in range(len(self)):
+            yield self[position]
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        return [self[position] for position in checked_indices(indices, len(self)).tolist()]
+
+    def read_batch(self, indices: IndexArray) -> Batch:
+        columns = self._columns()
+        positions = checked_indices(indices, len(columns[0]))
+        values: list[Any] = []
+        for i, column in enumerate(columns):
+            first = columns.index(column)
+            # A column that stands twice is read once, and copied, so that neither place sees the other's changes.
+            values.append(column.read(positions) if first == i else values[first].copy())
+        return tuple(values) if self._fields is None else dict(zip(self._fields, values, strict=True))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
+        column = self._columns()[self._position_of(key)]
+        values: npt.NDArray[Any] = column.read(None if indices is None else checked_indices(indices, len(column)))
+        return values
+
+    def _position_of(self, key: ColumnKey) -> int:
+        known: Sequence[ColumnKey] = range(len(self._sources)) if self._fields is None else self._fields
+        if isinstance(key, (int, np.integer)) and self._fields is None and -len(known) <= key < 0:
+            return int(key) + len(known)
+        if key in known:
+            return known.index(key)
+        raise ConfigError(f"a sample has no column {key!r}; it has {', '.join(map(repr, known))}")
+
+    def _sample(self, values: list[Any]) -> Sample:
+        return tuple(values) if self._fields is None else dict(zip(self._fields, values, strict=True))
+
+    def _columns(self) -> list[Column]:
+        """The opened columns, one for each field; a source that stands twice gives the same column twice."""
+        opened = self._opened
+        if opened is not None and (not self._opens_in_each_process or opened[0] == os.getpid()):
+            return opened[1]
+        if self._lock_of != os.getpid():
+            # A thread of the parent may have held the lock at the fork; here nobody would ever release it.
+            self._lock, self._lock_of = threading.Lock(), os.getpid()
+        with self._lock:
+            if self._opened is None or self._opened is opened:  # no other thread was faster
+                columns = self._open_columns()
+                if len({len(column) for column in columns}) > 1:
+                    names = self._fields or range(len(columns))
+                    lengths = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, columns, strict=True))
+                    raise DatasetFileCorruptError(f"columns of one dataset have one length, but these differ: {lengths}")
+                self._opened = (os.getpid(), columns)
+            return self._opened[1]
+
+    def _start_afresh(self) -> None:
+        self._opened = None
+        self._lock, self._lock_of = threading.Lock(), os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock", "_lock_of")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start_afresh()

@@ -1,0 +1,193 @@
+"""IDX files, the format of MNIST: a header of the element type and the sizes, then the array, big endian.
+
+Described at https://yann.lecun.org/exdb/mnist/ ("THE IDX FILE FORMAT"); the name of its inventor's library is
+"Pascal Vincent format" (Lush, ``libidx/idx-io.lsh``). Files are usually gzipped: hand in ``gzip.GzipFile(fileobj=resource)``
+to the functions; the iterator recognises gzip by itself.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
+from data_stack.formats.positional import PositionalFile, Readable, check_expansion, name_of, reading
+from data_stack.io.resources import StreamedResource
+
+__all__ = ["IdxDatasetIterator", "IdxReader", "read_idx", "write_idx"]
+
+_DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+_CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
+_BLOCK_BYTES = 1 << 20
+#: What every numpy can hold; the format would allow 255.
+_MAX_DIMENSIONS = 32
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class IdxReader:
+    """Reads one IDX file from a binary stream, which need not be able to seek.
+
+    The header is read at once, the array on demand, a block at a time; nothing is allocated on the word of the header.
+
+    Args:
+        file: a binary stream that stands at the start of the IDX file; it stays the caller's to close.
+
+    Attributes:
+        dtype: element type, in native byte order.
+        shape: sizes, outermost first; ``shape[0]`` is the number of rows (1 for a file of no dimension).
+
+    Raises:
+        DatasetFileCorruptError: the bytes are no IDX header.
+    """
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        head = self._read(4)
+        if head[:2] != b"\0\0" or head[2] not in _DTYPES:
+            raise DatasetFileCorruptError(
+                f"{name_of(file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
+                f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
+            )
+        self._stored_dtype = np.dtype(_DTYPES[head[2]])
+        self.dtype: np.dtype[Any] = self._stored_dtype.newbyteorder("=")
+        if head[3] > _MAX_DIMENSIONS:
+            raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read")
+        sizes = self._read(4 * head[3])
+        self.shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
+        if math.prod(max(1, size) for size in self.shape) * self.dtype.itemsize >= 1 << 63:
+            raise DatasetFileCorruptError(f"{name_of(file)!r} claims the shape {self.shape}, which no machine can address")
+
+    def blocks(self, n_rows: int | None = None) -> Iterator[npt.NDArray[Any]]:
+        """The array in pieces of ``n_rows`` rows, shape ``(n_rows, *shape[1:])``, the last one shorter; once.
+
+        Each piece is a new array. ``None`` takes as many rows as fit into 1 MiB. The end of the file is checked too.
+
+        Raises:
+            DatasetFileCorruptError: the file ends early, goes on after the array, or its gzip stream is damaged.
+        """
+        total = self.shape[0] if self.shape else 1
+        row_shape = self.shape[1:]
+        row_bytes = math.prod(row_shape) * self.dtype.itemsize
+        rows_per_block = n_rows or max(1, _BLOCK_BYTES // max(1, row_bytes))
+        done = 0
+        # Rows without bytes (a size of zero further in) would loop for up to 2**32 rows to read nothing.
+        if row_bytes == 0 and total:
+            yield np.empty((total, *row_shape), self.dtype)
+            done = total
+        while done < total:
+            count = min(rows_per_block, total - done)
+            data = self._read(count * row_bytes)
+            block = np.frombuffer(data, self._stored_dtype).reshape(count, *row_shape)
+            yield block.astype(self.dtype, copy=False)
+            done += count
+        if self._read_some(1):
+            raise DatasetFileCorruptError(
+                f"{name_of(self._file)!r} goes on after its {self._described()}; it is not what its header says"
+            )
+
+    def _described(self) -> str:
+        return f"array of shape {self.shape}, {self.dtype}"
+
+    def _read(self, n_bytes: int) -> bytearray:
+        """Exactly ``n_bytes``; the buffer grows with what arrives, so that a lying header costs nothing."""
+        data = bytearray()
+        while len(data) < n_bytes:
+            piece = self._read_some(min(n_bytes - len(data), _BLOCK_BYTES))
+            if not piece:
+                what = self._described() if hasattr(self, "shape") else "header"
+                raise DatasetFileCorruptError(
+                    f"{name_of(self._file)!r} ends in the middle of its {what}: {n_bytes - len(data)} bytes or more are missing"
+                )
+            data += piece
+        return data
+
+    def _read_some(self, n_bytes: int) -> bytes:
+        with reading(name_of(self._file), "IDX file"):
+            return self._file.read(n_bytes)
+
+
+def read_idx(file: Readable) -> npt.NDArray[Any]:
+    """Read a whole IDX file, native byte order; a file of no dimension gives an array of shape ``()``.
+
+    Memory grows with what arrives, not with what the header claims.
+
+    Raises:
+        DatasetFileCorruptError: the file is damaged, cut short or too long.
+    """
+    return _read_all(IdxReader(file))
+
+
+def _read_all(reader: IdxReader) -> npt.NDArray[Any]:
+    data = bytearray()
+    for block in reader.blocks():
+        data += block.reshape(-1).view(np.uint8).data
+    array: npt.NDArray[Any] = np.ndarray(reader.shape, reader.dtype, data)
+    return array
+
+
+def write_idx(
+    file: IO[bytes] | Any, array: npt.ArrayLike | Iterable[npt.ArrayLike], *, shape: Sequence[int] | None = None
+) -> None:
+    """Write an IDX file: ``array`` as it is, or, with ``shape``, an iterable of blocks of rows that add up to it.
+
+    Args:
+        file: any binary file open for writing.
+        array: dtype uint8, int8, int16, int32, float32 or float64, at most 32 dimensions, sizes below 2**32.
+        shape: the shape of the whole, when ``array`` is an iterable of blocks.
+
+    Raises:
+        ValueError: the dtype or shape does not exist in IDX, or the blocks do not add up to ``shape``.
+    """
+    blocks = iter([np.asarray(array)] if shape is None else (np.asarray(block) for block in array))  # type: ignore[union-attr]
+    first = next(blocks, np.empty(0, np.uint8))
+    whole = first.shape if shape is None else tuple(shape)
+    dtype = first.dtype.newbyteorder("=")
+    if dtype not in _CODES:
+        raise ValueError(f"IDX has no dtype {first.dtype}; it has {', '.join(map(str, _CODES))}")
+    if len(whole) > _MAX_DIMENSIONS or any(not 0 <= size < 1 << 32 for size in whole):
+        raise ValueError(f"an IDX file has at most {_MAX_DIMENSIONS} dimensions of less than 2**32, got shape {whole}")
+    file.write(bytes([0, 0, _CODES[dtype], len(whole)]) + b"".join(size.to_bytes(4, "big") for size in whole))
+    n_elements = 0
+    block: npt.NDArray[Any] | None = first
+    while block is not None:
+        if block.dtype.newbyteorder("=") != dtype:
+            raise ValueError(f"blocks of one IDX file have one dtype, got {dtype} and {block.dtype}")
+        n_elements += block.size
+        file.write(np.ascontiguousarray(block, np.dtype(_DTYPES[_CODES[dtype]])).tobytes())
+        block = next(blocks, None)
+    if n_elements != math.prod(whole):
+        raise ValueError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
+
+
+class IdxDatasetIterator(ColumnsDatasetIterator):
+    """Samples from IDX files, plain or gzipped, one file a column; each is read whole at the first access.
+
+    Args:
+        columns: the resources, in a sequence for tuple samples or a mapping ``{field: resource}`` for dict samples. One
+            resource may stand in several places (target and tag) and is read once.
+
+    A sample holds a copy of each column's row: an array of shape ``shape[1:]``, or a Python number of a 1-dimensional column.
+    """
+
+    def __init__(self, columns: Sequence[StreamedResource] | Mapping[str, StreamedResource]) -> None:
+        super().__init__(columns)
+
+    def _open_columns(self) -> list[Column]:
+        return self._open_each(_open_column)
+
+
+def _open_column(file: PositionalFile) -> Column:
+    stream: Any = file.buffered()
+    if file.read_at(0, 2) == _GZIP_MAGIC:
+        stream = gzip.GzipFile(filename=file.name, mode="rb", fileobj=stream)
+    reader = IdxReader(stream)
+    check_expansion(file.name, math.prod(reader.shape) * reader.dtype.itemsize, file.size)
+    if not reader.shape:
+        raise DatasetFileCorruptError(f"{file.name!r} holds a single number, not a column")
+    return ArrayColumn(_read_all(reader))

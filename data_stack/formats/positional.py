@@ -1,0 +1,230 @@
+"""An independent, seekable file over a resource, with a position of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import struct
+import threading
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
+from data_stack.io.resources import StreamedResource, StreamedTextResource
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+__all__ = ["MAX_EXPANSION", "PositionalFile", "Readable", "check_expansion", "name_of", "reading"]
+
+#: Bytes that a file may claim for each byte that is stored of it, above :data:`_HARMLESS_BYTES`.
+MAX_EXPANSION = 200
+_HARMLESS_BYTES = 64 << 20
+_PIECE_BYTES = 1 << 20
+
+
+class Readable(Protocol):
+    """What a format reads from front to end: a file, a resource, a decompressing stream."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+
+
+class PositionalFile(io.RawIOBase):
+    """Reads a resource by position, so that any number of readers, threads and forked processes share it.
+
+    Closing it leaves the resource open.
+
+    Args:
+        resource: a StreamedResource (a text resource is read as its bytes), or any seekable binary file.
+    """
+
+    def __init__(self, resource: Any) -> None:
+        self._pid = os.getpid()
+        if isinstance(resource, StreamedTextResource):
+            resource = resource.buffer
+        if isinstance(resource, PositionalFile):
+            resource, self._pid = resource.resource, resource._pid
+        self.resource: StreamedResource | _LentFile = (
+            resource if isinstance(resource, (StreamedResource, _LentFile)) else _LentFile(resource)
+        )
+        self._position = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PositionalFile, (self.resource,)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    @property
+    def name(self) -> str:
+        """The resource's identifier."""
+        return self.resource.identifier
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        self._check_usable()
+        return self.resource.size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on, fewer only at the end.
+
+        Raises:
+            UnpicklableResourceError: this is a forked child, and the bytes are in an open file of its parent.
+        """
+        self._check_usable()
+        return self.resource.read_at(offset, size)
+
+    def read_exactly_at(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on.
+
+        Raises:
+            DatasetFileCorruptError: the resource ends before.
+        """
+        data = self.read_at(offset, size)
+        if len(data) != size:
+            raise DatasetFileCorruptError(
+                f"{self.name!r} is cut short: {size} bytes at {offset} were expected, {len(data)} are there"
+            )
+        return data
+
+    def buffered(self) -> io.BufferedReader:
+        """Another file over the same resource, at its start, that reads ahead."""
+        return io.BufferedReader(PositionalFile(self), 1 << 17)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        n_read = 0
+        # In pieces: a tensor of gigabytes is read by one call, and should not be in memory twice.
+        while piece := self.read_at(self._position, min(_PIECE_BYTES, len(view) - n_read)):
+            view[n_read : n_read + len(piece)] = piece
+            n_read += len(piece)
+            self._position += len(piece)
+        return n_read
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        start = (0, self._position, self.size if whence == os.SEEK_END else 0)[whence]
+        if start + offset < 0:
+            raise ValueError(f"negative seek position {start + offset}")
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def _check_usable(self) -> None:
+        # A forked child shares the position of its parent's open file: each would read what the other sought.
+        if self._pid != os.getpid():
+            try:
+                self.resource.__reduce__()
+            except UnpicklableResourceError:
+                if _has_descriptor(self.resource):
+                    raise
+            self._pid = os.getpid()
+        if self.resource.closed:
+            raise StorageError(
+                f"{self.name!r} was closed before all of it was read; leave it open, it is read when samples are asked for"
+            )
+
+
+class _LentFile:
+    """A seekable binary file of the caller's, read by position and never closed.
+
+    A StreamedResource around it would close it when it is collected.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.identifier = file, name_of(file)
+        self._lock = threading.Lock()
+
+    @property
+    def closed(self) -> bool:
+        return bool(getattr(self._file, "closed", False))
+
+    @property
+    def size(self) -> int:
+        with self._lock:
+            return int(self._file.seek(0, os.SEEK_END))
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        with self._lock:
+            self._file.seek(offset)
+            return bytes(self._file.read(size))
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
+
+    def __reduce__(self) -> NoReturn:
+        raise UnpicklableResourceError(
+            f"an open file ({self.identifier!r}) cannot be sent to another process; "
+            f"store it with set_resource() and use what get_resource() returns"
+        )
+
+
+#: What the libraries that parse files were seen to raise at damaged and hostile ones.
+_PARSER_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@contextlib.contextmanager
+def reading(name: str, kind: str) -> Iterator[None]:
+    """Turn what a parser raises at bad bytes into a DatasetFileCorruptError; our own errors pass as they are."""
+    try:
+        yield
+    except DataStackError:
+        raise
+    except _PARSER_ERRORS as error:
+        raise DatasetFileCorruptError(f"{name!r} is no readable {kind}: {type(error).__name__}: {error}") from error
+
+
+def name_of(file: Any) -> str:
+    """What to call ``file`` in a message: its identifier or name."""
+    for attribute in ("identifier", "name"):
+        name = getattr(file, attribute, None)
+        if isinstance(name, str) and name:
+            return name
+    return f"<{type(file).__name__}>"
+
+
+def check_expansion(name: str, claimed_bytes: int, stored_bytes: int, max_expansion: float | None = MAX_EXPANSION) -> None:
+    """Refuse to believe a header that claims absurdly more bytes than are stored.
+
+    Raises:
+        DatasetFileCorruptError: more than 64 MiB and more than ``max_expansion`` times what is stored are claimed.
+    """
+    if max_expansion is not None and claimed_bytes > max(_HARMLESS_BYTES, max_expansion * stored_bytes):
+        raise DatasetFileCorruptError(
+            f"{name!r} claims {claimed_bytes} bytes of values, but only {stored_bytes} bytes are stored, more than "
+            f"{max_expansion:g} to 1: damage, or a file made to fill memory. If you trust it, pass max_expansion=None"
+        )
+
+
+def _has_descriptor(resource: StreamedResource | _LentFile) -> bool:
+    try:
+        return resource.fileno() >= 0
+    except (OSError, AttributeError, ValueError):
+        return False

@@ -1,0 +1,220 @@
+"""Tensors as ``torch.save`` stores them, read without running code and written without holding them.
+
+The layout is an uncompressed zip file: ``archive/data.pkl`` names the tensors, ``archive/data/0`` … hold their bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import DatasetFileCorruptError, MissingDependencyError
+from data_stack.formats.columns import Column, ColumnsDatasetIterator
+from data_stack.formats.positional import PositionalFile, reading
+from data_stack.io.resources import StreamedResource
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingDependencyError("data_stack.formats.torch_tensors", "torch", "torch") from error
+
+__all__ = ["TorchDatasetIterator", "load_tensors", "save_tensors", "write_tensor"]
+
+_ZIP_MAGIC = b"PK\x03\x04"
+_ALIGNMENT = 64
+
+
+class TorchDatasetIterator(ColumnsDatasetIterator):
+    """Samples from ``.pt`` resources, one tensor a column, each read whole at the first access.
+
+    Args:
+        columns: the resources, in a sequence for tuple samples or a mapping ``{field: resource}`` for dict samples. One
+            resource may stand in several places (as target and tag) and is read once.
+
+    Values are copies of the tensors' rows, shape ``shape[1:]``, or Python numbers where a tensor has one dimension.
+    ``read_batch`` and ``read_column`` give numpy arrays; bfloat16, which numpy lacks, becomes float32 there.
+
+    Raises:
+        DatasetFileCorruptError: at the first access, if a file holds anything but one tensor.
+    """
+
+    def __init__(self, columns: Sequence[StreamedResource] | Mapping[str, StreamedResource]) -> None:
+        super().__init__(columns)
+
+    def _open_columns(self) -> list[Column]:
+        return self._open_each(_open_column)
+
+
+def _open_column(file: PositionalFile) -> Column:
+    tensor = load_tensors(file)
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
+        raise DatasetFileCorruptError(
+            f"{file.name!r} holds a {type(tensor).__name__}, not a tensor with one row a sample; use load_tensors()"
+        )
+    return _TensorColumn(tensor)
+
+
+class _TensorColumn:
+    """A column that lies in memory as a tensor."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    def __len__(self) -> int:
+        return len(self._tensor)
+
+    def value(self, index: int) -> Any:
+        value = self._tensor[index]
+        return value.clone() if value.dim() else value.item()
+
+    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+        rows = self._tensor.clone() if indices is None else self._tensor[torch.from_numpy(indices)]
+        array: npt.NDArray[Any] = (rows.float() if rows.dtype == torch.bfloat16 else rows).numpy()
+        return array
+
+
+def load_tensors(resource: Any) -> Any:
+    """What ``torch.save`` stored: a tensor, or a dict, list or tuple of tensors and plain values, on the CPU.
+
+    ``torch.load`` with ``weights_only=True``, behind a check of the container: only the zip layout of torch 1.6 and later,
+    uncompressed as torch writes it, and no tensor that claims more elements than are stored for it.
+
+    Args:
+        resource: a StreamedResource or seekable binary file.
+
+    Raises:
+        DatasetFileCorruptError: damaged, no such file, or one that holds more than tensors and plain values.
+    """
+    file = PositionalFile(resource)
+    if file.read_at(0, 4) != _ZIP_MAGIC:
+        raise DatasetFileCorruptError(
+            f"{file.name!r} is no file of torch.save() in the layout of torch 1.6 and later; "
+            f"load it with the torch that wrote it, and save it again"
+        )
+    with reading(file.name, "file of torch.save()"):
+        with zipfile.ZipFile(file.buffered()) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise DatasetFileCorruptError(f"{file.name!r} is compressed, which torch.save() never does")
+        tensors = torch.load(file.buffered(), weights_only=True, map_location="cpu")
+        _check_storages(tensors, file.name)
+    return tensors
+
+
+def _check_storages(value: Any, name: str) -> None:
+    if isinstance(value, torch.Tensor):
+        claimed = value.numel() * value.element_size()
+        if value.layout is torch.strided and claimed > value.untyped_storage().nbytes():
+            raise DatasetFileCorruptError(
+                f"{name!r} holds a tensor of {claimed} bytes on a storage of {value.untyped_storage().nbytes()}; "
+                f"if it was expanded on purpose, save tensor.contiguous()"
+            )
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            _check_storages(item, name)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_storages(item, name)
+
+
+def save_tensors(file: Any, tensors: Any) -> None:
+    """``torch.save`` of ``tensors`` (a tensor, or a dict, list or tuple of them) into any binary file open for writing."""
+    torch.save(tensors, file)
+
+
+class _Storage:
+    """Stands in the pickle for the bytes under a number; torch reads them from ``data/0``."""
+
+    def __init__(self, dtype: np.dtype[Any], n_elements: int) -> None:
+        storage_class = getattr(torch, f"{_STORAGE_NAMES[dtype.name]}Storage")
+        self.persistent_id = ("storage", storage_class, "0", "cpu", n_elements)
+
+
+class _Tensor:
+    """Pickles as the tensor of ``shape`` on ``storage``, in the words torch.save() uses."""
+
+    def __init__(self, storage: _Storage, shape: tuple[int, ...]) -> None:
+        self._storage, self._shape = storage, shape
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        strides = tuple(math.prod(max(1, size) for size in self._shape[i + 1 :]) for i in range(len(self._shape)))
+        return torch._utils._rebuild_tensor_v2, (self._storage, 0, self._shape, strides, False, OrderedDict())
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, obj: Any) -> Any:
+        return obj.persistent_id if isinstance(obj, _Storage) else None
+
+
+_STORAGE_NAMES = {
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "float32": "Float",
+    "float64": "Double",
+    "bool": "Bool",
+}
+
+
+class _WriteOnly:
+    """Hides that a file can seek, so that zipfile writes it once from end to end, and its digest is computed on the way."""
+
+    def __init__(self, file: Any) -> None:
+        self.write, self._file = file.write, file
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
+    """Write one tensor from blocks of rows, without ever holding it; plain ``torch.load`` reads it.
+
+    Args:
+        file: any binary file open for writing; it need not be able to seek.
+        blocks: arrays of shape ``(k, *shape[1:])`` that add up to ``shape``, converted to ``dtype`` if need be.
+        shape: the shape of the tensor.
+        dtype: bool, uint8, int8, int16, int32, int64, float16, float32 or float64.
+
+    Raises:
+        ValueError: the blocks do not add up to ``shape``, or ``dtype`` is none of these.
+    """
+    stored_dtype = np.dtype(dtype).newbyteorder("<")
+    if stored_dtype.name not in _STORAGE_NAMES:
+        raise ValueError(f"a tensor of dtype {stored_dtype} cannot be written; one of {', '.join(_STORAGE_NAMES)} can")
+    whole = tuple(map(int, shape))
+    n_elements = math.prod(whole)
+    pickled = io.BytesIO()
+    _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(stored_dtype, n_elements), whole))
+    with zipfile.ZipFile(_WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
+        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickled.getvalue())
+        archive.writestr(zipfile.ZipInfo("archive/byteorder"), b"little")
+        member = zipfile.ZipInfo("archive/data/0")
+        member.extra = _padding(archive.start_dir, member.filename)
+        n_written = 0
+        with archive.open(member, "w", force_zip64=True) as stream:
+            for block in blocks:
+                array = np.ascontiguousarray(block, stored_dtype)
+                n_written += array.size
+                if array.size:
+                    stream.write(array.reshape(-1).view(np.uint8).data)
+        if n_written != n_elements:
+            raise ValueError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
+        archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")
+
+
+def _padding(offset: int, filename: str) -> bytes:
+    """An extra field that lets the values begin at a multiple of 64 bytes, as torch aligns them for mapping."""
+    # local header, name, zip64 sizes, and the head of this very field
+    begin = offset + 30 + len(filename) + 20 + 4
+    length = -begin % _ALIGNMENT
+    return b"FB" + length.to_bytes(2, "little") + b"Z" * length

@@ -1,0 +1,300 @@
+"""What all iterators over columns have in common: samples, batches, columns, processes, threads."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetOutOfBoundsError,
+    StorageError,
+    UnpicklableResourceError,
+)
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
+from data_stack.formats.csv import CSVDatasetIterator
+from data_stack.formats.hdf5 import HDF5DatasetIterator
+from data_stack.formats.idx import IdxDatasetIterator, write_idx
+from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, write_npy
+from data_stack.formats.torch_tensors import TorchDatasetIterator, write_tensor
+from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+
+N_SAMPLES = 11
+FEATURES = np.arange(N_SAMPLES * 3, dtype=np.float32).reshape(N_SAMPLES, 3)
+TARGETS = (np.arange(N_SAMPLES) % 4).astype(np.int32)
+FORMATS = ["idx", "npy", "npz", "torch", "hdf5", "csv"]
+
+
+def make(kind: str, store: StorageConnector) -> DatasetIteratorIF:
+    """The same eleven samples ``(features, target, target)`` in any of the formats."""
+    if kind == "hdf5":
+        with store.create("data.h5") as file, h5py.File(file, "w") as h5:
+            h5["features"], h5["targets"] = FEATURES, TARGETS
+        return HDF5DatasetIterator(store.get_resource("data.h5"), ["features", "targets", "targets"])
+    if kind == "npz":
+        with store.create("data.npz") as file:
+            np.savez_compressed(file, features=FEATURES, targets=TARGETS)
+        return NpzDatasetIterator(store.get_resource("data.npz"), ["features", "targets", "targets"])
+    if kind == "csv":
+        lines = (",".join(map(str, [*row.tolist(), target])) for row, target in zip(FEATURES, TARGETS, strict=True))
+        store.set_resource("data.csv", ["\n".join(lines).encode()])
+        return CSVDatasetIterator(store.get_resource("data.csv"), header=False, dtype=np.float32, target_dtype=np.int32)
+    classes: dict[str, Any] = {"idx": IdxDatasetIterator, "npy": NumpyDatasetIterator, "torch": TorchDatasetIterator}
+    for name, array in (("features", FEATURES), ("targets", TARGETS)):
+        with store.create(name) as file:
+            if kind == "torch":
+                write_tensor(file, [array], shape=array.shape, dtype=array.dtype)
+            else:
+                {"idx": write_idx, "npy": write_npy}[kind](file, array)
+    features, targets = store.get_resource("features"), store.get_resource("targets")
+    iterator: DatasetIteratorIF = classes[kind]([features, targets, targets])
+    return iterator
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+@pytest.fixture(params=FORMATS)
+def iterator(request: pytest.FixtureRequest, store: FileStorageConnector) -> DatasetIteratorIF:
+    return make(request.param, store)
+
+
+def as_values(sample: Any) -> tuple[list[float], int, int]:
+    features, target, tag = sample
+    return features.tolist(), target, tag
+
+
+EXPECTED = [(FEATURES[i].tolist(), int(TARGETS[i]), int(TARGETS[i])) for i in range(N_SAMPLES)]
+
+
+def test_every_sample_is_what_was_stored(iterator: DatasetIteratorIF) -> None:
+    assert len(iterator) == N_SAMPLES
+    assert [as_values(sample) for sample in iterator] == EXPECTED
+    assert iterator.underlying_iterators == []
+
+
+def test_a_single_number_is_a_python_number(iterator: DatasetIteratorIF) -> None:
+    assert type(iterator[5][1]) is int
+
+
+@pytest.mark.parametrize("index", [3, -1, -N_SAMPLES, np.int64(3), np.uint8(3)])
+def test_positions_are_those_of_a_list(iterator: DatasetIteratorIF, index: int) -> None:
+    assert as_values(iterator[index]) == EXPECTED[index]
+
+
+@pytest.mark.parametrize("index", [N_SAMPLES, -N_SAMPLES - 1, np.int64(N_SAMPLES)])
+def test_a_position_outside_is_an_index_error(iterator: DatasetIteratorIF, index: int) -> None:
+    with pytest.raises(DatasetOutOfBoundsError):
+        iterator[index]
+
+
+def test_a_slice_gives_a_view(iterator: DatasetIteratorIF) -> None:
+    view = iterator[8:2:-3]
+
+    assert isinstance(view, DatasetIteratorView)
+    assert [as_values(sample) for sample in view] == EXPECTED[8:2:-3]
+
+
+@pytest.mark.parametrize(
+    "indices", [[3, 1, 1, -1, 7], np.array([10, 0]), range(4), np.arange(N_SAMPLES) % 2 == 0, slice(2, 9, 3)]
+)
+def test_a_batch_stacks_the_samples_in_the_order_asked_for(iterator: DatasetIteratorIF, indices: Any) -> None:
+    positions = np.arange(N_SAMPLES)[indices]
+
+    batch: Any = iterator.read_batch(indices)
+    features, targets, tags = batch
+
+    assert (features.dtype, features.shape) == (np.float32, (len(positions), 3))
+    assert features.tolist() == FEATURES[positions].tolist()
+    assert (targets.dtype, targets.tolist(), tags.tolist()) == (
+        np.int32,
+        TARGETS[positions].tolist(),
+        TARGETS[positions].tolist(),
+    )
+    assert [as_values(sample) for sample in iterator.__getitems__(indices)] == [EXPECTED[position] for position in positions]
+
+
+def test_a_batch_of_nothing_has_the_shape_of_samples(iterator: DatasetIteratorIF) -> None:
+    batch: Any = iterator.read_batch([])
+    features, targets, _ = batch
+
+    assert (features.shape, features.dtype) == ((0, 3), np.float32)
+    assert (targets.shape, targets.dtype) == ((0,), np.int32)
+
+
+def test_a_batch_outside_is_refused(iterator: DatasetIteratorIF) -> None:
+    with pytest.raises(DatasetOutOfBoundsError):
+        iterator.read_batch([0, N_SAMPLES])
+
+
+def test_a_column_is_read_alone(iterator: DatasetIteratorIF) -> None:
+    assert iterator.read_column(1).tolist() == TARGETS.tolist()
+    assert iterator.read_column(-1, [4, 4, 0]).tolist() == TARGETS[[4, 4, 0]].tolist()
+    assert iterator.read_column(0, [-1]).tolist() == FEATURES[[-1]].tolist()
+
+
+@pytest.mark.parametrize("key", [3, -4, "targets"])
+def test_an_unknown_column_is_named_in_the_error(iterator: DatasetIteratorIF, key: int | str) -> None:
+    with pytest.raises(ConfigError, match="no column"):
+        iterator.read_column(key)
+
+
+def test_what_is_handed_out_is_the_callers_own(iterator: DatasetIteratorIF) -> None:
+    batch: Any = iterator.read_batch([4])
+    sample, column = iterator[4], iterator.read_column(0, [4])
+
+    sample[0][...] = -1
+    batch[0][...] = -1
+    batch[1][...] = -1
+    column[...] = -1
+
+    assert batch[2].tolist() == [EXPECTED[4][2]]
+    assert as_values(iterator[4]) == EXPECTED[4]
+
+
+@pytest.mark.parametrize(("method", "opened"), [("fork", False), ("fork", True), ("spawn", True)])
+def test_another_process_reads_the_same_samples(iterator: DatasetIteratorIF, method: str, opened: bool) -> None:
+    if opened:
+        iterator[0]
+
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        samples = pool.submit(list, iterator).result(timeout=50)
+
+    assert [as_values(sample) for sample in samples] == EXPECTED
+
+
+def test_a_pickle_holds_no_data(iterator: DatasetIteratorIF) -> None:
+    iterator.read_batch(range(N_SAMPLES))
+
+    assert FEATURES[4].tobytes() not in pickle.dumps(iterator)
+
+
+def test_threads_share_an_iterator_that_none_of_them_has_opened(iterator: DatasetIteratorIF) -> None:
+    barrier = threading.Barrier(8)
+
+    def read(seed: int) -> bool:
+        order = np.random.default_rng(seed).permutation(N_SAMPLES)
+        barrier.wait()
+        return all(as_values(iterator[int(i)]) == EXPECTED[i] for i in order)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(8)))
+
+
+def test_fields_make_samples_into_dicts(store: FileStorageConnector) -> None:
+    make("npy", store)
+
+    iterator = NumpyDatasetIterator({"x": store.get_resource("features"), "y": store.get_resource("targets")})
+
+    batch: Any = iterator.read_batch([2, 0])
+    assert sorted(iterator[2]) == ["x", "y"]
+    assert iterator[2]["y"] == TARGETS[2]
+    assert (list(batch), batch["y"].tolist()) == (["x", "y"], TARGETS[[2, 0]].tolist())
+    assert iterator.read_column("y").tolist() == TARGETS.tolist()
+
+
+def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -> None:
+    for name, length in (("a", 3), ("b", 4)):
+        with store.create(name) as file:
+            write_npy(file, np.zeros(length))
+
+    with pytest.raises(DatasetFileCorruptError, match="0: 3, 1: 4"):
+        len(NumpyDatasetIterator([store.get_resource("a"), store.get_resource("b")]))
+
+
+def test_no_columns_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        NumpyDatasetIterator([])
+
+
+def test_a_lone_resource_is_one_column_not_its_chunks(store: FileStorageConnector) -> None:
+    make("npy", store)
+
+    assert NumpyDatasetIterator(store.get_resource("targets"))[3] == (3,)  # type: ignore[arg-type]  # a likely mistake
+
+
+def test_a_resource_closed_too_early_is_not_taken_for_a_damaged_one(store: FileStorageConnector) -> None:
+    make("npy", store)
+
+    with store.get_resource("targets") as resource:
+        iterator = NumpyDatasetIterator([resource])
+
+    with pytest.raises(StorageError, match="was closed"):
+        len(iterator)
+
+
+def test_an_open_file_of_the_parent_is_refused_in_a_forked_child(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    with path.open("wb") as file:
+        write_npy(file, TARGETS)
+
+    with path.open("rb") as file:
+        iterator = NumpyDatasetIterator([file])  # type: ignore[list-item]  # any binary file will do
+        assert iterator[3] == (3,)
+        outcome = in_forked_child(lambda: iterator[3])
+        with pytest.raises(UnpicklableResourceError):
+            pickle.dumps(iterator)
+
+    assert outcome == "UnpicklableResourceError"
+
+
+def in_forked_child(action: Callable[[], Any]) -> str:
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+
+    def run() -> None:
+        try:
+            action()
+        except Exception as error:  # its name is the outcome
+            sender.send(type(error).__name__)
+        else:
+            sender.send("ok")
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join(20)
+    return str(receiver.recv())
+
+
+class Slow(ColumnsDatasetIterator):
+    """Opens its column only when it is told that it may."""
+
+    def __init__(self) -> None:
+        super().__init__(["source"])
+        self.opening, self.may_open, self.n_opened = threading.Event(), threading.Event(), 0
+
+    def _open_columns(self) -> list[Column]:
+        self.n_opened += 1
+        self.opening.set()
+        self.may_open.wait(20)
+        return [ArrayColumn(np.arange(3))]
+
+
+def test_a_fork_while_a_thread_is_opening_does_not_lock_the_child() -> None:
+    iterator = Slow()
+    thread = threading.Thread(target=lambda: iterator[0])
+    thread.start()
+    iterator.opening.wait(20)
+
+    def read() -> None:
+        iterator.may_open = threading.Event()
+        iterator.may_open.set()
+        assert iterator[1] == (1,)
+
+    outcome = in_forked_child(read)
+    iterator.may_open.set()
+    thread.join()
+
+    assert (outcome, iterator.n_opened) == ("ok", 1)

@@ -1,0 +1,177 @@
+"""CSV files: typed columns, headers, targets, and errors that name the line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.csv import CSVDatasetIterator, read_csv, read_csv_matrix
+from data_stack.io.resources import StreamedTextResource
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+FLOWERS = b"id,length,width,species\nf1,5.1,3.5,setosa\nf2,4.9,3.0,virginica\n"
+
+
+def stored(data: bytes) -> Any:
+    store = InMemoryStorageConnector()
+    store.set_resource("data.csv", [data])
+    return store.get_resource("data.csv")
+
+
+def test_columns_are_read_by_name_with_their_types() -> None:
+    columns = read_csv(io.BytesIO(FLOWERS), {"species": str, "length": np.float32})
+
+    assert list(columns) == ["species", "length"]
+    assert columns["species"].tolist() == ["setosa", "virginica"]
+    assert columns["length"].dtype == np.float32
+    assert columns["length"].tolist() == [np.float32(5.1), np.float32(4.9)]
+
+
+def test_columns_without_a_header_are_named_in_order() -> None:
+    columns = read_csv(io.BytesIO(b"1;x\n2;y\n"), {"n": np.int16, "s": str}, header=False, delimiter=";")
+
+    assert (columns["n"].tolist(), columns["s"].tolist()) == ([1, 2], ["x", "y"])
+
+
+def test_a_decompressing_stream_and_a_text_stream_are_read_and_left_open() -> None:
+    zipped = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(b"1,2\n3,4\n")))
+    text = StreamedTextResource.from_streamed_resource(stored("ä,b\n1,2\n".encode("latin-1")), encoding="latin-1", newline="")
+
+    matrix, columns = read_csv_matrix(zipped, np.uint8), read_csv(text, {"ä": np.int64})
+
+    assert matrix.dtype == np.uint8
+    assert matrix.tolist() == [[1, 2], [3, 4]]
+    assert columns["ä"].tolist() == [1]
+    assert not zipped.closed
+    assert not text.closed
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(2**63), 2**63 - 1),
+            st.floats(allow_nan=False),
+            st.text(st.characters(codec="utf-8", exclude_characters="\r\0")),
+        ),
+        max_size=20,
+    )
+)
+def test_what_the_standard_library_writes_is_read_back_exactly(rows: list[tuple[int, float, str]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["i", "f", "s"])
+    writer.writerows(rows)
+
+    columns = read_csv(io.BytesIO(text.getvalue().encode()), {"i": np.int64, "f": np.float64, "s": str})
+
+    assert list(zip(*(columns[name].tolist() for name in "ifs"), strict=True)) == rows
+
+
+def test_more_rows_than_a_block_keep_their_order() -> None:
+    data = "".join(f"{i},{i % 7}\n" for i in range(10_000)).encode()
+
+    matrix = read_csv_matrix(io.BytesIO(data), np.int64)
+
+    assert matrix[:, 0].tolist() == list(range(10_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "value"),
+    [("5.0", np.uint8, 5), ("5e2", np.int16, 500), ("9007199254740993", np.int64, 9007199254740993), (" 7 ", np.int8, 7),
+     ("True", np.bool_, True), ("0", np.bool_, False), ("inf", np.float32, np.inf), ("1e-3", np.float64, 0.001)],
+)  # fmt: skip
+def test_numbers_are_read_as_programs_write_them(text: str, dtype: npt.DTypeLike, value: Any) -> None:
+    assert read_csv_matrix(io.BytesIO(text.encode()), dtype)[0, 0] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [("256", np.uint8), ("-1", np.uint8), ("5.5", np.int64), ("", np.float64), ("x", np.float64), ("1_000", np.float64),
+     ("1_000", np.int64), ("1e300", np.float32), ("nan", np.int64), ("inf", np.int64), ("2", np.bool_), ("9" * 5000, np.int64)],
+)  # fmt: skip
+def test_what_is_no_number_of_the_type_is_refused_with_its_place(text: str, dtype: npt.DTypeLike) -> None:
+    data = f"1,0\n\n0,{text}\n".encode()
+
+    with pytest.raises(DatasetFileCorruptError, match=r"line 3, column 2"):
+        read_csv_matrix(io.BytesIO(data), dtype)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"a,b\n1,2,3\n", "line 2: 3 columns, expected 2"),
+        (b"a,b\n1,2\n4\n", "line 3: 1 columns, expected 2"),
+        (b"", "a header was expected in line 1"),
+        (b"b,c\n1,2\n", "0 columns named 'a'"),
+        (b"a,a\n1,2\n", "2 columns named 'a'"),
+        (b"a,b\n\xff\xfe,1\n", "utf-8"),
+        (b'a,b\n1,"2\n', "line 2"),
+        (b'a,b\n1,"2"x\n', "line 2"),
+        (b"a,b\n1,\0\n", "line 2"),
+        (b"a,b\n1," + b"x" * 200_000 + b"\n", "line 2"),
+        (b'a,b\n1,"' + b"x" * (17 << 20), "longer than"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(data: bytes, message: str) -> None:
+    with pytest.raises(DatasetFileCorruptError, match=message):
+        read_csv(io.BytesIO(data), {"a": np.float64, "b": np.float64})
+
+
+def test_the_mark_that_spreadsheets_put_first_is_no_part_of_a_name() -> None:
+    assert read_csv(io.BytesIO(b"\xef\xbb\xbfa,b\r\n1,2\r\n"), {"a": np.int64})["a"].tolist() == [1]
+
+
+def test_unknown_values_become_nan_where_they_are_named() -> None:
+    data = b"a,b\n1,?\n,2\n"
+
+    columns = read_csv(io.BytesIO(data), {"a": np.float64, "b": np.float64}, missing={"", "?"})
+
+    assert np.array_equal(np.stack(list(columns.values())), [[1, np.nan], [np.nan, 2]], equal_nan=True)
+
+
+@pytest.mark.parametrize(("target", "expected"), [("species", "virginica"), (-1, "virginica"), (3, "virginica"), (0, "f2")])
+def test_the_target_is_found_by_name_or_position(target: str | int, expected: str) -> None:
+    iterator = CSVDatasetIterator(stored(FLOWERS), target=target, dtype=str, target_dtype=str)
+
+    features, label, tag = iterator[1]
+
+    assert (label, tag) == (expected, expected)
+    assert features.tolist() == [cell for cell in ["f2", "4.9", "3.0", "virginica"] if cell != expected]
+
+
+def test_lines_before_the_rows_are_skipped_and_counted() -> None:
+    iterator = CSVDatasetIterator(stored(b"2 rows\n1.5,0\nx,1\n"), header=False, skip_lines=1)
+
+    with pytest.raises(DatasetFileCorruptError, match=r"'data\.csv', line 3, column 1: 'x'"):
+        len(iterator)
+
+
+def test_without_a_target_samples_are_features() -> None:
+    iterator = CSVDatasetIterator(stored(b"1,2\n3,4\n"), header=False, target=None)
+
+    (features,) = iterator[1]
+
+    assert (features.dtype, features.tolist()) == (np.float64, [3.0, 4.0])
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_file_without_rows_is_an_empty_dataset(header: bool) -> None:
+    iterator = CSVDatasetIterator(stored(b"a,b\n" if header else b""), header=header)
+
+    assert list(iterator) == []
+    assert len(iterator.read_batch([])) == 3
+
+
+@pytest.mark.parametrize(("target", "header"), [(2, True), (-3, True), ("b", False)])
+def test_a_target_that_cannot_be_is_refused(target: str | int, header: bool) -> None:
+    with pytest.raises(ConfigError):
+        len(CSVDatasetIterator(stored(b"a,b\n1,2\n"), target=target, header=header))

@@ -1,0 +1,46 @@
+"""The package of formats is lazy: a format's library is imported when the format is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import data_stack.formats
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_the_package_imports_no_library() -> None:
+    assert run("import sys, data_stack.formats; print({'torch', 'h5py', 'numpy'} & set(sys.modules))") == "set()"
+
+
+def test_reading_arrays_imports_neither_torch_nor_hdf5() -> None:
+    code = "import sys; from data_stack.formats import read_csv, read_idx, read_npy; print({'torch', 'h5py'} & set(sys.modules))"
+
+    assert run(code) == "set()"
+
+
+@pytest.mark.parametrize("name", data_stack.formats.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(data_stack.formats, name).__name__ == name
+    assert name in dir(data_stack.formats)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'read_xml'"):
+        data_stack.formats.read_xml  # noqa: B018
+
+
+def test_without_torch_the_error_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "try:\n    from data_stack.formats import load_tensors\n"
+        "except ImportError as error:\n    print(type(error).__name__, error)"
+    )
+
+    assert run(code).startswith("MissingDependencyError ")
+    assert run(code).endswith("pip install 'datastack[torch]'")

@@ -1,0 +1,292 @@
+"""HDF5 files: rows and strings, links that lead elsewhere, absurd sizes, threads and workers."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+from data_stack.exception import DatasetFileCorruptError, StorageError
+from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+
+N_ROWS = 4000
+
+
+def stored(
+    store: StorageConnector, fill: Callable[[h5py.File], Any], identifier: str = "data.h5", **options: Any
+) -> StreamedResource:
+    with store.create(identifier) as file, h5py.File(file, "w", **options) as h5:
+        fill(h5)
+    resource: StreamedResource = store.get_resource(identifier)
+    return resource
+
+
+@pytest.fixture(params=[FileStorageConnector, InMemoryStorageConnector])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+    connector: StorageConnector = request.param(*([tmp_path / "store"] if request.param is FileStorageConnector else []))
+    return connector
+
+
+def test_rows_of_nested_datasets_are_samples(store: StorageConnector) -> None:
+    samples = np.arange(60, dtype=np.float32).reshape(5, 3, 4)
+
+    def fill(h5: h5py.File) -> None:
+        h5["train/samples"] = samples
+        h5["train/targets"] = np.array([5, 6, 7, 8, 9], np.int16)
+
+    iterator = HDF5DatasetIterator(stored(store, fill), ["train/samples", "/train/targets", "/train/targets"])
+
+    sample, target, tag = iterator[-2]
+    assert sample.tolist() == samples[3].tolist()
+    assert (type(target), target, tag) == (int, 8, 8)
+
+
+@pytest.mark.parametrize("indices", [[4, 1, 1, 0], [0, 1, 2, 3, 4], [3], [], [2, 4, 2]])
+@pytest.mark.parametrize("chunks", [None, (2, 2)])
+def test_a_batch_is_what_indexing_gives(store: StorageConnector, indices: list[int], chunks: tuple[int, int] | None) -> None:
+    array = np.arange(15).reshape(5, 3)
+    iterator = HDF5DatasetIterator(stored(store, lambda h5: h5.create_dataset("a", data=array, chunks=chunks)), {"x": "a"})
+
+    batch: Any = iterator.read_batch(indices)
+
+    assert batch["x"].tolist() == array[np.array(indices, int)].tolist()
+    assert batch["x"].shape == (len(indices), 3)
+
+
+@pytest.mark.parametrize("dtype", [h5py.string_dtype(), h5py.string_dtype(length=20)])
+def test_text_is_decoded(store: StorageConnector, dtype: Any) -> None:
+    texts = ["", "naïve", "日本"]
+    values = np.array([text.encode() for text in texts], dtype=object).astype(dtype)
+
+    iterator = HDF5DatasetIterator(stored(store, lambda h5: h5.create_dataset("t", data=values, dtype=dtype)), ["t"])
+
+    assert [text for (text,) in iterator] == texts
+    assert iterator.read_column(0, [2, 0, 2]).tolist() == ["日本", "", "日本"]
+
+
+def test_text_in_another_encoding_is_an_error_not_a_guess(store: StorageConnector) -> None:
+    values = np.array([b"\xff\xfe"], dtype=object)
+    resource = stored(store, lambda h5: h5.create_dataset("t", data=values, dtype=h5py.string_dtype()))
+
+    with pytest.raises(DatasetFileCorruptError, match="UnicodeDecodeError"):
+        HDF5DatasetIterator(resource, ["t"])[0]
+
+
+def test_rows_of_varying_length_are_arrays(store: StorageConnector) -> None:
+    def fill(h5: h5py.File) -> None:
+        dataset = h5.create_dataset("v", (2,), dtype=h5py.vlen_dtype(np.int32))
+        dataset[0], dataset[1] = [1, 2, 3], [4]
+
+    iterator = HDF5DatasetIterator(stored(store, fill), ["v"])
+
+    assert [row.tolist() for (row,) in iterator] == [[1, 2, 3], [4]]
+    assert [row.tolist() for row in iterator.read_column(0)] == [[1, 2, 3], [4]]
+
+
+def test_the_datasets_of_a_file_are_listed_without_following_loops_or_links(store: StorageConnector) -> None:
+    def fill(h5: h5py.File) -> None:
+        h5["b/c"], h5["a"] = [1], [2]
+        h5["b/up"] = h5["/"]
+        h5["elsewhere"] = h5py.ExternalLink("/etc/passwd", "/")
+        h5["soft"] = h5py.SoftLink("/a")
+
+    assert dataset_keys(stored(store, fill)) == ["a", "b/c"]
+
+
+def test_a_soft_link_inside_of_the_file_is_followed(store: StorageConnector) -> None:
+    def fill(h5: h5py.File) -> None:
+        h5["real/values"] = [1, 2]
+        h5["by_root"], h5["real/by_group"] = h5py.SoftLink("/real"), h5py.SoftLink("values")
+
+    resource = stored(store, fill)
+
+    assert HDF5DatasetIterator(resource, ["by_root/values", "real/by_group"])[1] == (2, 2)
+
+
+class TestWhatLeadsElsewhere:
+    """A secret lies in another file; no way leads to it."""
+
+    @pytest.fixture
+    def secret(self, tmp_path: Path) -> Path:
+        path = tmp_path / "secret.h5"
+        with h5py.File(path, "w") as h5:
+            h5["g/secret"] = [42]
+        return path
+
+    def refused(self, resource: StreamedResource, *keys: str) -> None:
+        for key in keys:
+            with pytest.raises(DatasetFileCorruptError):
+                len(HDF5DatasetIterator(resource, [key]))
+
+    def test_an_external_link_is_refused_at_every_component(self, store: StorageConnector, secret: Path) -> None:
+        def fill(h5: h5py.File) -> None:
+            h5["data"] = h5py.ExternalLink(str(secret), "/g/secret")
+            h5["x/y"] = h5py.ExternalLink(str(secret), "/g")
+            h5["root"] = h5py.ExternalLink(str(secret), "/")
+            h5["soft"] = h5py.SoftLink("/x/y/secret")
+            h5["x/relative"] = h5py.SoftLink("y/secret")
+
+        self.refused(stored(store, fill), "data", "x/y/secret", "root/g/secret", "soft", "x/relative")
+
+    @pytest.mark.parametrize("target", ["secret.h5", "nowhere.h5"])
+    def test_another_file_is_not_even_looked_for(self, store: StorageConnector, secret: Path, target: str) -> None:
+        resource = stored(store, lambda h5: h5.__setitem__("a", h5py.ExternalLink(str(secret.parent / target), "/")))
+
+        # one answer, whether it is there or not
+        with pytest.raises(DatasetFileCorruptError, match="'a' links to another file"):
+            len(HDF5DatasetIterator(resource, ["a/g/secret"]))
+
+    def test_values_in_other_files_are_refused(self, store: StorageConnector, secret: Path) -> None:
+        def fill(h5: h5py.File) -> None:
+            h5.create_dataset("external", (8,), "u1", external=[(str(secret), 0, 8)])
+            layout = h5py.VirtualLayout((1,), "i8")
+            layout[:] = h5py.VirtualSource(str(secret), "g/secret", (1,))
+            h5.create_virtual_dataset("virtual", layout)
+
+        self.refused(stored(store, fill, libver="latest"), "external", "virtual")
+
+    def test_links_in_a_circle_are_refused(self, store: StorageConnector) -> None:
+        def fill(h5: h5py.File) -> None:
+            h5["a"], h5["b"] = h5py.SoftLink("/b"), h5py.SoftLink("/a")
+
+        self.refused(stored(store, fill), "a", "b")
+
+    def test_what_is_no_column_is_refused(self, store: StorageConnector) -> None:
+        def fill(h5: h5py.File) -> None:
+            h5["group/scalar"] = 5
+            h5["group/empty"] = h5py.Empty("f4")
+            h5.create_dataset("group/reference", data=[h5["group"].ref], dtype=h5py.ref_dtype)
+
+        self.refused(
+            stored(store, fill), "group", "group/scalar", "group/scalar/x", "group/empty", "group/reference", "missing", ""
+        )
+
+
+class TestSizes:
+    @pytest.mark.parametrize(
+        ("shape", "chunks"), [((1 << 40,), (1 << 16,)), ((1 << 31,), ((1 << 31),)), ((1 << 30, 1 << 30), (1, 1 << 10))]
+    )
+    def test_a_size_that_is_not_stored_is_refused(
+        self, store: StorageConnector, shape: tuple[int, ...], chunks: tuple[int, ...]
+    ) -> None:
+        resource = stored(store, lambda h5: h5.create_dataset("a", shape, "u1", chunks=chunks))
+
+        with pytest.raises(DatasetFileCorruptError, match="max_expansion=None"):
+            len(HDF5DatasetIterator(resource, ["a"]))
+
+    def test_a_chunk_that_would_fill_memory_is_refused_even_if_its_size_is_trusted(self, store: StorageConnector) -> None:
+        resource = stored(store, lambda h5: h5.create_dataset("a", (1 << 31,), "u1", chunks=(1 << 31,)))
+
+        with pytest.raises(DatasetFileCorruptError, match="chunks of more than"):
+            len(HDF5DatasetIterator(resource, ["a"], max_expansion=None))
+
+    def test_what_compresses_well_is_read_when_it_is_trusted(self, store: StorageConnector) -> None:
+        resource = stored(store, lambda h5: h5.create_dataset("a", data=np.zeros((80, 1 << 20), "u1"), compression="gzip"))
+        with pytest.raises(DatasetFileCorruptError):
+            len(HDF5DatasetIterator(resource, ["a"]))
+
+        (row,) = HDF5DatasetIterator(resource, ["a"], max_expansion=None)[79]
+
+        assert row.shape == (1 << 20,)
+
+
+def test_a_file_cut_anywhere_is_an_error_or_gives_right_rows(tmp_path: Path) -> None:
+    store = InMemoryStorageConnector()
+    data = stored(store, lambda h5: h5.create_dataset("a", data=np.arange(50))).read()
+
+    for end in range(0, len(data), 7):
+        store.set_resource("cut.h5", [data[:end]])
+        with pytest.raises(DatasetFileCorruptError):
+            HDF5DatasetIterator(store.get_resource("cut.h5"), ["a"]).read_column(0)
+
+
+def test_a_store_that_fails_is_not_taken_for_a_damaged_file() -> None:
+    class Failing(StreamedResource):
+        def read_at(self, offset: int, size: int) -> bytes:
+            raise StorageError("the server is gone")
+
+    store = InMemoryStorageConnector()
+    data = stored(store, lambda h5: h5.create_dataset("a", data=[1])).read()
+
+    with pytest.raises(StorageError, match="the server is gone"):
+        len(HDF5DatasetIterator(Failing("data.h5", io.BytesIO(data)), ["a"]))
+
+
+# ------------------------------------------------------------------ many readers
+
+
+def numbered(store: StorageConnector) -> StreamedResource:
+    """Row i holds i everywhere; compressed in chunks that rows share."""
+
+    def fill(h5: h5py.File) -> None:
+        rows = np.repeat(np.arange(N_ROWS, dtype=np.int32)[:, None], 64, axis=1)
+        h5.create_dataset("samples", data=rows, chunks=(7, 64), compression="gzip", compression_opts=1)
+        h5["targets"] = np.arange(N_ROWS)
+
+    return stored(store, fill)
+
+
+def over(resource: StreamedResource) -> HDF5DatasetIterator:
+    return HDF5DatasetIterator(resource, ["samples", "targets", "targets"])
+
+
+def n_wrong(iterator: HDF5DatasetIterator, order: Sequence[int]) -> int:
+    wrong = 0
+    for i in order:
+        sample, target, tag = iterator[i]
+        wrong += not (target == tag == i and (sample == i).all())
+    return wrong
+
+
+def test_ten_threads_on_one_iterator_get_no_wrong_row(tmp_path: Path) -> None:
+    iterator = over(numbered(FileStorageConnector(tmp_path)))
+
+    with ThreadPoolExecutor(10) as pool:
+        orders = [np.random.default_rng(seed).permutation(N_ROWS)[:1000].tolist() for seed in range(10)]
+        wrong = sum(pool.map(lambda order: n_wrong(iterator, order), orders))
+
+    assert wrong == 0
+
+
+def test_two_iterators_over_one_resource_do_not_disturb_each_other(tmp_path: Path) -> None:
+    resource = numbered(FileStorageConnector(tmp_path))
+
+    with ThreadPoolExecutor(2) as pool:
+        wrong = sum(pool.map(lambda one: n_wrong(one, range(0, N_ROWS, 3)), [over(resource), over(resource)]))
+
+    assert wrong == 0
+
+
+def identity(batch: list[Any]) -> list[Any]:
+    return batch
+
+
+@pytest.mark.parametrize(("method", "n_epochs"), [("fork", 4), ("spawn", 2)])
+def test_four_workers_of_a_data_loader_get_no_wrong_row(tmp_path: Path, method: str, n_epochs: int) -> None:
+    iterator = over(numbered(FileStorageConnector(tmp_path)))
+    iterator[0]  # opened before the fork: the fault of the original
+    loader: Any = DataLoader(
+        iterator,  # type: ignore[arg-type]  # has what a map-style dataset needs
+        batch_size=50,
+        shuffle=True,
+        num_workers=4,
+        collate_fn=identity,
+        persistent_workers=True,
+        multiprocessing_context=multiprocessing.get_context(method),
+    )
+
+    for _ in range(n_epochs):
+        rows = [row for batch in loader for row in batch]
+
+        assert sorted(target for _, target, _ in rows) == list(range(N_ROWS))
+        assert all((sample == target).all() and target == tag for sample, target, tag in rows)

@@ -1,0 +1,174 @@
+"""IDX files: golden bytes, round trips, damage, and the iterator over them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.idx import IdxDatasetIterator, IdxReader, read_idx, write_idx
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+GOLDEN = [
+    (b"\0\0\x08\x02\0\0\0\x02\0\0\0\x03" + bytes(range(6)), np.arange(6, dtype=np.uint8).reshape(2, 3)),
+    (b"\0\0\x09\x01\0\0\0\x02\xff\x7f", np.array([-1, 127], np.int8)),
+    (b"\0\0\x0b\x01\0\0\0\x02\x01\x02\xff\xfe", np.array([258, -2], np.int16)),
+    (b"\0\0\x0c\x01\0\0\0\x01\0\0\x01\0", np.array([256], np.int32)),
+    (b"\0\0\x0d\x01\0\0\0\x01\x3f\xc0\0\0", np.array([1.5], np.float32)),
+    (b"\0\0\x0e\x01\0\0\0\x01\xc0\x04\0\0\0\0\0\0", np.array([-2.5], np.float64)),
+    (b"\0\0\x08\x00\x07", np.array(7, np.uint8)),
+    (b"\0\0\x08\x02\0\0\0\0\0\0\0\x05", np.empty((0, 5), np.uint8)),
+    (b"\0\0\x08\x02\0\0\0\x05\0\0\0\0", np.empty((5, 0), np.uint8)),
+]
+ARRAYS = npst.arrays(
+    st.sampled_from([np.uint8, np.int8, np.int16, np.int32, np.float32, np.float64]),
+    npst.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5),
+)
+
+
+def unzipping(data: bytes | bytearray) -> Any:
+    return gzip.GzipFile(fileobj=io.BytesIO(data))
+
+
+def written(array: npt.NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    write_idx(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("data", "array"), GOLDEN)
+def test_the_published_layout_is_read_and_written(data: bytes, array: npt.NDArray[Any]) -> None:
+    read = read_idx(io.BytesIO(data))
+
+    assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
+    assert written(array) == data
+
+
+@given(ARRAYS)
+def test_what_is_written_is_read_back_bit_by_bit(array: npt.NDArray[Any]) -> None:
+    read = read_idx(io.BytesIO(written(array)))
+
+    assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+@given(ARRAYS.filter(lambda array: array.ndim > 0), st.integers(1, 6))
+def test_blocks_add_up_to_the_array(array: npt.NDArray[Any], n_rows: int) -> None:
+    blocks = list(IdxReader(io.BytesIO(written(array))).blocks(n_rows))
+
+    assert b"".join(block.tobytes() for block in blocks) == array.tobytes()
+    assert sum(map(len, blocks)) == len(array)
+
+
+def test_an_array_is_written_from_blocks_of_rows() -> None:
+    array = np.arange(30, dtype=">i4").reshape(5, 3, 2)
+    file = io.BytesIO()
+
+    write_idx(file, (array[i : i + 2] for i in range(0, 5, 2)), shape=array.shape)
+
+    assert file.getvalue() == written(array)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2), (6, 3, 2)])
+def test_blocks_that_do_not_add_up_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"blocks hold 30 elements"):
+        write_idx(io.BytesIO(), [np.zeros((5, 3, 2), np.uint8)], shape=shape)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.complex64, "U3"])
+def test_a_dtype_that_idx_lacks_is_refused(dtype: npt.DTypeLike) -> None:
+    with pytest.raises(ValueError, match="IDX has no dtype"):
+        write_idx(io.BytesIO(), np.zeros(3, dtype))
+
+
+@pytest.mark.parametrize("data", [data for data, _ in GOLDEN])
+def test_a_file_cut_anywhere_or_longer_than_it_says_is_refused(data: bytes) -> None:
+    for end in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            read_idx(io.BytesIO(data[:end]))
+    with pytest.raises(DatasetFileCorruptError, match="goes on after"):
+        read_idx(io.BytesIO(data + b"\0"))
+
+
+def test_a_gzipped_file_cut_anywhere_is_refused() -> None:
+    data = gzip.compress(GOLDEN[0][0])
+
+    for end in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            read_idx(unzipping(data[:end]))
+
+
+def test_no_flipped_bit_of_a_gzipped_file_changes_a_value() -> None:
+    array = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    data = gzip.compress(written(array), mtime=0)
+
+    n_refused = 0
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            assert np.array_equal(read_idx(unzipping(damaged)), array)  # in the header's time or system
+        except DatasetFileCorruptError:
+            n_refused += 1
+
+    assert n_refused > 8 * (len(data) - 10)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x1f\x8b\x08\0",
+        b"\0\0\x0a\x01\0\0\0\0",
+        b"\0\x01\x08\x01\0\0\0\0",
+        b"\0\0\x08\xff" + bytes(4 * 255),
+        b"\0\0\x08\x03" + b"\xff" * 8 + bytes(4),
+    ],
+)
+def test_what_is_no_idx_file_is_refused(data: bytes) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        read_idx(io.BytesIO(data))
+
+
+def test_a_header_that_lies_costs_no_memory() -> None:
+    data = b"\0\0\x0e\x02" + b"\x10\0\0\0" * 2 + b"some bytes"
+    tracemalloc.start()
+
+    with pytest.raises(DatasetFileCorruptError, match="ends in the middle"):
+        read_idx(io.BytesIO(data))
+
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 8 << 20
+
+
+def test_samples_come_from_plain_and_gzipped_files_alike() -> None:
+    images = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
+    store = InMemoryStorageConnector()
+    store.set_resource("images.idx", [written(images)])
+    store.set_resource("labels.gz", [gzip.compress(written(np.array([3, 1, 4, 1], np.uint8)))])
+    labels = store.get_resource("labels.gz")
+
+    iterator = IdxDatasetIterator([store.get_resource("images.idx"), labels, labels])
+
+    image, target, tag = iterator[2]
+    assert len(iterator) == 4
+    assert image.tolist() == images[2].tolist()
+    assert (type(target), target, tag) == (int, 4, 4)
+
+
+def test_a_gzipped_file_that_expands_absurdly_is_refused_before_it_is_expanded() -> None:
+    claimed = b"\0\0\x08\x02" + (1 << 16).to_bytes(4, "big") + (1 << 12).to_bytes(4, "big")
+    store = InMemoryStorageConnector()
+    store.set_resource("bomb.gz", [gzip.compress(claimed + bytes(1 << 20))])
+
+    with pytest.raises(DatasetFileCorruptError, match="claims 268435456 bytes"):
+        len(IdxDatasetIterator([store.get_resource("bomb.gz")]))

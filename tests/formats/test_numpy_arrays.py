@@ -1,0 +1,262 @@
+"""NumPy files: golden bytes, round trips, damage, lying headers, and reads by row."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tracemalloc
+import zipfile
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, read_npy, read_npz, write_npy
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+ARRAYS = npst.arrays(
+    # names in ASCII: numpy warns of its own format 3
+    npst.scalar_dtypes() | npst.array_dtypes(max_size=3).filter(lambda dtype: str(dtype).isascii()),
+    npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+).filter(lambda array: not array.dtype.hasobject)
+
+
+def written(array: npt.NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    write_npy(file, array)
+    return file.getvalue()
+
+
+def raw_npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    text = header.encode("latin-1") + b"\n"
+    return b"\x93NUMPY" + version + struct.pack("<H" if version[0] == 1 else "<I", len(text)) + text + data
+
+
+def test_a_name_outside_of_latin_1_is_read() -> None:
+    file = io.BytesIO()
+    with pytest.warns(UserWarning, match="format 3.0"):
+        np.save(file, np.array([(1,)], [("Ā", "<i4")]))
+    file.seek(0)
+
+    assert read_npy(file)["Ā"].tolist() == [1]
+
+
+def resource(data: bytes) -> StreamedResource:
+    store = InMemoryStorageConnector()
+    store.set_resource("array.npy", [data])
+    opened: StreamedResource = store.get_resource("array.npy")
+    return opened
+
+
+@given(ARRAYS)
+def test_what_is_written_is_what_numpy_writes(array: npt.NDArray[Any]) -> None:
+    expected = io.BytesIO()
+    np.save(expected, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+
+    assert written(array) == expected.getvalue()
+
+
+@given(ARRAYS, st.sampled_from("CF"))
+def test_what_numpy_wrote_is_read_back_bit_by_bit(array: npt.NDArray[Any], order: Any) -> None:
+    file = io.BytesIO()
+    np.save(file, np.asarray(array, order=order), allow_pickle=False)
+    file.seek(0)
+
+    read = read_npy(file)
+
+    assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+def test_an_array_is_written_from_blocks_of_rows() -> None:
+    array = np.arange(30.0).reshape(5, 3, 2)
+    file = io.BytesIO()
+
+    write_npy(file, (array[i : i + 2] for i in range(0, 5, 2)), shape=array.shape)
+
+    assert file.getvalue() == written(array)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2), (6, 3, 2)])
+def test_blocks_that_do_not_add_up_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="blocks hold 30 elements"):
+        write_npy(io.BytesIO(), [np.zeros((5, 3, 2))], shape=shape)
+
+
+def test_python_objects_are_not_written() -> None:
+    with pytest.raises(ValueError, match="Python objects"):
+        write_npy(io.BytesIO(), np.array([{}, None]))
+
+
+def test_a_file_cut_anywhere_is_refused() -> None:
+    data = written(np.arange(4, dtype=np.int16))
+
+    for end in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            read_npy(io.BytesIO(data[:end]))
+        with pytest.raises(DatasetFileCorruptError):
+            len(NumpyDatasetIterator([resource(data[:end])]))
+    with pytest.raises(DatasetFileCorruptError, match="its header says"):
+        len(NumpyDatasetIterator([resource(data + b"\0")]))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': [('a', '|O')], 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (True,), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': 3, }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (100000000000,), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "1," * 33 + "), }",
+        "{'descr': '<f8', 'fortran_order': False}",
+        "{'descr': 'nonsense', 'fortran_order': False, 'shape': (1,), }",
+        "__import__('os').mkdir('/tmp/executed')",
+        "[" * 5000 + "]" * 5000,
+        "{" * 50,
+        "",
+        "\0",
+    ],
+)
+def test_a_header_that_lies_or_is_none_is_refused_and_costs_no_memory(header: str) -> None:
+    data = raw_npy(header, b"x" * 64)
+    tracemalloc.start()
+
+    with pytest.raises(DatasetFileCorruptError):
+        read_npy(io.BytesIO(data))
+    with pytest.raises(DatasetFileCorruptError):
+        len(NumpyDatasetIterator([resource(data)]))
+
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 32 << 20
+
+
+def test_a_header_longer_than_any_is_refused() -> None:
+    header = "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "1," * 200_000 + "), }"
+
+    with pytest.raises(DatasetFileCorruptError, match="claims a header"):
+        read_npy(io.BytesIO(raw_npy(header, b"x" * 8, b"\x02\x00")))
+
+
+class CountingResource(StreamedResource):
+    """Remembers where it was read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__("counted", io.BytesIO(data))
+        self.reads: list[tuple[int, int]] = []
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self.reads.append((offset, size))
+        return super().read_at(offset, size)
+
+
+def test_only_the_rows_asked_for_are_read_and_neighbours_together() -> None:
+    array = np.arange(1000 * 1000, dtype=np.float64).reshape(1000, 1000)
+    counted = CountingResource(written(array))
+    iterator = NumpyDatasetIterator([counted])
+    iterator[0]
+    counted.reads.clear()
+
+    batch = iterator.read_column(0, [500, 3, 5, 501, 4, 501, 900])
+
+    assert batch.tolist() == array[[500, 3, 5, 501, 4, 501, 900]].tolist()
+    assert [size for _, size in counted.reads] == [3 * 8000, 2 * 8000, 8000]
+
+
+@given(npst.arrays(np.int32, st.tuples(st.integers(1, 40), st.integers(0, 3))), st.data())
+def test_any_batch_is_what_indexing_gives(array: npt.NDArray[Any], data: st.DataObject) -> None:
+    indices = data.draw(st.lists(st.integers(-len(array), len(array) - 1), max_size=50))
+
+    batch = NumpyDatasetIterator([resource(written(array))]).read_column(0, indices)
+
+    assert np.array_equal(batch, array[np.array(indices, np.intp)])
+
+
+def test_an_array_in_fortran_order_gives_the_same_rows() -> None:
+    array = np.asfortranarray(np.arange(12).reshape(4, 3))
+    file = io.BytesIO()
+    np.save(file, array)
+
+    iterator = NumpyDatasetIterator([resource(file.getvalue())])
+
+    assert [row.tolist() for (row,) in iterator] == array.tolist()
+
+
+def test_strings_and_structured_rows_are_values_too() -> None:
+    names = resource(written(np.array(["ä", "bcd"])))
+    points = resource(written(np.array([(1, 2.5), (3, 4.5)], [("n", "<i4"), ("x", "<f8")])))
+
+    iterator = NumpyDatasetIterator([names, points])
+
+    assert iterator[1] == ("bcd", (3, 4.5))
+
+
+class TestNpz:
+    def test_all_arrays_are_read(self) -> None:
+        file = io.BytesIO()
+        np.savez_compressed(file, a=np.arange(5), b=np.ones((2, 3), np.float32))
+
+        arrays = read_npz(file)
+
+        assert sorted(arrays) == ["a", "b"]
+        assert arrays["a"].tolist() == [0, 1, 2, 3, 4]
+        assert arrays["b"].dtype == np.float32
+
+    def test_no_flipped_bit_or_cut_changes_a_value(self) -> None:
+        file = io.BytesIO()
+        np.savez_compressed(file, a=np.arange(5, dtype=np.int16))
+        data, n_refused = file.getvalue(), 0
+
+        for position in range(len(data)):
+            flipped = data[:position] + bytes([data[position] ^ 1 << position % 8]) + data[position + 1 :]
+            for damaged in (flipped, data[:position]):
+                try:
+                    arrays = list(read_npz(io.BytesIO(damaged)).values())
+                    # flags, dates and names have no digest; the values have
+                    assert not arrays or arrays[0].tolist() == [0, 1, 2, 3, 4]
+                except DatasetFileCorruptError:
+                    n_refused += 1
+
+        assert n_refused > len(data)
+
+    def test_a_member_that_expands_absurdly_is_refused_unless_it_is_trusted(self) -> None:
+        file = io.BytesIO()
+        np.savez_compressed(file, a=np.zeros(80 << 20, np.uint8))
+
+        with pytest.raises(DatasetFileCorruptError, match="max_expansion=None"):
+            read_npz(file)
+
+        assert read_npz(file, max_expansion=None)["a"].shape == (80 << 20,)
+
+    @pytest.mark.parametrize("key", ["c", "scalar"])
+    def test_what_is_no_column_is_refused(self, key: str) -> None:
+        file = io.BytesIO()
+        np.savez(file, a=np.arange(5), scalar=np.array(3))
+
+        with pytest.raises(DatasetFileCorruptError, match="it has 'a', 'scalar'"):
+            len(NpzDatasetIterator(file, [key]))  # type: ignore[arg-type]  # any binary file will do
+
+    def test_python_objects_are_refused(self) -> None:
+        file = io.BytesIO()
+        np.savez(file, a=np.array([{}, None]))
+
+        with pytest.raises(DatasetFileCorruptError, match="Python objects"):
+            read_npz(file)
+
+    def test_a_name_that_occurs_twice_is_refused(self) -> None:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("a.npy", written(np.zeros(1)))
+            with pytest.warns(UserWarning, match="Duplicate name"):
+                archive.writestr("a.npy", written(np.ones(1)))
+
+        with pytest.raises(DatasetFileCorruptError, match="twice"):
+            read_npz(file)

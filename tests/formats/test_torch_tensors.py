@@ -1,0 +1,182 @@
+"""Tensor files: round trips with torch, damage, code in pickles, and writing without holding."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.torch_tensors import TorchDatasetIterator, load_tensors, save_tensors, write_tensor
+from data_stack.io.storage_connectors import FileStorageConnector
+
+DTYPES = [
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bool
+]  # fmt: skip
+
+
+def written(tensor: torch.Tensor) -> io.BytesIO:
+    file = io.BytesIO()
+    write_tensor(
+        file, tensor.numpy()[np.newaxis] if not tensor.dim() else tensor.numpy(), shape=tensor.shape, dtype=tensor.numpy().dtype
+    )
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(shape=st.lists(st.integers(0, 5), min_size=0, max_size=4))
+def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape: list[int]) -> None:
+    tensor = (torch.arange(int(np.prod(shape))) % 2).reshape(shape).to(dtype)
+
+    loaded = torch.load(written(tensor))
+
+    assert (loaded.dtype, loaded.shape, loaded.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
+    assert torch.equal(loaded, tensor)
+    assert torch.equal(load_tensors(written(tensor)), tensor)
+
+
+def test_a_written_tensor_can_be_mapped_and_is_aligned(tmp_path: Path) -> None:
+    path = tmp_path / "t.pt"
+    with path.open("wb") as file:
+        write_tensor(file, [np.arange(6, dtype=np.float32)] * 50, shape=(50, 6), dtype=np.float32)
+
+    loaded = torch.load(path, mmap=True)
+
+    assert loaded.data_ptr() % 64 == 0
+    assert torch.equal(loaded, torch.arange(6.0).expand(50, 6))
+
+
+def test_blocks_are_converted() -> None:
+    file = io.BytesIO()
+
+    write_tensor(file, [np.array([1, 2], np.uint8), np.array([3], np.uint8)], shape=(3,), dtype=">i8")
+
+    assert torch.equal(load_tensors(file), torch.tensor([1, 2, 3]))
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_blocks_that_do_not_add_up_are_refused(n_rows: int) -> None:
+    with pytest.raises(ValueError, match="blocks hold"):
+        write_tensor(io.BytesIO(), [np.zeros((n_rows, 2))], shape=(2, 2), dtype=np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.str_, np.object_, "M8[s]"])
+def test_a_dtype_that_is_not_written_is_refused(dtype: Any) -> None:
+    with pytest.raises(ValueError, match="float32"):
+        write_tensor(io.BytesIO(), [], shape=(0,), dtype=dtype)
+
+
+def test_several_tensors_travel_in_one_file() -> None:
+    file = io.BytesIO()
+
+    save_tensors(file, {"a": torch.arange(3), "b": [torch.ones(2), "text", 5]})
+
+    loaded = load_tensors(file)
+    assert torch.equal(loaded["a"], torch.arange(3))
+    assert loaded["b"][1:] == ["text", 5]
+
+
+def test_a_view_is_loaded_as_the_view_it_is() -> None:
+    file = io.BytesIO()
+    save_tensors(file, torch.arange(6).reshape(2, 3).t())
+
+    assert torch.equal(load_tensors(file), torch.tensor([[0, 3], [1, 4], [2, 5]]))
+
+
+def test_a_file_cut_anywhere_is_refused() -> None:
+    data = written(torch.arange(3)).getvalue()
+
+    for end in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            load_tensors(io.BytesIO(data[:end]))
+
+
+class Marker:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.folder),)
+
+
+def zipped(pickled: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", "3\n")
+        archive.writestr("archive/byteorder", "little")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("container", [bytes, zipped])
+def test_code_in_a_pickle_is_not_run(container: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    folder = tmp_path / "executed"
+
+    with pytest.raises(DatasetFileCorruptError):
+        load_tensors(io.BytesIO(container(pickle.dumps(Marker(folder), protocol=2))))
+
+    assert not folder.exists()
+
+
+def test_a_tensor_that_claims_more_than_is_stored_is_refused() -> None:
+    file = io.BytesIO()
+    torch.save(torch.zeros(1).expand(1 << 28), file)
+
+    with pytest.raises(DatasetFileCorruptError, match="on a storage of 4"):
+        load_tensors(file)
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    circle: list[Any] = [torch.zeros(1)]
+    circle.append(circle)
+    file = io.BytesIO()
+    torch.save(circle, file)
+
+    with pytest.raises(DatasetFileCorruptError, match="RecursionError"):
+        load_tensors(file)
+
+
+def test_a_compressed_container_is_refused() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(written(torch.zeros(1000))) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+
+    with pytest.raises(DatasetFileCorruptError, match="compressed"):
+        load_tensors(packed)
+
+
+@pytest.mark.parametrize("content", [{"a": torch.zeros(3)}, torch.tensor(3.0), [1, 2]])
+def test_a_file_of_something_else_is_no_column(content: Any, tmp_path: Path) -> None:
+    store = FileStorageConnector(tmp_path)
+    with store.create("t.pt") as file:
+        save_tensors(file, content)
+
+    with pytest.raises(DatasetFileCorruptError, match="not a tensor with one row a sample"):
+        len(TorchDatasetIterator([store.get_resource("t.pt")]))
+
+
+def test_samples_are_tensors_and_batches_arrays_also_of_bfloat16(tmp_path: Path) -> None:
+    store = FileStorageConnector(tmp_path)
+    with store.create("t.pt") as file:
+        save_tensors(file, torch.arange(6).reshape(3, 2).to(torch.bfloat16))
+
+    iterator = TorchDatasetIterator([store.get_resource("t.pt")])
+
+    (sample,), batch = iterator[1], iterator.read_column(0, [2, 1])
+    assert torch.equal(sample, torch.tensor([2, 3], dtype=torch.bfloat16))
+    assert batch.dtype == np.float32
+    assert batch.tolist() == [[4.0, 5.0], [2.0, 3.0]]
