@@ -1,0 +1,198 @@
+"""What every dataset iterator promises."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView
+from data_stack.dataset.iterator.stacking import stack_samples
+from data_stack.exception import ConfigError
+
+
+class DatasetIteratorContract:
+    """Inherit it in a test class, and give it two fixtures: ``iterator``, and ``expected``, the list of its samples.
+
+    Use at least three samples (an empty iterator may have a class of its own), different from one another.
+
+    Attributes:
+        pickles: whether the iterator can be sent to a spawned worker. Set it to False only where it cannot be.
+        has_views: whether ``iterator[2:5]``, ``iterator[[3, 1]]`` and ``iterator[-1]`` are understood. Set it to False for an
+            iterator whose ``__getitem__`` knows plain positions only; they are then tested on a view of all its samples,
+            which is how splitters and loaders see it.
+    """
+
+    pickles: ClassVar[bool] = True
+    has_views: ClassVar[bool] = True
+
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        """The iterator to test."""
+        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `iterator`")
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        """Its samples."""
+        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `expected`, the list of the samples")
+
+    @pytest.fixture
+    def indexed(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
+        """What understands slices, index arrays and negative positions."""
+        return iterator if self.has_views else DatasetIteratorView(iterator, slice(None))
+
+    def test_the_length_is_the_number_of_samples(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        assert len(iterator) == len(expected)
+
+    def test_each_position_gives_its_sample_each_time(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        for position in [*range(len(expected)), *reversed(range(len(expected)))]:
+            assert_same(iterator[position], expected[position])
+
+    def test_iterating_gives_all_samples_in_order_each_time(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        for _ in range(2):
+            assert_same(list(iterator), expected)
+
+    def test_two_iterations_at_once_do_not_disturb_each_other(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        pairs = list(zip(iterator, iterator, strict=True))
+
+        assert_same([first for first, _ in pairs], expected)
+        assert_same([second for _, second in pairs], expected)
+
+    def test_negative_positions_count_from_the_end(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+        for position in range(-len(expected), 0):
+            assert_same(indexed[position], expected[position])
+
+    @pytest.mark.parametrize("integer", [np.int64, np.uint8, np.int32, np.intp])
+    def test_numpy_integers_are_positions(
+        self, iterator: DatasetIteratorIF, expected: list[Any], integer: Callable[[int], Any]
+    ) -> None:
+        for position in range(min(3, len(expected))):
+            assert_same(iterator[integer(position)], expected[position])
+
+    def test_a_position_outside_is_an_index_error(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+        n_samples = len(expected)
+        for position in (n_samples, n_samples + 1, 10**12, 10**30, -n_samples - 1, -(10**30), np.int64(n_samples)):
+            with pytest.raises(IndexError):
+                indexed[position]
+            with pytest.raises(IndexError):
+                indexed[[0, position]]
+            with pytest.raises(IndexError):
+                indexed.read_batch([position])
+
+    def test_a_slice_gives_a_view(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+        for part in (slice(1, 3), slice(None), slice(None, None, -1), slice(-2, None), slice(0, 0), slice(1, 10**9, 2)):
+            view = indexed[part]
+
+            assert isinstance(view, DatasetIteratorIF)
+            assert_same(list(view), expected[part])
+
+    def test_positions_give_a_view(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+        last = len(expected) - 1
+        for positions in ([last, 0, 0], np.array([1, last]), np.array([-1], dtype=np.int8), range(last, 0, -1), []):
+            view = indexed[positions]
+
+            assert isinstance(view, DatasetIteratorIF)
+            assert_same(list(view), [expected[position] for position in positions])
+
+    def test_one_bool_for_each_sample_gives_a_view(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+        mask = np.arange(len(expected)) % 2 == 1
+
+        assert_same(list(indexed[mask]), expected[1::2])
+        with pytest.raises(IndexError):
+            indexed[mask[:-1]]
+
+    def test_what_is_no_position_is_a_type_error(self, indexed: DatasetIteratorIF) -> None:
+        for wrong in (1.0, "1", None, [[0, 1]], ["a"], np.array([0.5])):
+            with pytest.raises(TypeError):
+                indexed[wrong]
+
+    def test_many_samples_are_fetched_in_the_order_asked_for(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        for positions in orders(len(expected)):
+            assert_same(iterator.__getitems__(positions), [expected[position] for position in positions])
+
+    def test_a_batch_is_its_samples_stacked(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        for positions in orders(len(expected)):
+            if len(positions):
+                assert_same(iterator.read_batch(positions), stack_samples([expected[position] for position in positions]))
+
+    def test_an_empty_batch_has_the_columns_of_a_full_one(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        empty, full = iterator.read_batch([]), stack_samples(expected[:1])
+
+        assert type(empty) is type(full)
+        for key in keys_of(expected[0]):
+            column, full_column = (empty[key], full[key])  # type: ignore[index,unused-ignore]  # a tuple or a dict
+            assert (column.dtype, column.shape) == (full_column.dtype, (0, *full_column.shape[1:]))
+
+    def test_a_column_is_one_value_of_each_sample(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        whole: Any = stack_samples(expected)
+        for key in keys_of(expected[0]):
+            assert_same(iterator.read_column(key), whole[key])
+            for positions in orders(len(expected)):
+                if len(positions):
+                    assert_same(iterator.read_column(key, positions), whole[key][np.asarray(positions)])
+
+    def test_a_column_that_is_not_there_is_an_error_of_ours(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        for key in (99, "no such key"):
+            if keys_of(expected[0]):
+                with pytest.raises(ConfigError):
+                    iterator.read_column(key)
+
+    def test_what_it_is_stacked_on_are_iterators(self, iterator: DatasetIteratorIF) -> None:
+        underlying = iterator.underlying_iterators
+
+        assert isinstance(underlying, Sequence)
+        assert all(hasattr(part, "__getitem__") and hasattr(part, "__len__") for part in underlying)
+
+    def test_it_pickles(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        if self.pickles:
+            copy = pickle.loads(pickle.dumps(iterator))  # noqa: S301  # our own pickle
+
+            assert_same(list(copy), expected)
+            assert_same(list(iterator), expected)
+
+    def test_a_view_of_it_can_be_stacked_and_read_in_batches(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        backwards = list(reversed(range(len(expected))))
+
+        view = DatasetIteratorView(DatasetIteratorView(iterator, backwards), backwards)
+
+        assert_same(list(view), expected)
+        assert_same(view.read_batch([0, 1]), stack_samples(expected[:2]))
+
+
+def orders(n_samples: int) -> list[Any]:
+    """Positions as a batch may ask for them."""
+    last = n_samples - 1
+    return [
+        list(range(n_samples)), [last, 0, last, 0], np.array([last, 0]), np.array([0], dtype=np.uint8), np.array([-1, 0]),
+        range(last, -1, -1), [],
+    ]  # fmt: skip
+
+
+def keys_of(sample: Any) -> list[Any]:
+    """The columns of a sample; none if it is a bare value."""
+    if isinstance(sample, Mapping):
+        return list(sample)
+    return list(range(len(sample))) if isinstance(sample, (tuple, list)) else []
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    """Hold samples, batches or lists of them against each other, arrays and tensors by value and dtype."""
+    if isinstance(expected, Mapping):
+        assert isinstance(actual, Mapping)
+        assert list(actual) == list(expected)
+        for key in expected:
+            assert_same(actual[key], expected[key])
+    elif isinstance(expected, (tuple, list)):
+        assert isinstance(actual, (tuple, list))
+        assert len(actual) == len(expected)
+        for one, other in zip(actual, expected, strict=True):
+            assert_same(one, other)
+    elif hasattr(expected, "dtype") and hasattr(expected, "shape"):
+        assert tuple(np.shape(actual)) == tuple(expected.shape)
+        assert actual.dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
+    else:
+        assert actual == expected

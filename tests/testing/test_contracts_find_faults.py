@@ -1,0 +1,159 @@
+"""The contract suites find what they are there to find."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import ResourceNotFoundError
+from data_stack.io.identifiers import checked_identifier
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.connector import BINARY, StorageConnector, binary_chunks
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.testing import DatasetIteratorContract, StorageConnectorContract
+
+
+class NaiveConnector(StorageConnector):
+    """As the original DataStack stored files: in place, with any name, and whatever exists is a resource."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def _path(self, identifier: Any) -> str:
+        return os.path.join(self._root, str(identifier))
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        try:
+            return StreamedResource(identifier, open(self._path(identifier), "rb"))
+        except FileNotFoundError:
+            raise ResourceNotFoundError(identifier) from None
+
+    def set_resource(self, identifier: str, resource: Storable) -> Any:
+        os.makedirs(os.path.dirname(self._path(identifier)), exist_ok=True)
+        with open(self._path(identifier), "wb") as file:
+            for chunk in binary_chunks(resource):
+                file.write(chunk)
+
+    def has_resource(self, identifier: str) -> bool:
+        return os.path.exists(self._path(identifier))
+
+
+class ForgetfulConnector(InMemoryStorageConnector):
+    """Closes what it was lent, ignores the case of names, and keeps everything."""
+
+    def set_resource(self, identifier: str, resource: Storable) -> None:
+        super().set_resource(checked_identifier(identifier).lower(), resource)
+        if isinstance(resource, io.IOBase):
+            resource.close()
+
+    def delete_resource(self, identifier: str) -> None:
+        self._found(identifier)
+
+
+class ShiftedIterator(SequenceDatasetIterator):
+    """Gives the next sample in a batch, wraps around at its end, and holds a handle."""
+
+    def __init__(self) -> None:
+        super().__init__([list(range(5)), list(range(5))])
+        self._handle = io.BufferedReader(io.BytesIO())  # type: ignore[arg-type,unused-ignore]
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index % 5 if isinstance(index, int) else index)
+
+    def read_batch(self, indices: Any) -> Any:
+        return super().read_batch([(index + 1) % 5 for index in indices])
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        return np.zeros(5)
+
+
+def failing_tests(suite: Any, **fixtures: Callable[[], Any]) -> set[str]:
+    """The names of the tests of a suite that fail, each with fixtures of its own."""
+    failed = set()
+    for name, test in inspect.getmembers(suite, inspect.ismethod):
+        parameters = set(inspect.signature(test).parameters)
+        if name.startswith("test_") and parameters <= set(fixtures) and "spawned" not in name:
+            try:
+                test(**{parameter: fixtures[parameter]() for parameter in parameters})
+            except (Exception, pytest.fail.Exception):
+                failed.add(name)
+    return failed
+
+
+def test_a_naive_connector_fails_where_it_is_naive(tmp_path: Path) -> None:
+    numbers = iter(range(1000))
+
+    failed = failing_tests(StorageConnectorContract(), connector=lambda: NaiveConnector(tmp_path / str(next(numbers))))
+
+    assert failed >= {
+        "test_a_source_that_fails_leaves_what_was_there",
+        "test_nothing_is_seen_of_a_resource_that_is_being_stored",
+        "test_a_resource_stored_from_itself_keeps_its_bytes",
+        "test_a_folder_is_no_resource",
+        "test_no_two_identifiers_meet",
+        "test_whoever_reads_goes_on_reading_what_was_opened",
+        "test_readers_see_the_old_resource_or_the_new_one",
+        "test_text_is_read_as_lines_of_utf_8",
+        "test_a_connector_and_its_resources_pickle",
+        "test_after_a_fork_both_processes_read_for_themselves",
+    }
+    with pytest.raises(BaseException, match="DID NOT RAISE"):
+        StorageConnectorContract().test_an_identifier_outside_of_the_grammar_is_refused(NaiveConnector(tmp_path / "x"), "../up")
+
+
+def test_a_forgetful_connector_fails_where_it_forgets() -> None:
+    failed = failing_tests(StorageConnectorContract(), connector=ForgetfulConnector)
+
+    assert failed == {
+        "test_a_file_is_stored_from_its_start_and_stays_open",
+        "test_no_two_identifiers_meet",
+        "test_a_deleted_resource_is_gone",
+        "test_a_store_behaves_like_a_dict",
+    }
+
+
+def test_a_sound_connector_fails_nowhere() -> None:
+    assert failing_tests(StorageConnectorContract(), connector=InMemoryStorageConnector) == set()
+
+
+def test_a_wrong_iterator_fails_where_it_is_wrong() -> None:
+    iterator: Callable[[], DatasetIteratorIF] = ShiftedIterator
+
+    failed = failing_tests(
+        DatasetIteratorContract(), iterator=iterator, indexed=iterator, expected=lambda: [(i, i) for i in range(5)]
+    )
+
+    assert failed >= {
+        "test_a_position_outside_is_an_index_error",
+        "test_a_batch_is_its_samples_stacked",
+        "test_a_column_is_one_value_of_each_sample",
+        "test_it_pickles",
+    }
+    assert "test_iterating_gives_all_samples_in_order_each_time" not in failed
+
+
+def test_a_suite_without_its_fixture_says_which(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(
+        "from data_stack.testing import StorageConnectorContract\nclass TestX(StorageConnectorContract):\n    pass\n"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "test_x.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert result.returncode == 1
+    assert "TestX has to define the fixture `connector`" in result.stdout

@@ -1,0 +1,134 @@
+"""The iterators of data_stack, and one of a third party, keep the contract of dataset iterators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.meta import MetaFactory
+from data_stack.testing import DatasetIteratorContract
+
+IMAGES = np.arange(7 * 4, dtype=np.float32).reshape(7, 2, 2)
+TARGETS = np.array([0, 1, 1, 0, 2, 2, 1])
+TAGS = ["a", "b", "c", "d", "e", "f", "g"]
+SAMPLES = list(zip(IMAGES, TARGETS, TAGS, strict=True))
+
+
+def source() -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([IMAGES, TARGETS, TAGS])
+
+
+class PlainIterator(DatasetIteratorIF):
+    """As third parties write them: the three methods of the original, and no call of super().__init__()."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return []
+
+
+class TupleSamples(DatasetIteratorContract):
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return SAMPLES
+
+
+class TestSequenceDatasetIterator(TupleSamples):
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        return source()
+
+
+class TestSequenceDatasetIteratorOfTensors(DatasetIteratorContract):
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        return SequenceDatasetIterator([torch.from_numpy(IMAGES), torch.from_numpy(TARGETS)])
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return [(torch.from_numpy(image), torch.tensor(target)) for image, target in zip(IMAGES, TARGETS, strict=True)]
+
+
+class TestDatasetIteratorView(TupleSamples):
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        return DatasetIteratorView(source(), [5, 0, 3, 3])
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return [SAMPLES[5], SAMPLES[0], SAMPLES[3], SAMPLES[3]]
+
+
+class TestCombinedDatasetIterator(TupleSamples):
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        return CombinedDatasetIterator([source()[:2], source()[2:2], PlainIterator(SAMPLES[2:6]), source()[6:]])
+
+
+class TestInMemoryDatasetIterator(TupleSamples):
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        return InMemoryDatasetIterator(source())
+
+
+class TestInformedDatasetIterator(TupleSamples):
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        meta = MetaFactory.get_dataset_meta(
+            identifier="x", dataset_name="digits", dataset_tag="train", iterator_meta=MetaFactory.get_iterator_meta(0, 1, 2)
+        )
+        return InformedDatasetIterator(source(), meta)
+
+
+class TestIteratorOfAThirdParty(TupleSamples):
+    has_views = False
+
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        return PlainIterator(SAMPLES)
+
+
+class TestDictSamplesOfAThirdParty(DatasetIteratorContract):
+    has_views = False
+
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        return PlainIterator([{"image": image, "label": int(target)} for image, target, _ in SAMPLES])
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return [{"image": image, "label": int(target)} for image, target, _ in SAMPLES]
+
+
+class TestDeepStack(DatasetIteratorContract):
+    @pytest.fixture
+    def iterator(self) -> DatasetIteratorIF:
+        stack: DatasetIteratorIF = source()
+        for _ in range(20):
+            stack = CombinedDatasetIterator(
+                [DatasetIteratorView(stack, [1, 0, 2]), DatasetIteratorView(stack, range(3, len(stack)))]
+            )
+        return stack
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return SAMPLES
