@@ -1,0 +1,75 @@
+"""Factory classes of datasets: what can be registered as one, and how an instance is made for a store."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from data_stack.exception import ConfigError, DataStackError, PluginError
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.plugins.record import said
+
+if TYPE_CHECKING:
+    from data_stack.dataset.factory import BaseDatasetFactory
+
+__all__ = ["checked_dataset_class", "make_factory"]
+
+_STORE = "storage_connector"
+
+
+def checked_dataset_class(value: object) -> type[BaseDatasetFactory]:
+    """Return ``value`` if a dataset can be made of it: a class with ``get_dataset_iterator``, constructed from a store alone.
+
+    Raises:
+        ConfigError: it cannot; the message says why.
+    """
+    if not isinstance(value, type):
+        raise ConfigError(f"a dataset is a factory class, not the {type(value).__name__} {value!r:.80}")
+    if not callable(getattr(value, "get_dataset_iterator", None)):
+        raise ConfigError(
+            f"{value.__qualname__} is no dataset factory: it has no get_dataset_iterator(config); derive it from DatasetFactory"
+        )
+    if inspect.isabstract(value):
+        raise ConfigError(
+            f"{value.__qualname__} is abstract: it lacks {', '.join(sorted(getattr(value, '__abstractmethods__', ())))}"
+        )
+    wanted = [
+        name
+        for name, parameter in _parameters(value).items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and (name != _STORE or parameter.kind is parameter.POSITIONAL_ONLY)
+    ]
+    if wanted:
+        raise ConfigError(
+            f"{value.__qualname__} cannot be made from a store alone: its constructor needs {', '.join(wanted)}. "
+            f"Register an instance: repository.register(name, {value.__name__}(…))"
+        )
+    return value
+
+
+def make_factory(
+    dataset_class: type[BaseDatasetFactory], storage_connector: Callable[[], StorageConnector]
+) -> BaseDatasetFactory:
+    """An instance that keeps its bytes in the store that ``storage_connector()`` gives; not asked if it keeps none.
+
+    Raises:
+        PluginError: the constructor failed.
+    """
+    parameters = _parameters(dataset_class)
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    arguments: dict[str, Any] = {_STORE: storage_connector()} if _STORE in parameters or takes_any else {}
+    try:
+        return dataset_class(**arguments)
+    except DataStackError:
+        raise
+    except Exception as error:
+        raise PluginError(f"the constructor of {dataset_class.__qualname__} failed: {said(error)}") from error
+
+
+def _parameters(dataset_class: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(dataset_class).parameters)
+    except (TypeError, ValueError):  # a class in C without a signature
+        return {}

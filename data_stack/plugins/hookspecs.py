@@ -1,0 +1,57 @@
+"""What a plugin may bring besides datasets: one function for each hook, named and documented here.
+
+A plugin is a module with functions of these names, marked with ``hookimpl``::
+
+    from data_stack.plugins import hookimpl
+
+    @hookimpl
+    def data_stack_storage_connectors():
+        return {"mongodb": connect}
+
+and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It is imported when a
+scheme that is not built in is first asked for. A hook returns data and has no side effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from data_stack.io.retriever.transfer import Fetch
+    from data_stack.io.storage_connectors import StorageConnector
+
+__all__ = ["hookimpl"]
+
+hookspec = pluggy.HookspecMarker("data_stack")
+hookimpl = pluggy.HookimplMarker("data_stack")
+"""Marks the functions of a plugin that implement a hook."""
+
+
+@hookspec
+def data_stack_storage_connectors() -> Mapping[str, Callable[[str], StorageConnector]]:
+    """Name the URL schemes this plugin can store at, e.g. ``{"mongodb": connect}``.
+
+    ``connect(url)`` gets the whole URL and makes a connector without contacting anything yet. The connector pickles as its
+    configuration, and shows no password in its repr or its errors.
+
+    Called once, when a scheme that is not built in is first asked for. A scheme that is already taken is an error of the
+    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    """
+    raise NotImplementedError  # specifications are never run
+
+
+@hookspec
+def data_stack_retrievers() -> Mapping[str, Fetch]:
+    """Name the URL schemes this plugin can fetch from, e.g. ``{"s3": fetch}``.
+
+    ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``, from a thread of its own, and raises
+    :class:`~data_stack.io.retriever.transfer.SourceError` with what the source said instead of delivering. Digests, sizes,
+    mirrors, retries and publishing are the engine's.
+
+    Called once, when a scheme that is not built in is first asked for. A scheme that is already taken is an error of the
+    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    """
+    raise NotImplementedError  # specifications are never run

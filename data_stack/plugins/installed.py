@@ -1,0 +1,228 @@
+"""Which plugins are installed, read from the metadata of distributions: nothing is imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from data_stack.exception import MalformedIdentifierError
+from data_stack.io.identifiers import checked_identifier
+from data_stack.plugins.record import BEHAVIOUR_GROUP, DATASETS_GROUP, PluginRecord
+from data_stack.util.logger import logger
+
+__all__ = ["InstalledPlugins", "Switches"]
+
+_OURS = "datastack"
+_DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_OBJECT = re.compile(rf"({_DOTTED})\s*:\s*({_DOTTED})\s*(?:\[.*\])?")
+_MODULE = re.compile(rf"({_DOTTED})\s*(?::\s*({_DOTTED}))?\s*(?:\[.*\])?")
+_OFF = ("", "0", "false", "no", "off")
+_ON = ("1", "true", "yes", "on", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Which plugins may be used; built-in datasets are plugins too, but only ``disabled`` by name takes them away.
+
+    Attributes:
+        allowed: distributions, names, or ``distribution:name``; None allows all.
+        disabled: likewise; these are not used.
+        only_built_in: use no plugin but the built-in ones.
+        strict: raise at the first plugin that does not work instead of recording it.
+    """
+
+    allowed: frozenset[str] | None = None
+    disabled: frozenset[str] = frozenset()
+    only_built_in: bool = False
+    strict: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Switches:
+        """Read ``DATA_STACK_PLUGINS``, ``DATA_STACK_DISABLE_PLUGINS`` (separated by commas), ``DATA_STACK_STRICT_PLUGINS``.
+
+        ``DATA_STACK_DISABLE_PLUGINS=1`` disables all plugins that are not built in. An empty variable is as good as none.
+        """
+        allowed, disabled, strict = (
+            environment.get(f"DATA_STACK_{name}", "").strip() for name in ("PLUGINS", "DISABLE_PLUGINS", "STRICT_PLUGINS")
+        )
+        only_built_in = disabled.lower() in _ON
+        return cls(
+            allowed=_names(allowed) or None,
+            disabled=frozenset() if only_built_in or disabled.lower() in _OFF else _names(disabled),
+            only_built_in=only_built_in,
+            strict=strict.lower() not in _OFF,
+        )
+
+    def reason_to_block(self, record: PluginRecord) -> str | None:
+        """Which variable blocks a plugin; None if none does."""
+        names = {_normalised(name) for name in (record.distribution, record.name, record.qualified_name)}
+        built_in = _normalised(record.distribution) == _OURS
+        if names & self.disabled or (self.only_built_in and not built_in):
+            return "DATA_STACK_DISABLE_PLUGINS disables it"
+        if self.allowed is not None and not built_in and not names & self.allowed:
+            return "DATA_STACK_PLUGINS does not name it"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPlugins:
+    """The plugins that the distributions on ``sys.path`` bring, at one moment.
+
+    Attributes:
+        datasets: name of a dataset to its providers; more than one where the name is ambiguous.
+        behaviour: plugins that implement hooks, sorted by distribution.
+        unusable: what is broken or blocked, or hidden by an earlier copy of its distribution.
+    """
+
+    datasets: Mapping[str, tuple[PluginRecord, ...]]
+    behaviour: tuple[PluginRecord, ...]
+    unusable: tuple[PluginRecord, ...]
+
+    @classmethod
+    def read(cls, switches: Switches) -> InstalledPlugins:
+        """Read the metadata of all distributions; one that cannot be read does not disturb another."""
+        datasets: dict[str, list[PluginRecord]] = {}
+        behaviour, unusable = [], []
+        # In an order of their own: that of a folder's entries is another on every machine.
+        for record in sorted(_found(), key=lambda record: (_normalised(record.distribution), record.name)):
+            reason = switches.reason_to_block(record) if record.state == "listed" else None
+            if reason is not None:
+                unusable.append(replace(record, state="blocked", error=reason))
+            elif record.state != "listed":
+                unusable.append(record)
+            elif record.group == BEHAVIOUR_GROUP:
+                behaviour.append(record)
+            else:
+                datasets.setdefault(record.name, []).append(record)
+        return cls(
+            {name: _told_apart(providers) for name, providers in datasets.items()},
+            tuple(behaviour),
+            tuple(unusable),
+        )
+
+    @property
+    def dataset_names(self) -> list[str]:
+        """What datasets can be asked for by, sorted; ambiguous ones as ``distribution:name``."""
+        return sorted(
+            providers[0].name if len(providers) == 1 else provider.qualified_name
+            for providers in self.datasets.values()
+            for provider in providers
+        )
+
+    def providers(self, name: str) -> tuple[PluginRecord, ...]:
+        """Who provides the dataset ``name`` or ``distribution:name``; empty if nobody does."""
+        distribution, colon, plain_name = name.rpartition(":")
+        if not colon:
+            return self.datasets.get(name, ())
+        wanted = _normalised(distribution)
+        return tuple(r for r in self.datasets.get(plain_name, ()) if _normalised(r.distribution) == wanted)
+
+
+def _told_apart(providers: list[PluginRecord]) -> tuple[PluginRecord, ...]:
+    if len(providers) == 1:
+        return tuple(providers)
+    return tuple(
+        replace(
+            record,
+            state="shadowed",
+            error=f"a dataset of this name is in {' and '.join(o.distribution for o in providers if o is not record)} too: "
+            f"ask for {record.qualified_name!r}, or leave one out by DATA_STACK_DISABLE_PLUGINS",
+        )
+        for record in providers
+    )
+
+
+def _found() -> Iterator[PluginRecord]:
+    """All entry points of our groups: ``listed``, ``broken``, or ``shadowed`` by an earlier copy of their distribution."""
+    seen: dict[str, list[PluginRecord]] = {}
+    for distribution in importlib.metadata.distributions():
+        text = _entry_points_text(distribution)
+        if text is None or BEHAVIOUR_GROUP not in text:  # both groups begin so; of most distributions we read no more
+            continue
+        records = list(_records(text, *_name_and_version(distribution)))
+        if not records:
+            continue
+        earlier = seen.setdefault(_normalised(records[0].distribution), records)
+        if earlier is records:
+            yield from records
+        elif earlier != records:  # else it is the same folder under another name, or an equal copy
+            error = "an earlier copy of its distribution on sys.path hides it; uninstall one of the two"
+            yield from (replace(record, state="shadowed", error=error) for record in records)
+
+
+def _entry_points_text(distribution: importlib.metadata.Distribution) -> str | None:
+    try:
+        return distribution.read_text("entry_points.txt")
+    except UnicodeDecodeError as error:
+        # The names that cannot be read are of no use, but the others of the file are.
+        return bytes(error.object).decode(errors="backslashreplace")
+    except Exception as error:  # noqa: BLE001 - any finder of distributions may be installed; none may disturb the others
+        logger.warning("cannot read the entry points of %s: %s", _folder(distribution), error)
+        return None
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    name: str | None
+    version: str | None
+    try:
+        metadata = distribution.metadata
+        # PackageMetadata promises no get(), and [] of what is missing is to raise from some version of Python on.
+        name, version = (metadata[key] if key in metadata else None for key in ("Name", "Version"))  # noqa: SIM401
+    except Exception:  # noqa: BLE001 - metadata that is missing or no UTF-8 raises whatever its reader stumbles over
+        name = version = None
+    stem = PurePath(_folder(distribution)).stem.split("-")  # NAME-VERSION.dist-info
+    return str(name or stem[0]), str(version or (stem[1] if len(stem) > 1 else "unknown"))
+
+
+def _folder(distribution: importlib.metadata.Distribution) -> str:
+    return str(getattr(distribution, "_path", "unknown"))
+
+
+def _records(text: str, distribution: str, version: str) -> Iterator[PluginRecord]:
+    """The entry points of our groups in a file of https://packaging.python.org/specifications/entry-points.
+
+    importlib.metadata reads such a file whole or raises; here one malformed line is one broken plugin.
+    """
+    targets: dict[tuple[str, str], str] = {}
+    group = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1].strip()
+        elif line and line[0] not in "#;" and group in (DATASETS_GROUP, BEHAVIOUR_GROUP):
+            name, _, target = (part.strip() for part in line.partition("="))
+            record = PluginRecord(name, group, distribution, version, "listed", entry_point=target)
+            error = _malformation(record)
+            if error is None and (group, name) in targets:
+                if targets[group, name] == target:
+                    continue
+                error = f"the distribution lists this name twice; {targets[group, name]!r} is used"
+            if error is None:
+                targets[group, name] = target
+            yield record if error is None else replace(record, state="broken", error=error)
+
+
+def _malformation(record: PluginRecord) -> str | None:
+    try:
+        checked_identifier(record.name)
+    except MalformedIdentifierError as error:
+        return f"its name cannot be used: {error}"
+    if "/" in record.name:
+        return "its name cannot be used: a name has no '/'"
+    if record.group == DATASETS_GROUP and not _OBJECT.fullmatch(record.entry_point):
+        return f"its entry point {record.entry_point!r} does not name a class: write 'package.module:Class'"
+    if record.group == BEHAVIOUR_GROUP and not _MODULE.fullmatch(record.entry_point):
+        return f"its entry point {record.entry_point!r} does not name a module: write 'package.module'"
+    return None
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(_normalised(name) for name in text.split(",") if name.strip())
+
+
+def _normalised(name: str) -> str:
+    """Names as https://packaging.python.org/specifications/name-normalization compares them."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()

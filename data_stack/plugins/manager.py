@@ -1,0 +1,320 @@
+"""Loads plugins one by one, so that a broken one is a row in a list and never a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import re
+import threading
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pluggy
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, DataStackError, PluginError
+from data_stack.io.retriever import register_scheme
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
+from data_stack.plugins import hookspecs
+from data_stack.plugins.dataset_class import checked_dataset_class
+from data_stack.plugins.installed import InstalledPlugins, Switches
+from data_stack.plugins.record import PluginRecord, said
+from data_stack.util.logger import logger
+
+if TYPE_CHECKING:
+    from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.io.retriever.transfer import Fetch
+
+__all__ = ["PluginManager", "default_manager"]
+
+_Value = TypeVar("_Value")
+#: What data_stack.io.retriever fetches from by itself.
+_RETRIEVER_SCHEMES = {"file", "http", "https", "package"}
+_SOURCE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):", re.ASCII)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)
+_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("data_stack_"))
+
+
+class PluginManager:
+    """The plugins of this process.
+
+    Listing reads metadata and imports nothing. A dataset's module is imported when the dataset is asked for; one that
+    failed is tried again when it is asked for again, so that installing what it lacks heals it. Modules with hooks are
+    imported together when a scheme that is not built in is first asked for.
+
+    A plugin may do anything while it is imported (installing it is trusting it): one that hangs cannot be interrupted,
+    but it is not imported before it is asked for, and does not keep another thread from other datasets.
+    Threads may share a manager.
+    """
+
+    def __init__(self) -> None:
+        self._outcomes: dict[PluginRecord, PluginRecord] = {}  # of what was imported, by how it was listed
+        self._cached: tuple[Switches, InstalledPlugins] | None = None
+        self._hooks = pluggy.PluginManager("data_stack")
+        self._hooks.add_hookspecs(hookspecs)
+        # Re-entrant, and _loading guards against recursion: a plugin may ask for a scheme while it is imported.
+        self._lock = threading.RLock()
+        self._loading: set[PluginRecord] = set()
+        self._storage_schemes: Mapping[str, Connect] = {}
+        self._retriever_schemes: Mapping[str, Fetch] = {}
+
+    # ------------------------------------------------------------------ what there is
+
+    def records(self) -> list[PluginRecord]:
+        """All installed plugins, sorted by group and name, as far as they are known: nothing is imported.
+
+        Raises:
+            PluginError: ``DATA_STACK_STRICT_PLUGINS`` is set and the metadata of one is malformed.
+        """
+        installed = self._installed(refresh=True)
+        listed = [record for providers in installed.datasets.values() for record in providers]
+        records = [self._outcomes.get(record, record) for record in (*listed, *installed.behaviour)]
+        return sorted((*records, *installed.unusable), key=lambda r: (r.group, r.name, r.distribution, r.version))
+
+    def dataset_names(self) -> list[str]:
+        """Names of the datasets that plugins provide, sorted; where two provide one name, each as ``distribution:name``."""
+        return self._installed(refresh=True).dataset_names
+
+    def doctor(self) -> list[PluginRecord]:
+        """Import every plugin and say how it is.
+
+        Raises:
+            PluginError: ``DATA_STACK_STRICT_PLUGINS`` is set and one does not work.
+        """
+        for providers in self._installed(refresh=True).datasets.values():
+            for record in providers:
+                try:
+                    self._load_dataset(record)
+                except PluginError:
+                    if Switches.from_environment().strict:
+                        raise
+        self._load_behaviour(again=True)
+        return self.records()
+
+    # ------------------------------------------------------------------ datasets
+
+    def providers(self, name: str) -> tuple[PluginRecord, ...]:
+        """Who provides the dataset ``name`` or ``distribution:name``; nothing is imported.
+
+        Empty if nobody does, more than one if several distributions do.
+        """
+        return tuple(self._outcomes.get(record, record) for record in self._providers(name))
+
+    def load_dataset(self, name: str) -> type[BaseDatasetFactory]:
+        """Import the factory class of the dataset ``name`` or ``distribution:name``.
+
+        Raises:
+            DatasetNotFoundError: nobody provides it, or it is blocked or malformed; the message says which.
+            AmbiguousDatasetError: several distributions provide it.
+            PluginError: its plugin is broken; the plugin's own error is chained.
+        """
+        found = self._providers(name)
+        if len(found) == 1:
+            return self._load_dataset(found[0])
+        if found:
+            choices = " or ".join(repr(record.qualified_name) for record in found)
+            raise AmbiguousDatasetError(
+                f"{len(found)} distributions provide a dataset {name!r}: ask for {choices}, "
+                f"or leave one out by DATA_STACK_DISABLE_PLUGINS"
+            )
+        unusable = [record for record in self._installed().unusable if name in (record.name, record.qualified_name)]
+        reasons = [f"{record} cannot be used: {record.error}" for record in unusable]
+        raise DatasetNotFoundError("; ".join(reasons) or f"no plugin provides a dataset {name!r:.80}")
+
+    # ------------------------------------------------------------------ behaviour
+
+    def storage_schemes(self) -> Mapping[str, Connect]:
+        """The URL schemes that plugins can store at; imports all plugins that implement hooks."""
+        self._load_behaviour()
+        return self._storage_schemes
+
+    def retriever_schemes(self) -> Mapping[str, Fetch]:
+        """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
+        self._load_behaviour()
+        return self._retriever_schemes
+
+    def register_retrievers(self, sources: Iterable[str]) -> None:
+        """Have ``retrieve()`` fetch the schemes of plugins, if one of ``sources`` is of no built-in scheme."""
+        if any(match is not None and match[1].lower() not in _RETRIEVER_SCHEMES for match in map(_SOURCE.match, sources)):
+            for scheme, fetch in self.retriever_schemes().items():
+                with contextlib.suppress(ConfigError):  # the program registered one of its own, which goes before
+                    register_scheme(scheme, fetch)
+
+    # ------------------------------------------------------------------ inside
+
+    def _providers(self, name: str) -> tuple[PluginRecord, ...]:
+        # If nobody does, it may have been installed since we last looked.
+        return self._installed().providers(name) or self._installed(refresh=True).providers(name)
+
+    def _installed(self, *, refresh: bool = False) -> InstalledPlugins:
+        switches = Switches.from_environment()
+        if refresh or self._cached is None or self._cached[0] != switches:
+            importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
+            installed = InstalledPlugins.read(switches)
+            if switches.strict:
+                providers = (record for providers in installed.datasets.values() for record in providers)
+                for record in (*installed.unusable, *providers):
+                    if record.state in ("broken", "shadowed"):
+                        raise PluginError(f"{record} cannot be used: {record.error} (DATA_STACK_STRICT_PLUGINS is set)")
+            self._cached = switches, installed
+        return self._cached[1]
+
+    def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:
+        def load() -> type[BaseDatasetFactory]:
+            value = _imported(record)
+            try:
+                return checked_dataset_class(value)
+            except ConfigError as error:
+                raise _IncompatibleError(str(error)) from error
+
+        return self._recorded(record, load)
+
+    def _load_behaviour(self, *, again: bool = False) -> None:
+        """Import the plugins with hooks that were not tried yet; ``again``: also those that failed."""
+        with self._lock:
+            installed = self._installed(refresh=True)
+            again = again or Switches.from_environment().strict
+            for record in installed.behaviour:
+                outcome = self._outcomes.get(record)
+                if record in self._loading or (outcome is not None and not (again and outcome.state != "ok")):
+                    continue
+                self._loading.add(record)
+                try:
+                    self._recorded(record, functools.partial(self._register, record))
+                except PluginError as error:
+                    if Switches.from_environment().strict:
+                        raise
+                    logger.warning("%s", error)
+                finally:
+                    self._loading.discard(record)
+
+    def _recorded(self, record: PluginRecord, load: Callable[[], _Value]) -> _Value:
+        """Run a plugin's code and keep what became of it.
+
+        Raises:
+            PluginError: it failed, in whatever way but Ctrl-C.
+        """
+        started = time.perf_counter()
+        try:
+            value = load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            incompatible = isinstance(error, _IncompatibleError)
+            problem = str(error) if incompatible else said(error)
+            milliseconds = round(1000 * (time.perf_counter() - started), 3)
+            self._outcomes[record] = replace(
+                record, state="incompatible" if incompatible else "broken", error=problem, import_ms=milliseconds
+            )
+            raise PluginError(
+                f"{record} ({record.entry_point}) could not be loaded: {problem}. Other plugins are not affected. "
+                f"Install what it lacks, update it or uninstall it; `data-stack doctor` shows how all plugins are."
+            ) from error
+        outcome = self._outcomes.get(record)
+        if outcome is None or outcome.state not in ("ok", "shadowed"):
+            milliseconds = round(1000 * (time.perf_counter() - started), 3)
+            state = "ok" if record.state == "listed" else record.state
+            self._outcomes[record] = replace(record, state=state, import_ms=milliseconds)
+        return value
+
+    def _register(self, record: PluginRecord) -> None:
+        plugin = _imported(record)
+        name = record.qualified_name
+        try:
+            try:
+                self._hooks.register(plugin, name)
+            except pluggy.PluginValidationError as error:
+                raise _IncompatibleError(str(error)) from error
+            self._check_hooks(plugin)
+            storage = _claimed(
+                self._results(plugin, "data_stack_storage_connectors"), BUILT_IN_STORAGE_SCHEMES, self._storage_schemes
+            )
+            retrievers = _claimed(self._results(plugin, "data_stack_retrievers"), _RETRIEVER_SCHEMES, self._retriever_schemes)
+        except BaseException:
+            if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed
+                self._hooks.unregister(plugin, name)
+            raise
+        connects = {scheme: _Connect(record, connect) for scheme, connect in storage.items()}
+        self._storage_schemes = MappingProxyType({**self._storage_schemes, **connects})
+        self._retriever_schemes = MappingProxyType({**self._retriever_schemes, **retrievers})
+
+    def _check_hooks(self, plugin: object) -> None:
+        callers = self._hooks.get_hookcallers(plugin) or []
+        for caller in callers:
+            # optionalhook is pluggy's way to implement what another version of data_stack may not have.
+            if not caller.has_spec() and not all(each.optionalhook for each in caller.get_hookimpls() if each.plugin is plugin):
+                raise _IncompatibleError(
+                    f"there is no hook {caller.name}{did_you_mean(caller.name, _HOOKS)}; there are: {', '.join(sorted(_HOOKS))}"
+                )
+        marked = {caller.name for caller in callers}
+        unmarked = [name for name in sorted(_HOOKS - marked) if callable(getattr(plugin, name, None))]
+        if unmarked:
+            raise _IncompatibleError(f"{unmarked[0]} is not marked: put @data_stack.plugins.hookimpl above it")
+        if not marked:
+            raise _IncompatibleError(f"it implements none of the hooks {', '.join(sorted(_HOOKS))}")
+
+    def _results(self, plugin: object, hook: str) -> list[object]:
+        """What this plugin's implementation of a hook returns, in a list; empty if it has none."""
+        implementations = getattr(self._hooks.hook, hook).get_hookimpls()
+        return [implementation.function() for implementation in implementations if implementation.plugin is plugin]
+
+
+class _IncompatibleError(DataStackError):
+    """A plugin was imported, but is not what this version of data_stack asks for."""
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """A plugin's way to make a storage connector, whose failures are told as the plugin's."""
+
+    record: PluginRecord
+    connect: Callable[[str], Any]
+
+    def __call__(self, url: str) -> StorageConnector:
+        try:
+            connector = self.connect(url)
+        except DataStackError:
+            raise
+        except Exception as error:
+            # Not its message: that often holds the URL, and the URL a password.
+            raise PluginError(f"{self.record} could not make a storage connector ({type(error).__name__})") from error
+        if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
+            raise PluginError(f"{self.record} made {type(connector).__name__}, which is no StorageConnector")
+        made: StorageConnector = connector
+        return made
+
+
+def _imported(record: PluginRecord) -> Any:
+    module, _, attribute = (part.strip() for part in record.entry_point.partition("[")[0].partition(":"))
+    value: Any = importlib.import_module(module)
+    for name in attribute.split(".") if attribute else ():
+        value = getattr(value, name)
+    return value
+
+
+def _claimed(results: list[object], *taken: Container[object]) -> dict[str, Callable[..., Any]]:
+    """The schemes that a hook named, checked."""
+    claimed: dict[str, Callable[..., Any]] = {}
+    for result in results:
+        if not isinstance(result, Mapping):
+            raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of schemes to functions")
+        for scheme, function in dict(result).items():
+            if not isinstance(scheme, str) or not _SCHEME.fullmatch(scheme) or not callable(function):
+                raise _IncompatibleError(
+                    f"its hook returned {scheme!r:.80}: {function!r:.80}, not a scheme such as 's3' and a function"
+                )
+            if any(scheme in schemes for schemes in taken):
+                raise _IncompatibleError(f"the scheme {scheme}:// is taken, by data_stack or another plugin")
+            claimed[scheme] = function
+    return claimed
+
+
+@functools.cache
+def default_manager() -> PluginManager:
+    """The one that ``data_stack.load`` and the command line use."""
+    return PluginManager()

@@ -1,0 +1,8 @@
+"""Datasets by name, and where they are kept."""
+
+from __future__ import annotations
+
+from data_stack.repository.default_storage import default_storage, storage_connector_from_url
+from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
+
+__all__ = ["DatasetDescription", "DatasetRepository", "default_repository", "default_storage", "storage_connector_from_url"]

@@ -1,0 +1,59 @@
+"""Where datasets are kept when nobody says otherwise, and stores by URL with the schemes of plugins."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeAlias
+
+import platformdirs
+
+from data_stack.exception import ConfigError
+from data_stack.io.storage_connectors import url
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.plugins.manager import default_manager
+
+__all__ = ["Storage", "as_storage_connector", "default_storage", "storage_connector_from_url"]
+
+Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
+"""A store: a connector, or the URL or path of one."""
+
+HOME = "DATA_STACK_HOME"
+
+
+def default_storage() -> StorageConnector:
+    """The store at ``$DATA_STACK_HOME`` (a folder, or a URL), or else in the user's cache folder.
+
+    Raises:
+        ConfigError: the variable holds a URL that names no store.
+    """
+    return storage_connector_from_url(os.environ.get(HOME) or platformdirs.user_cache_path("data_stack", appauthor=False))
+
+
+def storage_connector_from_url(url_or_path: str | os.PathLike[str]) -> StorageConnector:
+    """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
+
+    Args:
+        url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
+            ``memory://`` (a new, empty store on each call), or a URL of a scheme that an installed plugin brings.
+
+    Raises:
+        ConfigError: no such scheme, or a URL that names no folder.
+        PluginError: the plugin of the scheme failed.
+    """
+    return url.storage_connector_from_url(url_or_path, more_schemes=default_manager().storage_schemes)
+
+
+def as_storage_connector(storage: Storage | None) -> StorageConnector:
+    """``storage`` itself if it is a connector; the one at a URL or path; the default one for None.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if storage is None:
+        return default_storage()
+    if isinstance(storage, (str, os.PathLike)):
+        return storage_connector_from_url(storage)
+    connector: Any = storage
+    if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
+        raise ConfigError(f"a store is a StorageConnector, a URL or a path, not the {type(storage).__name__} {storage!r:.80}")
+    return storage

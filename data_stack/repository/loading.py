@@ -1,0 +1,60 @@
+"""Datasets by name in one line: what ``data_stack.load``, ``data_stack.datasets`` and ``data_stack.describe`` do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from data_stack.repository.default_storage import Storage
+from data_stack.repository.repository import DatasetDescription, default_repository
+
+if TYPE_CHECKING:
+    from data_stack.dataset.iterator import InformedDatasetIteratorIF
+
+__all__ = ["datasets", "describe", "load"]
+
+
+@overload
+def load(name: str, split: str, storage: Storage | None = None, **config: Any) -> InformedDatasetIteratorIF: ...
+@overload
+def load(name: str, split: None = None, storage: Storage | None = None, **config: Any) -> Any: ...
+def load(name: str, split: str | None = None, storage: Storage | None = None, **config: Any) -> Any:
+    """The samples of a dataset, prepared first if they are not there yet, as an iterator that knows what it is of.
+
+    ::
+
+        train = data_stack.load("digits", split="train")
+        splits = data_stack.load("digits", storage="/data/sets")     # {"train": …, "test": …}
+
+    Args:
+        name: of the dataset, see :func:`datasets`; ``"distribution:name"`` where several distributions provide the name.
+        split: name of the split; None for all of them.
+        storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
+            cache folder.
+        config: further options of the dataset, see :func:`describe`.
+
+    Returns:
+        An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order, or, where the
+        factory declares no splits, the one iterator that it gives without asking for a split.
+
+    Raises:
+        DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
+        ConfigError: there is no such split (UnknownSplitError) or option, or no such store.
+        PluginError: its plugin is broken, or returned no samples.
+        RetrievalError, PreparationError, StorageError: it could not be prepared.
+    """
+    return default_repository().load(name, split, storage, **config)
+
+
+def datasets() -> list[str]:
+    """Names of all datasets that can be loaded, sorted. Reads the metadata of installed packages; imports none of them."""
+    return default_repository().list()
+
+
+def describe(name: str) -> DatasetDescription:
+    """What a dataset's author says of it: licence, splits, options and so on. Imports its plugin, prepares nothing.
+
+    Raises:
+        DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
+        PluginError: its plugin is broken.
+    """
+    return default_repository().describe(name)

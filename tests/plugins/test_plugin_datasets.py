@@ -1,0 +1,278 @@
+"""Datasets of plugins, loaded by name as a user does it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import data_stack
+from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError, UnknownSplitError
+from data_stack.io.retriever import register_scheme
+
+Site = Any  # the class in conftest.py, which cannot be imported from here
+
+
+def test_a_split_knows_which_dataset_it_is_of(site: Site) -> None:
+    site.install_dataset("numbers")
+
+    train = data_stack.load("numbers", "train", start=5)
+
+    assert len(train) == 10
+    assert train[-1] == (14, 14, 14)
+    meta = train.dataset_meta
+    assert (meta.identifier, meta.dataset_name, meta.dataset_tag) == ("numbers/train", "numbers", "train")
+    assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
+
+
+def test_without_a_split_all_splits_are_loaded(site: Site) -> None:
+    site.install_dataset("numbers")
+
+    splits = data_stack.load("numbers", step=2)
+
+    assert list(splits) == ["train", "test"]
+    assert [split.dataset_meta.dataset_tag for split in splits.values()] == ["train", "test"]
+    assert splits["test"][1] == (2, 2, 2)
+
+
+def test_an_ambiguous_name_is_loaded_by_its_distribution_and_keeps_its_plain_name(site: Site) -> None:
+    site.install_dataset("numbers", distribution="first")
+    site.install_dataset("numbers", distribution="second")
+
+    with pytest.raises(AmbiguousDatasetError):
+        data_stack.load("numbers", "train")
+    train = data_stack.load("second:numbers", "train")
+
+    assert train.dataset_meta.dataset_name == "numbers"
+    assert {"first:numbers", "second:numbers"} <= set(data_stack.datasets())
+    assert "numbers" not in data_stack.datasets()
+
+
+def test_an_unknown_split_or_option_is_refused(site: Site) -> None:
+    site.install_dataset("numbers")
+
+    with pytest.raises(UnknownSplitError, match="did you mean 'train'"):
+        data_stack.load("numbers", "trian")
+    with pytest.raises(ConfigError, match="did you mean 'start'"):
+        data_stack.load("numbers", "train", strat=1)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_with_all(site: Site) -> None:
+    site.install_dataset("numbers")
+    site.install_dataset("letters")
+
+    with pytest.raises(DatasetNotFoundError, match=r"'nubmers' \(did you mean 'numbers'\?\)\. There are: .*letters.*numbers"):
+        data_stack.load("nubmers", "train")
+
+
+def test_a_broken_dataset_is_its_plugins_error(site: Site) -> None:
+    site.install_dataset("numbers", "raise SystemExit('bye')")
+
+    with pytest.raises(PluginError, match="SystemExit: bye"):
+        data_stack.load("numbers")
+    with pytest.raises(PluginError, match="SystemExit: bye"):
+        data_stack.describe("numbers")
+    assert "numbers" in data_stack.datasets()
+
+
+def test_a_description_says_what_the_author_declares(site: Site) -> None:
+    site.install_dataset("numbers")
+
+    description = data_stack.describe("numbers")
+
+    assert description == data_stack.DatasetDescription(
+        name="numbers",
+        version="2.0",
+        description="Numbers in order.",
+        license="CC0-1.0",
+        homepage="https://example.org",
+        citation="Nobody",
+        splits=("train", "test"),
+        options=("start=0", "step=1"),
+        distribution="numbers-plugin",
+        distribution_version="1.0",
+    )
+
+
+def test_a_registered_dataset_takes_a_plugins_place_only_when_told_to(site: Site) -> None:
+    site.install_dataset("numbers")
+    site.install_dataset("other")
+    repository = data_stack.default_repository()
+    other = repository.get_factory("other")
+
+    with pytest.raises(ConfigError, match=r"already there \(dataset 'numbers' of numbers-plugin 1\.0\)"):
+        repository.register("numbers", other)
+    repository.register("numbers", other, replace=True)
+    assert repository.get_factory("numbers") is other
+    assert data_stack.describe("numbers").distribution is None
+
+    repository.remove("numbers")
+    assert data_stack.describe("numbers").distribution == "numbers-plugin"
+
+
+def test_a_plugins_dataset_cannot_be_removed(site: Site) -> None:
+    site.install_dataset("numbers")
+
+    with pytest.raises(DatasetNotFoundError, match="DATA_STACK_DISABLE_PLUGINS"):
+        data_stack.default_repository().remove("numbers")
+
+
+STORED = """
+    from data_stack import DatasetCard, DatasetFactory, ResourceDefinition, SequenceDatasetIterator
+
+    class Factory(DatasetFactory):
+        card = DatasetCard(name="stored", version="1")
+        sources = [ResourceDefinition("raw/text", "SOURCE")]
+        splits = ("all",)
+
+        def preprocess(self, raw, prepared):
+            with raw["raw/text"] as resource, prepared.create("text") as file:
+                file.write(resource.read().upper())
+
+        def open(self, split, prepared):
+            with prepared["text"] as resource:
+                return SequenceDatasetIterator([resource.read().decode()])
+"""
+
+
+@pytest.mark.parametrize("kind", ["path", "str", "url", "connector", "home"])
+def test_a_dataset_is_kept_where_the_user_says(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    (tmp_path / "source").write_text("abc")
+    site.install_dataset("stored", STORED.replace("SOURCE", str(tmp_path / "source")))
+    folder = tmp_path / "a folder"
+    monkeypatch.setenv("DATA_STACK_HOME", str(folder if kind == "home" else tmp_path / "home"))
+    storage: Any = {
+        "path": folder,
+        "str": str(folder),
+        "url": folder.as_uri(),
+        "connector": data_stack.FileStorageConnector(folder),
+        "home": None,
+    }[kind]
+
+    samples = data_stack.load("stored", "all", storage)
+
+    assert list(samples) == [("A",), ("B",), ("C",)]
+    assert (folder / "stored" / "text").read_text() == "ABC"
+    assert (tmp_path / "home").exists() is False
+
+
+def test_what_is_no_store_is_refused(site: Site) -> None:
+    site.install_dataset("stored", STORED)
+
+    with pytest.raises(ConfigError, match="not the int 7"):
+        data_stack.load("stored", "all", storage=7)  # type: ignore[call-overload]  # what a user may write
+
+
+def test_a_dataset_may_come_from_a_plugins_retriever(site: Site) -> None:
+    site.install_dataset("stored", STORED.replace("SOURCE", "shouting:abc"))
+    site.install_hooks(
+        "shouting",
+        """
+        from data_stack.plugins import hookimpl
+
+        def fetch(source, transfer):
+            transfer.write(source.partition(":")[2].encode() * 2)
+
+        @hookimpl
+        def data_stack_retrievers():
+            return {"shouting": fetch}
+        """,
+    )
+
+    samples = data_stack.load("stored", "all", storage="memory://")
+
+    assert "".join(sample for (sample,) in samples) == "ABCABC"
+
+
+@pytest.mark.parametrize("scheme", ["file", "http", "https", "package"])
+def test_the_schemes_that_no_plugin_can_take_are_those_of_the_retriever(scheme: str) -> None:
+    with pytest.raises(ConfigError, match="taken"):
+        register_scheme(scheme, lambda source, transfer: None)
+
+
+LEGACY = """
+    from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.dataset.iterator import SequenceDatasetIterator
+    from data_stack.dataset.meta import MetaFactory
+
+    class Factory(BaseDatasetFactory):
+        def __init__(self, storage_connector):
+            self.splits = ["train", "test"]
+            super().__init__(storage_connector)
+
+        def _get_iterator(self, split="train", n=3):
+            return SequenceDatasetIterator([[split] * n, range(n), range(n)]), MetaFactory.get_iterator_meta(0, 2, 1)
+
+        def get_dataset_iterator(self, config=None):
+            return self._get_iterator(**config)
+"""
+
+
+def test_a_factory_in_the_originals_manner_is_loaded_by_name(site: Site) -> None:
+    site.install_dataset("old", LEGACY)
+
+    whole = data_stack.load("old")
+    test = data_stack.load("old", "test", n=5)
+
+    assert (len(whole), whole[0]) == (3, ("train", 0, 0))
+    assert (whole.dataset_meta.identifier, whole.dataset_meta.dataset_tag) == ("old", None)
+    assert (len(test), test[0], test.dataset_meta.target_pos) == (5, ("test", 0, 0), 2)
+    assert data_stack.describe("old") == data_stack.DatasetDescription(
+        "old", distribution="old-plugin", distribution_version="1.0"
+    )
+
+
+def test_a_factory_without_a_store_is_loaded_by_name(site: Site) -> None:
+    site.install_dataset("toy", LEGACY.replace("(self, storage_connector)", "(self)").replace("(storage_connector)", "()"))
+
+    assert len(data_stack.load("toy", "train", storage="memory://")) == 3
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        ("(x for x in [1])", "generator"),
+        ("None", "None"),
+        ("([1], None)", "None"),
+        ("(5, MetaFactory.get_iterator_meta())", "5"),
+    ],
+)
+def test_a_factory_that_returns_no_samples_is_told(site: Site, returned: str, shown: str) -> None:
+    start, end = LEGACY.index("SequenceDatasetIterator([["), LEGACY.index("\n\n        def get_dataset")
+    site.install_dataset("old", LEGACY[:start] + returned + LEGACY[end:])
+
+    with pytest.raises(PluginError, match=f"returned .*{shown}.* must return"):
+        data_stack.load("old", "train")
+
+
+def test_a_constructor_that_fails_is_the_plugins_error(site: Site) -> None:
+    site.install_dataset("old", LEGACY.replace('["train", "test"]', "1 / 0"))
+
+    with pytest.raises(PluginError, match="the constructor of Factory failed: ZeroDivisionError") as caught:
+        data_stack.load("old", "train")
+
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_fresh_process_finds_and_loads_an_installed_dataset(site: Site) -> None:
+    site.install_dataset("numbers")
+    program = (
+        "import json, sys, data_stack\n"
+        "names = data_stack.datasets()\n"
+        "before = 'numbers_plugin_numbers' in sys.modules\n"
+        "print(json.dumps(['numbers' in names, before, data_stack.load('numbers', 'test')[3]]))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": f"{Path(data_stack.__file__).parent.parent}:{site.folder}", "HOME": str(site.folder)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert json.loads(done.stdout) == [True, False, [3, 3, 3]]

@@ -1,0 +1,243 @@
+"""Plugins bring URL schemes by hooks; one that breaks the contract brings nothing, and the others theirs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from data_stack.exception import ConfigError, PluginError
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.plugins import PluginManager
+from data_stack.repository import storage_connector_from_url
+
+Site = Any  # the class in conftest.py, which cannot be imported from here
+
+STORAGE = """
+    from data_stack.io.storage_connectors import InMemoryStorageConnector
+    from data_stack.plugins import hookimpl
+
+    def connect(url):
+        connector = InMemoryStorageConnector()
+        connector.url = url
+        return connector
+
+    @hookimpl
+    def data_stack_storage_connectors():
+        return {"SCHEME": connect}
+"""
+
+
+def test_a_plugins_scheme_makes_its_connector_from_the_whole_url(site: Site) -> None:
+    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote"))
+
+    connector = storage_connector_from_url("REMOTE://user:secret@host/bucket?x=1")
+
+    assert vars(connector)["url"] == "REMOTE://user:secret@host/bucket?x=1"
+
+
+def test_plugins_with_hooks_are_not_imported_for_built_in_schemes(site: Site, tmp_path: Any) -> None:
+    site.install_hooks("remote", "raise SystemExit('imported')")
+
+    storage_connector_from_url("memory://")
+    storage_connector_from_url(tmp_path)
+    storage_connector_from_url(f"file://{tmp_path}")
+
+    assert "remote_plugin_hooks" not in sys.modules
+
+
+def test_a_retriever_scheme_is_handed_on_as_it_is(site: Site, manager: PluginManager) -> None:
+    site.install_hooks(
+        "remote",
+        """
+        from data_stack.plugins import hookimpl
+
+        def fetch(source, transfer):
+            transfer.write(source.encode())
+
+        @hookimpl
+        def data_stack_retrievers():
+            return {"remote": fetch}
+        """,
+    )
+
+    schemes = manager.retriever_schemes()
+
+    assert schemes["remote"] is sys.modules["remote_plugin_hooks"].fetch
+    assert site.records(manager.records())["remote"].state == "ok"
+    with pytest.raises(TypeError):
+        schemes["other"] = schemes["remote"]  # type: ignore[index]  # frozen
+
+
+HOOK = "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors():\n    "
+BROKEN = {
+    "unknown_hook": (
+        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_conectors(): return {}",
+        "incompatible",
+        "did you mean 'data_stack_storage_connectors'",
+    ),
+    "wrong_signature": (
+        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors(url): return {}",
+        "incompatible",
+        "data_stack_storage_connectors",
+    ),
+    "unmarked": ("def data_stack_storage_connectors(): return {}", "incompatible", "put @data_stack.plugins.hookimpl above it"),
+    "no_hook": ("", "incompatible", "implements none of the hooks"),
+    "raises": (HOOK + "raise OSError('down')", "broken", "OSError: down"),
+    "exits": (HOOK + "raise SystemExit(5)", "broken", "SystemExit: 5"),
+    "exits_on_import": ("raise SystemExit(5)", "broken", "SystemExit: 5"),
+    "none": (HOOK + "return None", "incompatible", "returned NoneType"),
+    "generator": (HOOK + "yield {}", "incompatible", "returned generator"),
+    "not_callable": (HOOK + "return {'remote': 1}", "incompatible", "'remote': 1"),
+    "no_scheme": (HOOK + "return {'Remote://': print}", "incompatible", "'Remote://'"),
+    "number": (HOOK + "return {1: print}", "incompatible", "1: "),
+    "built_in": (HOOK + "return {'remote': print, 'file': print}", "incompatible", "the scheme file:// is taken"),
+    "http": (
+        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_retrievers(): return {'https': print}",
+        "incompatible",
+        "the scheme https:// is taken",
+    ),
+    "attribute_raises": ("def __dir__(): return ['x']\ndef __getattr__(name): raise SystemExit(name)", "broken", "SystemExit"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
+    source, state, reason = BROKEN[kind]
+    site.install_hooks("broken", source)
+    site.install_hooks("whole", STORAGE.replace("SCHEME", "whole"))
+
+    schemes = manager.storage_schemes()
+
+    assert set(schemes) == {"whole"}
+    assert isinstance(schemes["whole"]("whole://x"), InMemoryStorageConnector)
+    records = site.records(manager.doctor())
+    assert (records["broken"].state, records["whole"].state) == (state, "ok")
+    assert reason in str(records["broken"].error)
+
+
+def test_a_hook_of_another_version_may_be_optional(site: Site, manager: PluginManager) -> None:
+    optional = "\n\n    @hookimpl(optionalhook=True)\n    def data_stack_of_the_future(): ...\n"
+    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote") + optional)
+
+    assert set(manager.storage_schemes()) == {"remote"}
+
+
+def test_the_later_of_two_plugins_with_one_scheme_brings_nothing(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("first", STORAGE.replace("SCHEME", "remote"))
+    site.install_hooks("second", STORAGE.replace('{"SCHEME": connect}', '{"second": connect, "remote": connect}'))
+
+    schemes = manager.storage_schemes()
+
+    assert set(schemes) == {"remote"}
+    records = site.records(manager.records())
+    assert (records["first"].state, records["second"].state) == ("ok", "incompatible")
+    assert "the scheme remote:// is taken" in str(records["second"].error)
+
+
+def test_one_module_may_not_come_as_two_plugins(site: Site, manager: PluginManager) -> None:
+    site.install(
+        "twice", "[data_stack]\na = twice_hooks\nb = twice_hooks\n", {"twice_hooks": STORAGE.replace("SCHEME", "remote")}
+    )
+
+    schemes = manager.storage_schemes()
+
+    assert set(schemes) == {"remote"}
+    records = site.records(manager.records())
+    assert (records["a"].state, records["b"].state) == ("ok", "broken")
+
+
+def test_an_object_may_be_a_plugin(site: Site, manager: PluginManager) -> None:
+    source = """
+        from data_stack.plugins import hookimpl
+
+        class Plugin:
+            __hash__ = None
+
+            @hookimpl
+            def data_stack_storage_connectors(self):
+                return {"remote": print}
+
+        plugin = Plugin()
+    """
+    site.install("object", "[data_stack]\nremote = object_hooks:plugin\n", {"object_hooks": source})
+
+    assert set(manager.storage_schemes()) == {"remote"}
+
+
+def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("remote", "raise ValueError")
+    assert not manager.storage_schemes()
+    module = site.folder / "remote_plugin_hooks.py"
+    module.write_text(
+        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors(): return {'remote': print}"
+    )
+
+    assert not manager.storage_schemes()
+    assert site.records(manager.doctor())["remote"].state == "ok"
+    assert set(manager.storage_schemes()) == {"remote"}
+
+
+def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("asking", "import data_stack\ndata_stack.storage_connector_from_url('asking://x')")
+    site.install_hooks("whole", STORAGE.replace("SCHEME", "whole"))
+
+    assert isinstance(storage_connector_from_url("whole://x"), InMemoryStorageConnector)
+    with pytest.raises(ConfigError, match="no storage for URLs that begin with asking://"):
+        storage_connector_from_url("asking://x")
+
+
+def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> None:
+    source = STORAGE.replace("SCHEME", "remote").replace("connector = ", "raise OSError('no route to ' + url)\n        ")
+    site.install_hooks("remote", source)
+
+    with pytest.raises(PluginError, match=r"plugin 'remote' of remote-plugin 1.0 .* \(OSError\)") as caught:
+        storage_connector_from_url("remote://user:secret@host")
+
+    assert "secret" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_what_is_no_connector_is_the_plugins_error(site: Site) -> None:
+    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote").replace("return connector", "return url"))
+
+    with pytest.raises(PluginError, match="made str, which is no StorageConnector"):
+        storage_connector_from_url("remote://host")
+
+
+def test_blocked_hooks_are_not_imported(site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote"))
+    monkeypatch.setenv("DATA_STACK_PLUGINS", "other")
+
+    assert not manager.storage_schemes()
+    assert "remote_plugin_hooks" not in sys.modules
+
+
+def test_strict_loading_of_hooks_raises_each_time(site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.install_hooks("remote", "raise ValueError('down')")
+    monkeypatch.setenv("DATA_STACK_STRICT_PLUGINS", "yes")
+
+    for _ in range(2):
+        with pytest.raises(PluginError, match="ValueError: down"):
+            manager.storage_schemes()
+
+
+def test_a_failed_plugin_is_told_in_the_log(site: Site, manager: PluginManager, caplog: pytest.LogCaptureFixture) -> None:
+    site.install_hooks("remote", "raise ValueError('down')")
+
+    manager.storage_schemes()
+
+    assert "plugin 'remote' of remote-plugin 1.0" in caplog.text
+    assert "ValueError: down" in caplog.text
+
+
+def test_the_default_home_may_be_a_plugins_url(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from data_stack.repository import default_storage
+
+    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote"))
+    monkeypatch.setenv("DATA_STACK_HOME", "remote://host")
+    assert isinstance(default_storage(), InMemoryStorageConnector)
+
+    monkeypatch.setenv("DATA_STACK_HOME", "relative/folder")
+    assert isinstance(default_storage(), FileStorageConnector)

@@ -1,0 +1,225 @@
+"""Every plugin is loaded by itself: what is wrong with one is recorded and reaches only those who ask for it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from typing import Any
+
+import pytest
+
+from data_stack.exception import DatasetNotFoundError, PluginError
+from data_stack.plugins import PluginManager
+
+Site = Any  # the class in conftest.py, which cannot be imported from here
+
+BROKEN = {
+    "raises": ("raise ValueError('no luck')", ValueError),
+    "exits": ("import sys; sys.exit('bye')", SystemExit),
+    "raises_base": ("class Odd(BaseException): pass\nraise Odd('odd')", BaseException),
+    "stops": ("raise GeneratorExit", GeneratorExit),
+    "stops_iteration": ("raise StopIteration", StopIteration),
+    "lacks_package": ("import a_package_that_nobody_has", ModuleNotFoundError),
+    "lacks_name": ("from os import a_name_that_it_does_not_have", ImportError),
+    "no_python": ("def Factory(:", SyntaxError),
+    "recurses": ("def f(): return f()\nf()", RecursionError),
+    "lacks_class": ("factory = 1", AttributeError),
+    "no_memory": ("raise MemoryError", MemoryError),
+    "cannot_be_shown": ("class E(Exception):\n    def __str__(self): return 1 / 0\nraise E", Exception),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_dataset_raises_its_own_error_and_disturbs_no_other(site: Site, manager: PluginManager, kind: str) -> None:
+    source, error = BROKEN[kind]
+    site.install_dataset("broken", source)
+    site.install_dataset("whole")
+
+    with pytest.raises(PluginError, match=r"dataset 'broken' of broken-plugin 1\.0") as caught:
+        manager.load_dataset("broken")
+
+    assert isinstance(caught.value.__cause__, error)
+    assert manager.load_dataset("whole").__name__ == "Factory"
+    records = site.records(manager.records())
+    assert (records["broken"].state, records["whole"].state) == ("broken", "ok")
+    assert type(caught.value.__cause__).__name__ in str(records["broken"].error)
+    assert {"broken", "whole"} <= set(manager.dataset_names())
+
+
+def test_a_missing_dependency_is_named(site: Site, manager: PluginManager) -> None:
+    site.install_dataset("numbers", "import a_package_that_nobody_has")
+
+    with pytest.raises(PluginError, match="No module named 'a_package_that_nobody_has'"):
+        manager.load_dataset("numbers")
+
+
+INCOMPATIBLE = {
+    "number": ("Factory = 7", "not the int 7"),
+    "instance": ("class F:\n    def get_dataset_iterator(self, config): ...\nFactory = F()", "is a factory class"),
+    "other_class": ("class Factory: pass", "has no get_dataset_iterator"),
+    "needs_path": (
+        "class Factory:\n    def __init__(self, path, storage_connector=None): ...\n    def get_dataset_iterator(self): ...",
+        "its constructor needs path",
+    ),
+    "abstract": (
+        "import abc\nclass Factory(abc.ABC):\n    @abc.abstractmethod\n    def get_dataset_iterator(self, config): ...",
+        "is abstract: it lacks get_dataset_iterator",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", INCOMPATIBLE)
+def test_what_is_no_factory_class_is_incompatible(site: Site, manager: PluginManager, kind: str) -> None:
+    source, reason = INCOMPATIBLE[kind]
+    site.install_dataset("numbers", source)
+
+    with pytest.raises(PluginError, match=reason):
+        manager.load_dataset("numbers")
+
+    record = site.records(manager.records())["numbers"]
+    assert record.state == "incompatible"
+    assert reason in str(record.error)
+
+
+def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(site: Site, manager: PluginManager) -> None:
+    site.install_dataset("numbers", "raise KeyboardInterrupt")
+
+    with pytest.raises(KeyboardInterrupt):
+        manager.load_dataset("numbers")
+
+    assert site.records(manager.records())["numbers"].state == "listed"
+
+
+def test_a_broken_dataset_heals_when_what_it_lacks_is_installed(site: Site, manager: PluginManager) -> None:
+    site.install_dataset("numbers", "from lately_installed import Factory")
+    with pytest.raises(PluginError):
+        manager.load_dataset("numbers")
+
+    site.install("lately-installed", "", {"lately_installed": "class Factory:\n    def get_dataset_iterator(self, config): ..."})
+
+    assert manager.load_dataset("numbers").__name__ == "Factory"
+    assert site.records(manager.records())["numbers"].state == "ok"
+
+
+def test_a_plugin_that_asks_for_itself_while_it_is_imported_is_broken(site: Site, manager: PluginManager) -> None:
+    site.install_dataset("numbers", "import data_stack\ndata_stack.load('numbers')")
+
+    with pytest.raises(PluginError):
+        manager.load_dataset("numbers")
+
+    assert site.records(manager.records())["numbers"].state == "broken"
+
+
+def test_a_plugin_may_list_datasets_while_it_is_imported(site: Site, manager: PluginManager) -> None:
+    site.install_dataset(
+        "numbers",
+        "import data_stack\nnames = data_stack.datasets()\nclass Factory:\n    def get_dataset_iterator(self, config): ...",
+    )
+
+    manager.load_dataset("numbers")
+
+    assert "numbers" in sys.modules["numbers_plugin_numbers"].names
+
+
+def test_a_plugin_that_prints_and_warns_while_it_is_imported_is_ok(
+    site: Site, manager: PluginManager, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.install_dataset(
+        "numbers",
+        "import warnings\nprint('hello')\nwarnings.warn('old')\nclass Factory:\n    def get_dataset_iterator(self, config): ...",
+    )
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        manager.load_dataset("numbers")
+
+    assert capsys.readouterr().out == "hello\n"
+    assert site.records(manager.records())["numbers"].state == "ok"
+
+
+def test_others_go_on_while_a_plugin_hangs_in_its_import(site: Site, manager: PluginManager) -> None:
+    go_on = threading.Event()
+    site.install_dataset(
+        "hanging",
+        """
+        import threading
+        for thread in threading.enumerate():
+            if thread.name == "loads the hanging one":
+                thread.has_begun.set()
+                thread.go_on.wait()
+        class Factory:
+            def get_dataset_iterator(self, config): ...
+        """,
+    )
+    site.install_dataset("whole")
+    thread = threading.Thread(target=manager.load_dataset, args=("hanging",), name="loads the hanging one")
+    thread.has_begun, thread.go_on = threading.Event(), go_on  # type: ignore[attr-defined]  # handed to the plugin
+    thread.start()
+    try:
+        assert thread.has_begun.wait(30)  # type: ignore[attr-defined]
+
+        assert manager.load_dataset("whole").__name__ == "Factory"
+        assert {"hanging", "whole"} <= set(manager.dataset_names())
+    finally:
+        go_on.set()
+        thread.join()
+    assert site.records(manager.records())["hanging"].state == "ok"
+
+
+def test_the_time_of_the_import_is_recorded_once(site: Site, manager: PluginManager) -> None:
+    site.install_dataset("numbers")
+
+    manager.load_dataset("numbers")
+    first = site.records(manager.records())["numbers"].import_ms
+    manager.load_dataset("numbers")
+
+    assert first is not None
+    assert first > 0
+    assert site.records(manager.records())["numbers"].import_ms == first
+
+
+def test_doctor_imports_all_and_shows_how_each_is(site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.install_dataset("whole")
+    site.install_dataset("exits", "raise SystemExit(3)")
+    site.install_dataset("number", "Factory = 7")
+    site.install_dataset("blocked", "raise SystemExit(4)")
+    site.install("odd", "[data_stack.datasets]\nbad name = module:Factory\n")
+    site.install_hooks("hooks", "print(")
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "blocked")
+
+    states = {name: record.state for name, record in site.records(manager.doctor()).items()}
+
+    assert states == {
+        "whole": "ok",
+        "exits": "broken",
+        "number": "incompatible",
+        "blocked": "blocked",
+        "bad name": "broken",
+        "hooks": "broken",
+    }
+
+
+def test_the_records_are_sorted_by_group_and_name(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("a", "")
+    for name in "cba":
+        site.install_dataset(name, distribution=f"{name}-set")
+
+    records = [(record.group, record.name) for record in manager.records() if record.distribution in site.distributions]
+
+    assert records == [("data_stack", "a")] + [("data_stack.datasets", name) for name in "abc"]
+
+
+def test_strict_doctor_raises_at_the_first_broken_plugin(
+    site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.install_dataset("exits", "raise SystemExit(3)")
+    monkeypatch.setenv("DATA_STACK_STRICT_PLUGINS", "1")
+
+    with pytest.raises(PluginError, match="SystemExit: 3"):
+        manager.doctor()
+
+
+def test_a_name_that_nobody_provides_is_not_found(manager: PluginManager) -> None:
+    with pytest.raises(DatasetNotFoundError, match="no plugin provides a dataset 'numbers'"):
+        manager.load_dataset("numbers")

@@ -1,0 +1,247 @@
+"""A repository leads from names to factories; programs written for the original's run as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from data_stack.dataset.factory import BaseDatasetFactory
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
+from data_stack.io.storage_connectors import InMemoryStorageConnector, StorageConnector
+from data_stack.repository.repository import DatasetRepository
+
+
+class NumbersFactory(BaseDatasetFactory):
+    """Three numbers."""
+
+    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        return SequenceDatasetIterator([[1, 2, 3]]), MetaFactory.get_iterator_meta(0, 0, 0)
+
+
+class GeneratorFactory:
+    """As in the original's own tests: another parameter name, no base class, a bare generator."""
+
+    def get_dataset_iterator(self, split: Any = None) -> Iterator[Any]:
+        return iter([split])
+
+
+@pytest.fixture
+def repository() -> DatasetRepository:
+    return DatasetRepository()
+
+
+def test_get_hands_on_what_the_factory_returns(repository: DatasetRepository) -> None:
+    factory = NumbersFactory(InMemoryStorageConnector())
+    repository.register("numbers", factory)
+
+    iterator, meta = repository.get("numbers", {"split": "train"})
+
+    assert list(iterator) == [(1,), (2,), (3,)]
+    assert meta == IteratorMeta(0, 0, 0)
+
+
+@pytest.mark.parametrize("config", [None, {"split": "train"}, 5])
+def test_the_configuration_arrives_as_it_was_given_and_positionally(repository: DatasetRepository, config: Any) -> None:
+    repository.register(identifier="generator", dataset_factory=GeneratorFactory())  # type: ignore[arg-type]  # a duck
+
+    returned: Any = repository.get(identifier="generator", config=config)
+
+    assert next(returned) is config
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(repository: DatasetRepository) -> None:
+    repository.register("mnist", NumbersFactory())
+    repository.register("digits", NumbersFactory())
+
+    with pytest.raises(DatasetNotFoundError, match=r"no dataset 'mnits' .*did you mean 'mnist'.* There are: digits, mnist"):
+        repository.get("mnits")
+
+
+@pytest.mark.parametrize("name", ["", 5, None, ("a",), "x" * 10_000])
+def test_anything_may_be_asked_for_and_is_not_found(repository: DatasetRepository, name: Any) -> None:
+    with pytest.raises(DatasetNotFoundError, match="There are: none") as caught:
+        repository.get(name)
+
+    assert len(str(caught.value)) < 500
+
+
+def test_many_names_are_not_all_shown(repository: DatasetRepository) -> None:
+    for index in range(1_000):
+        repository.register(f"set{index:04}", NumbersFactory())
+
+    with pytest.raises(DatasetNotFoundError, match="set0019 and 980 more"):
+        repository.get("other")
+
+
+def test_a_taken_name_needs_replace(repository: DatasetRepository) -> None:
+    first, second = NumbersFactory(), NumbersFactory()
+    repository.register("numbers", first)
+
+    with pytest.raises(ConfigError, match="replace=True"):
+        repository.register("numbers", second)
+    assert repository.get_factory("numbers") is first
+
+    repository.register("numbers", second, replace=True)
+    assert repository.get_factory("numbers") is second
+
+
+def test_registering_the_same_factory_again_changes_nothing(repository: DatasetRepository) -> None:
+    factory = NumbersFactory()
+
+    repository.register("numbers", factory)
+    repository.register("numbers", factory)
+
+    assert repository.list() == ["numbers"]
+
+
+def test_a_removed_dataset_is_gone(repository: DatasetRepository) -> None:
+    repository.register("numbers", NumbersFactory())
+    repository.register("others", NumbersFactory())
+
+    repository.remove("numbers")
+
+    assert repository.list() == ["others"]
+    with pytest.raises(DatasetNotFoundError):
+        repository.remove("numbers")
+
+
+@pytest.mark.parametrize("name", ["", 5, None])
+def test_a_name_is_a_string(repository: DatasetRepository, name: Any) -> None:
+    with pytest.raises(ConfigError, match="string"):
+        repository.register(name, NumbersFactory())
+
+
+@pytest.mark.parametrize("factory", [None, 5, "numbers", lambda: NumbersFactory(), int])
+def test_what_is_no_factory_is_refused_when_it_is_registered(repository: DatasetRepository, factory: Any) -> None:
+    with pytest.raises(ConfigError, match="factory"):
+        repository.register("numbers", factory)
+
+    assert repository.list() == []
+
+
+def test_two_repositories_share_nothing() -> None:
+    first, second = DatasetRepository(), DatasetRepository()
+
+    first.register("numbers", NumbersFactory())
+
+    assert second.list() == []
+
+
+# ---------------------------------------------------------------------- classes and stores
+
+
+class StoreFactory(NumbersFactory):
+    """Remembers its store."""
+
+    def __init__(self, storage_connector: StorageConnector) -> None:
+        super().__init__(storage_connector)
+
+
+class PathFactory(NumbersFactory):
+    """Needs more than a store."""
+
+    def __init__(self, path: str, storage_connector: StorageConnector) -> None:
+        super().__init__(storage_connector)
+
+
+class FlexibleFactory(NumbersFactory):
+    """Hands on whatever it gets."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+
+
+@pytest.mark.parametrize("factory_class", [NumbersFactory, StoreFactory, FlexibleFactory])
+def test_a_class_is_made_with_the_store_of_each_call(factory_class: type[BaseDatasetFactory]) -> None:
+    default, other = InMemoryStorageConnector(), InMemoryStorageConnector()
+    repository = DatasetRepository(storage=default)
+    repository.register("numbers", factory_class)
+
+    assert repository.get_factory("numbers").storage_connector is default
+    assert repository.get_factory("numbers", other).storage_connector is other
+    assert len(repository.get("numbers")[0]) == 3
+
+
+def test_a_class_that_needs_more_than_a_store_is_refused(repository: DatasetRepository) -> None:
+    with pytest.raises(ConfigError, match=r"its constructor needs path.*Register an instance"):
+        repository.register("numbers", PathFactory)
+
+
+def test_an_instance_keeps_its_own_store(repository: DatasetRepository) -> None:
+    repository.register("numbers", NumbersFactory(InMemoryStorageConnector()))
+
+    with pytest.raises(ConfigError, match="has its own store"):
+        repository.load("numbers", "train", storage="memory://")
+
+
+# ---------------------------------------------------------------------- load
+
+
+class SplitFactory(NumbersFactory):
+    """Declares its splits on its class."""
+
+    splits = ("a", "b")
+
+    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        return SequenceDatasetIterator([[config["split"]] * config.get("n", 1)]), IteratorMeta(0, 0, 0)
+
+
+def test_load_gives_one_split_or_a_dict_of_all(repository: DatasetRepository) -> None:
+    repository.register("letters", SplitFactory())
+
+    assert list(repository.load("letters", "b", n=2)) == [("b",), ("b",)]
+    assert {name: list(split) for name, split in repository.load("letters").items()} == {"a": [("a",)], "b": [("b",)]}
+
+
+def test_load_asks_a_factory_without_splits_once(repository: DatasetRepository) -> None:
+    repository.register("numbers", NumbersFactory())
+
+    iterator = repository.load("numbers")
+
+    assert list(iterator) == [(1,), (2,), (3,)]
+    assert iterator.dataset_meta == DatasetMeta(IteratorMeta(0, 0, 0), "numbers", "numbers", None)
+
+
+def test_load_hands_on_an_iterator_that_is_informed_already(repository: DatasetRepository) -> None:
+    informed = InformedDatasetIterator(SequenceDatasetIterator([[1]]), MetaFactory.get_dataset_meta(identifier="own"))
+
+    class InformedFactory(BaseDatasetFactory):
+        def get_dataset_iterator(self, config: Any = None) -> Any:
+            return informed
+
+    repository.register("own", InformedFactory())
+
+    assert repository.load("own", "train") is informed
+
+
+def test_load_wants_samples(repository: DatasetRepository) -> None:
+    repository.register("generator", GeneratorFactory())  # type: ignore[arg-type]  # a duck
+
+    with pytest.raises(PluginError, match=r"must return \(iterator, IteratorMeta\)"):
+        repository.load("generator", "train")
+
+
+def test_a_registered_dataset_is_described_by_its_class(repository: DatasetRepository) -> None:
+    repository.register("letters", SplitFactory())
+
+    description = repository.describe("letters")
+
+    assert (description.name, description.description, description.splits) == (
+        "letters",
+        "Declares its splits on its class.",
+        ("a", "b"),
+    )
+    assert (description.version, description.options, description.distribution) == (None, (), None)
+
+
+def test_a_description_of_an_undocumented_factory_does_not_quote_its_base_class(repository: DatasetRepository) -> None:
+    class Undocumented(NumbersFactory):
+        pass
+
+    repository.register("numbers", Undocumented)
+
+    assert repository.describe("numbers").description == ""

@@ -1,0 +1,270 @@
+"""Imports point downward, form no circle, and bring heavy packages only where these are needed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import data_stack
+
+ROOT = Path(data_stack.__file__).parent
+
+#: Lowest first; a module imports from its own layer and from those before it. The package's own ``__init__`` is above all.
+LAYERS = [
+    "exception",
+    "util",
+    "io",
+    "dataset",
+    "formats",
+    "loader",
+    "plugins",
+    "repository",
+    "mnist",
+    "display",
+    "distributed",
+    "cli",
+    "testing",
+]
+
+#: Heavy packages, and the modules that exist for them (or call for them inside of a function).
+HEAVY = {
+    "h5py": {"data_stack.formats.hdf5"},
+    "matplotlib": set[str](),
+    "pandas": set[str](),
+    "PIL": {"data_stack.display.contact_sheet", "data_stack.cli.datasets"},
+    "pyarrow": set[str](),
+    "pymongo": set[str](),
+    "requests": {"data_stack.io.retriever.http"},
+    "sklearn": {"data_stack.dataset.splitter"},
+    "torch": {"data_stack.formats.torch_tensors", "data_stack.mnist.iterator", "data_stack.mnist.preprocessor"},
+    "yaml": {"data_stack.dataset.reporting"},
+    "zstandard": {"data_stack.io.archives.decompression"},
+}
+
+#: Packages that an installation may lack.
+OPTIONAL = ["matplotlib", "pandas", "PIL", "pyarrow", "pymongo", "sklearn", "scipy", "torch", "yaml", "zstandard"]
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module.
+
+    Attributes:
+        module: its dotted name.
+        line: where it is imported.
+        is_for_types: stands below ``if TYPE_CHECKING``, so it is never carried out.
+    """
+
+    module: str
+    line: int
+    is_for_types: bool
+
+
+def modules_of(root: Path) -> dict[str, Path]:
+    """The modules of a package by their names."""
+    modules = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root.parent).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
+    """All imports of a file, those inside of functions too; ``from package import module`` is an import of the module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for statement in block.body
+        for node in ast.walk(statement)
+    }
+    return [
+        Import(name, node.lineno, id(node) in for_types)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in _names(node, modules)
+    ]
+
+
+def _names(node: ast.Import | ast.ImportFrom, modules: dict[str, Path]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif node.level:
+        yield "." * node.level + (node.module or "")
+    else:
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}"
+            yield name if name in modules else str(node.module)
+
+
+def upward_arrows(root: Path) -> list[str]:
+    """Imports of ``root``, a package with our layers, that point upward, in words."""
+    modules = modules_of(root)
+    found = []
+    for module, path in modules.items():
+        if module == root.name:
+            continue
+        for each in imports_of(path, modules):
+            if each.module.startswith("."):
+                found.append(f"{module}:{each.line} imports relatively; write the whole name")
+            elif each.module.split(".")[0] == root.name and _layer(each.module) > _layer(module):
+                found.append(f"{module}:{each.line} imports {each.module}, which is above it")
+    return found
+
+
+def _layer(module: str) -> int:
+    parts = module.split(".")
+    return len(LAYERS) if len(parts) == 1 else LAYERS.index(parts[1])
+
+
+def circles(root: Path) -> list[list[str]]:
+    """Modules of ``root`` that import each other in a circle; what is imported for types only does not count."""
+    modules = modules_of(root)
+    targets = {
+        module: sorted({each.module for each in imports_of(path, modules) if each.module in modules and not each.is_for_types})
+        for module, path in modules.items()
+    }
+    found: list[list[str]] = []
+    done: set[str] = set()
+
+    def visit(module: str, way: list[str]) -> None:
+        if module in way:
+            found.append([*way[way.index(module) :], module])
+        elif module not in done:
+            for target in targets[module]:
+                visit(target, [*way, module])
+            done.add(module)
+
+    for module in modules:
+        visit(module, [])
+    return found
+
+
+def test_every_part_of_the_package_has_a_layer() -> None:
+    parts = {module.split(".")[1] for module in modules_of(ROOT) if "." in module}
+
+    assert parts - set(LAYERS) == set()
+
+
+def test_imports_point_downward() -> None:
+    assert upward_arrows(ROOT) == []
+
+
+def test_imports_form_no_circle() -> None:
+    assert circles(ROOT) == []
+
+
+def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> None:
+    modules = modules_of(ROOT)
+
+    found = [
+        f"{module}:{each.line} imports {each.module}"
+        for module, path in modules.items()
+        for each in imports_of(path, modules)
+        if not each.is_for_types and module not in HEAVY.get(each.module.split(".")[0], {module})
+    ]
+
+    assert found == []
+
+
+def test_an_arrow_that_turns_round_and_a_circle_are_seen(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    for folder in ("io", "dataset", "plugins"):
+        (package / folder).mkdir(parents=True)
+        (package / folder / "__init__.py").touch()
+    (package / "__init__.py").write_text("from package.plugins import manager")
+    (package / "io" / "low.py").write_text("def f():\n    from package.dataset import high\n")
+    (package / "io" / "typed.py").write_text("if TYPE_CHECKING:\n    import package.dataset.high\n")
+    (package / "io" / "root.py").write_text("import package\n")
+    (package / "io" / "near.py").write_text("from . import low\n")
+    (package / "dataset" / "high.py").write_text("import package.io.low\nfrom package.io.typed import T\n")
+    (package / "plugins" / "manager.py").write_text("import package.io.low, package.exception\n")
+
+    assert upward_arrows(package) == [
+        "package.io.low:2 imports package.dataset.high, which is above it",
+        "package.io.near:1 imports relatively; write the whole name",
+        "package.io.root:1 imports package, which is above it",
+        "package.io.typed:2 imports package.dataset.high, which is above it",
+    ]
+    assert circles(package) == [["package.io.low", "package.dataset.high", "package.io.low"]]
+
+
+def printed_by(program: str) -> Any:
+    """What a program prints as JSON in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT.parent)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+IMPORT_ALL = """
+import importlib, importlib.abc, json, sys
+
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+errors = {}
+for name in MODULES:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        errors[name] = [type(error).__name__, str(error)]
+import data_stack
+for name in data_stack.__all__:
+    getattr(data_stack, name)
+print(json.dumps(errors))
+"""
+
+
+def test_without_the_optional_packages_all_imports_but_what_exists_for_them() -> None:
+    modules = [name for name in modules_of(ROOT) if not name.endswith("__main__")]
+    program = f"BLOCKED = {OPTIONAL!r}\nMODULES = {modules!r}\n{IMPORT_ALL}"
+
+    errors = printed_by(program)
+
+    missing = {name: error[0] for name, error in errors.items()}
+    assert set(missing) <= set().union(*(HEAVY[package] for package in OPTIONAL if package in HEAVY))
+    assert set(missing.values()) == {"MissingDependencyError"}
+    assert all("pip install 'datastack[" in error[1] for error in errors.values())
+
+
+LIGHT = [
+    "data_stack.cli.main",
+    "data_stack.dataset.factory",
+    "data_stack.dataset.iterator",
+    "data_stack.dataset.reporting",
+    "data_stack.dataset.splitter",
+    "data_stack.display",
+    "data_stack.formats",
+    "data_stack.io.resources",
+    "data_stack.io.retriever",
+    "data_stack.io.storage_connectors",
+    "data_stack.mnist",
+    "data_stack.plugins",
+    "data_stack.repository.loading",
+]
+
+
+def test_what_everybody_imports_brings_no_heavy_package() -> None:
+    program = f"import json, sys\nfor name in {LIGHT!r}: __import__(name)\nprint(json.dumps(sorted(sys.modules)))"
+
+    modules = printed_by(program)
+
+    assert set(modules) & {*HEAVY, "scipy", "IPython"} == set()
+
+
+def test_listing_datasets_imports_neither_numpy_nor_any_dataset() -> None:
+    program = "import json, sys, data_stack\ndata_stack.datasets()\nprint(json.dumps(sorted(sys.modules)))"
+
+    modules = printed_by(program)
+
+    assert set(modules) & {"numpy", "data_stack.mnist", *HEAVY} == set()
