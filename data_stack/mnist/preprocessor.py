@@ -1,0 +1,76 @@
+"""From the IDX files of MNIST to tensors, a block of images at a time."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import numpy as np
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.idx import IdxReader
+from data_stack.formats.torch_tensors import write_tensor
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.connector import StorageConnector
+
+__all__ = ["MNISTPreprocessor", "write_samples", "write_targets"]
+
+
+class MNISTPreprocessor:
+    """Makes the stored tensors of one split from its two stored IDX files.
+
+    Args:
+        storage_connector: where both are.
+    """
+
+    def __init__(self, storage_connector: StorageConnector) -> None:
+        self.storage_connector = storage_connector
+
+    def preprocess(
+        self, raw_sample_identifier: str, raw_target_identifier: str, sample_identifier: str, target_identifier: str
+    ) -> None:
+        """Read the gzipped IDX files and store ``(n, 28, 28)`` float32 samples in [0, 1] and ``(n,)`` int64 targets.
+
+        Raises:
+            DatasetFileCorruptError: a file is damaged, or no images or labels; what was damaged is not stored.
+        """
+        connector = self.storage_connector
+        with connector.get_resource(raw_sample_identifier) as raw, connector.create(sample_identifier) as file:
+            n_samples = write_samples(raw, file)
+        with connector.get_resource(raw_target_identifier) as raw, connector.create(target_identifier) as file:
+            write_targets(raw, file, n_samples)
+
+
+def write_samples(raw: StreamedResource, file: Any) -> int:
+    """Write the images of a gzipped IDX file as one float32 tensor in [0, 1]; return how many there are.
+
+    Only a block of images is in memory: 60,000 of them are 188 MB as float32.
+
+    Raises:
+        DatasetFileCorruptError: it is damaged, or holds no uint8 images.
+    """
+    with gzip.GzipFile(raw.identifier, "rb", fileobj=raw) as stream:
+        reader = IdxReader(stream)
+        if reader.dtype != np.uint8 or len(reader.shape) != 3:
+            raise DatasetFileCorruptError(
+                f"{raw.identifier!r} holds {reader.dtype} of shape {reader.shape}, "
+                f"but images are uint8 of shape (n, height, width)"
+            )
+        scaled = (np.divide(block, 255, dtype=np.float32) for block in reader.blocks())
+        write_tensor(file, scaled, shape=reader.shape, dtype=np.float32)
+    return reader.shape[0]
+
+
+def write_targets(raw: StreamedResource, file: Any, n_samples: int) -> None:
+    """Write the labels of a gzipped IDX file as one int64 tensor.
+
+    Raises:
+        DatasetFileCorruptError: it is damaged, or does not hold ``n_samples`` uint8 labels.
+    """
+    with gzip.GzipFile(raw.identifier, "rb", fileobj=raw) as stream:
+        reader = IdxReader(stream)
+        if reader.dtype != np.uint8 or reader.shape != (n_samples,):
+            raise DatasetFileCorruptError(
+                f"{raw.identifier!r} holds {reader.dtype} of shape {reader.shape}, but there are {n_samples} images to label"
+            )
+        write_tensor(file, reader.blocks(), shape=reader.shape, dtype=np.int64)

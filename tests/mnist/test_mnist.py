@@ -1,0 +1,315 @@
+"""MNIST on synthetic IDX files: samples, stored layout, adoption, damage, memory."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, RetrievalError, UnknownSplitError
+from data_stack.formats.idx import write_idx
+from data_stack.formats.torch_tensors import save_tensors
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.mnist.factory import MNISTFactory
+from data_stack.mnist.iterator import MNISTIterator
+from data_stack.mnist.preprocessor import MNISTPreprocessor
+
+SIZES = {"train": 40, "test": 10}
+RAW = {"train": ("samples_train.gz", "labels_train.gz"), "test": ("samples_test.gz", "targets.gz")}
+PREPARED = [f"mnist/preprocessed/{split}/{element}.pt" for split in ("test", "train") for element in ("samples", "targets")]
+
+
+#: torch's, whose annotation knows only its own files
+plain_load: Any = torch.load
+
+
+def images(split: str) -> npt.NDArray[np.uint8]:
+    return np.random.default_rng(SIZES[split]).integers(0, 256, (SIZES[split], 28, 28), dtype=np.uint8)
+
+
+def labels(split: str) -> npt.NDArray[np.uint8]:
+    return (np.arange(SIZES[split]) * 7 % 10).astype(np.uint8)
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A folder with the four files, as a mirror has them."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    for split, names in RAW.items():
+        for name, array in zip(names, (images(split), labels(split)), strict=True):
+            with gzip.open(folder / name, "wb") as file:
+                write_idx(file, array)
+    return folder
+
+
+def definitions(folder: Path) -> dict[str, list[ResourceDefinition]]:
+    return {
+        split: [
+            ResourceDefinition(
+                f"mnist/raw/{name}", (folder / name).as_uri(), hashlib.md5((folder / name).read_bytes()).hexdigest()
+            )
+            for name in names
+        ]
+        for split, names in RAW.items()
+    }
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+@pytest.fixture
+def factory(store: FileStorageConnector, published: Path) -> MNISTFactory:
+    factory = MNISTFactory(store)
+    factory.resource_definitions = definitions(published)
+    return factory
+
+
+def as_the_original(split: str) -> torch.Tensor:
+    """torchvision's ToTensor of each image."""
+    return torch.from_numpy(images(split)).to(torch.float32).div(255)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_samples_are_those_of_the_original(factory: MNISTFactory, split: str) -> None:
+    iterator, meta = factory.get_dataset_iterator({"split": split})
+
+    assert meta == IteratorMeta(sample_pos=0, target_pos=1, tag_pos=2)
+    assert len(iterator) == SIZES[split]
+    for i, (image, target, tag) in enumerate(iterator):
+        assert (image.dtype, image.shape) == (torch.float32, (28, 28))
+        assert torch.equal(image, as_the_original(split)[i])
+        assert (type(target), target, tag) == (int, labels(split)[i], labels(split)[i])
+
+
+def test_without_a_configuration_the_training_samples_are_given(factory: MNISTFactory) -> None:
+    assert len(factory.get_dataset_iterator()[0]) == SIZES["train"]
+
+
+def test_an_unknown_split_is_the_error_that_the_original_raised(factory: MNISTFactory) -> None:
+    with pytest.raises(UnknownSplitError, match="train, test") as raised:
+        factory.get_dataset_iterator({"split": "trian"})
+    assert isinstance(raised.value, ResourceNotFoundError)
+
+
+def test_the_store_has_the_layout_of_the_original(factory: MNISTFactory, store: FileStorageConnector) -> None:
+    factory.prepare()
+
+    stored = set(store.list_resources())
+    assert stored >= {*PREPARED, *(f"mnist/raw/{name}" for names in RAW.values() for name in names)}
+    tensors = {name: plain_load(store.get_resource(name)) for name in PREPARED}
+    assert {(tensor.dtype, tensor.dim()) for name, tensor in tensors.items() if "samples" in name} == {(torch.float32, 3)}
+    assert {(tensor.dtype, tensor.dim()) for name, tensor in tensors.items() if "targets" in name} == {(torch.int64, 1)}
+
+
+def test_the_names_of_the_original_are_still_there(factory: MNISTFactory) -> None:
+    assert not factory.check_exists()
+    factory.prepare()
+
+    assert factory.check_exists()
+    assert (factory.raw_path, factory.preprocessed_path) == ("mnist/raw/", "mnist/preprocessed/")
+    assert factory._get_resource_id("preprocessed", "train", "samples.pt") == "mnist/preprocessed/train/samples.pt"
+
+
+def test_the_published_definitions_name_what_the_original_stored() -> None:
+    found = MNISTFactory(InMemoryStorageConnector()).resource_definitions
+
+    assert {split: [definition.identifier for definition in pair] for split, pair in found.items()} == {
+        split: [f"mnist/raw/{name}" for name in names] for split, names in RAW.items()
+    }
+    for definition in (definition for pair in found.values() for definition in pair):
+        assert len(definition.sources) == 2
+        assert all(re.fullmatch(r"https://[^ ]+/mnist/[a-z0-9-]+-ubyte\.gz", source) for source in definition.sources)
+        assert None not in (definition.md5_sum, definition.sha256, definition.size)
+
+
+@pytest.fixture
+def of_the_original(store: FileStorageConnector) -> FileStorageConnector:
+    """A store that the original prepared: no manifest, and tensors by torch.save."""
+    for split in SIZES:
+        for element, tensor in (("samples", as_the_original(split)), ("targets", torch.from_numpy(labels(split)).long())):
+            with store.create(f"mnist/preprocessed/{split}/{element}.pt") as file:
+                save_tensors(file, tensor)
+    return store
+
+
+def test_a_store_of_the_original_is_used_as_it_is(of_the_original: FileStorageConnector, tmp_path: Path) -> None:
+    factory = MNISTFactory(of_the_original)
+    factory.resource_definitions = {  # nothing could be fetched
+        split: [ResourceDefinition(f"mnist/raw/{name}", str(tmp_path / "nowhere")) for name in names]
+        for split, names in RAW.items()
+    }
+    assert factory.check_exists()
+
+    iterator, _ = factory.get_dataset_iterator({"split": "test"})
+
+    assert torch.equal(torch.stack([image for image, _, _ in iterator]), as_the_original("test"))
+    assert not any(name.startswith("mnist/raw/") for name in of_the_original.list_resources())
+
+
+def test_a_part_of_a_store_is_not_taken_for_the_whole(factory: MNISTFactory, store: FileStorageConnector) -> None:
+    store.set_resource("mnist/preprocessed/train/samples.pt", [b"garbage"])
+    assert not factory.check_exists()
+
+    iterator, _ = factory.get_dataset_iterator({"split": "test"})
+
+    assert len(iterator) == SIZES["test"]
+    assert len(factory.get_dataset_iterator({"split": "train"})[0]) == SIZES["train"]
+
+
+def test_a_file_with_a_flipped_bit_is_refused(factory: MNISTFactory, store: FileStorageConnector, published: Path) -> None:
+    data = bytearray((published / "targets.gz").read_bytes())
+    data[20] ^= 1
+    (published / "targets.gz").write_bytes(data)
+
+    with pytest.raises(RetrievalError):
+        factory.prepare()
+
+    assert not factory.is_ready()
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_data_loader_takes_the_samples(factory: MNISTFactory, n_workers: int) -> None:
+    iterator: Any = factory.get_dataset_iterator({"split": "train"})[0]
+
+    batches = list(DataLoader(iterator, batch_size=16, num_workers=n_workers))
+
+    assert torch.equal(torch.cat([image for image, _, _ in batches]), as_the_original("train"))
+    assert torch.cat([target for _, target, _ in batches]).tolist() == labels("train").tolist()
+
+
+def test_targets_are_read_without_images_and_batches_are_stacked(factory: MNISTFactory) -> None:
+    iterator = factory.get_dataset_iterator({"split": "train"})[0]
+
+    batch: Any = iterator.read_batch([3, 0, -1])
+
+    assert iterator.read_column(1).tolist() == labels("train").tolist()
+    assert np.array_equal(batch[0], as_the_original("train")[[3, 0, -1]].numpy())
+
+
+def test_an_iterator_can_be_sent_to_another_process(factory: MNISTFactory) -> None:
+    iterator = factory.get_dataset_iterator({"split": "test"})[0]
+
+    sent = pickle.loads(pickle.dumps(iterator))
+
+    assert torch.equal(sent[4][0], iterator[4][0])
+
+
+class TestMNISTIterator:
+    def streams(self, store: StorageConnector, n_targets: int) -> Iterator[StreamedResource]:
+        for name, tensor in (("samples.pt", torch.zeros(3, 28, 28)), ("targets.pt", torch.zeros(n_targets).long())):
+            with store.create(name) as file:
+                save_tensors(file, tensor)
+            yield store.get_resource(name)
+
+    def test_both_streams_are_closed(self) -> None:
+        samples, targets = self.streams(InMemoryStorageConnector(), 3)
+
+        iterator = MNISTIterator(samples, targets)
+
+        assert len(iterator) == 3
+        assert (samples.closed, targets.closed) == (True, True)
+
+    def test_both_streams_are_closed_when_they_do_not_belong_together(self) -> None:
+        samples, targets = self.streams(InMemoryStorageConnector(), 4)
+
+        with pytest.raises(DatasetFileCorruptError, match="3 samples"):
+            MNISTIterator(samples_stream=samples, targets_stream=targets)
+
+        assert (samples.closed, targets.closed) == (True, True)
+
+
+class ThreeMethods(StorageConnector):
+    """What a third party may have written: the required methods and no more."""
+
+    def __init__(self) -> None:
+        self.inner = InMemoryStorageConnector()
+
+    def get_resource(self, identifier: str, *resource_type: Any) -> Any:
+        return self.inner.get_resource(identifier)
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        self.inner.set_resource(identifier, resource)
+
+    def has_resource(self, identifier: str) -> bool:
+        return self.inner.has_resource(identifier)
+
+
+class TestMNISTPreprocessor:
+    @pytest.fixture(params=[InMemoryStorageConnector, ThreeMethods])
+    def filled(self, request: pytest.FixtureRequest, published: Path) -> StorageConnector:
+        connector: StorageConnector = request.param()
+        for name in RAW["train"]:
+            connector.set_resource(f"raw/{name}", [(published / name).read_bytes()])
+        return connector
+
+    def test_it_makes_tensors_in_any_store(self, filled: StorageConnector) -> None:
+        MNISTPreprocessor(filled).preprocess(
+            "raw/samples_train.gz", "raw/labels_train.gz", sample_identifier="s.pt", target_identifier="t.pt"
+        )
+
+        assert torch.equal(plain_load(filled.get_resource("s.pt")), as_the_original("train"))
+        assert torch.equal(plain_load(filled.get_resource("t.pt")), torch.from_numpy(labels("train")).long())
+
+    def test_exchanged_files_are_refused_and_nothing_is_stored(self, filled: StorageConnector) -> None:
+        with pytest.raises(DatasetFileCorruptError, match="images are uint8"):
+            MNISTPreprocessor(filled).preprocess("raw/labels_train.gz", "raw/samples_train.gz", "s.pt", "t.pt")
+
+        assert not filled.has_resource("s.pt")
+
+    def test_labels_for_other_images_are_refused(self, filled: StorageConnector, published: Path) -> None:
+        filled.set_resource("raw/other.gz", [(published / "targets.gz").read_bytes()])
+
+        with pytest.raises(DatasetFileCorruptError, match="40 images to label"):
+            MNISTPreprocessor(filled).preprocess("raw/samples_train.gz", "raw/other.gz", "s.pt", "t.pt")
+
+        assert not filled.has_resource("t.pt")
+
+    def test_a_damaged_file_leaves_nothing(self, filled: StorageConnector, published: Path) -> None:
+        filled.set_resource("raw/cut.gz", [(published / "samples_train.gz").read_bytes()[:-1000]])
+
+        with pytest.raises(DatasetFileCorruptError):
+            MNISTPreprocessor(filled).preprocess("raw/cut.gz", "raw/labels_train.gz", "s.pt", "t.pt")
+
+        assert not filled.has_resource("s.pt")
+
+
+MEASURED = """
+import sys, torch
+from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.mnist.preprocessor import MNISTPreprocessor
+def peak_kib():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+before = peak_kib()
+MNISTPreprocessor(FileStorageConnector(sys.argv[1])).preprocess("samples.gz", "labels.gz", "s.pt", "t.pt")
+print(peak_kib() - before)
+"""
+
+
+def test_sixty_thousand_images_are_prepared_in_a_few_megabytes(store: FileStorageConnector) -> None:
+    with store.create("samples.gz") as file, gzip.GzipFile("", "wb", 1, file) as zipped:
+        write_idx(zipped, (np.full((1000, 28, 28), i, np.uint8) for i in range(60)), shape=(60_000, 28, 28))
+    with store.create("labels.gz") as file, gzip.GzipFile("", "wb", 1, file) as zipped:
+        write_idx(zipped, np.zeros(60_000, np.uint8))
+
+    done = subprocess.run([sys.executable, "-c", MEASURED, str(store.root_path)], capture_output=True, text=True, check=True)
+
+    assert store.stat("s.pt").size > 60_000 * 28 * 28 * 4
+    assert int(done.stdout) < 100 << 10  # KiB; the target of the project is 250 MiB, the original took 620
