@@ -1,0 +1,319 @@
+"""The commands of ``data-stack``; each does its work through the public API and prints what came of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from data_stack.cli.settings import Settings, common_options, parsed_options, print_json
+from data_stack.display.text import columns, size_text
+
+if TYPE_CHECKING:
+    from data_stack.display.report import DatasetReport
+
+__all__ = ["data_stack"]
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    the data or the operation failed; the message says what to do
+  2    wrong usage, or an unknown dataset, split or option
+  130  interrupted
+"""
+
+_pass_settings = click.make_pass_decorator(Settings, ensure=True)
+_name = click.argument("name", metavar="NAME")
+_split = click.option("--split", metavar="SPLIT", help="One split; default: all of them (show: the first).")
+_option = click.option(
+    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
+@click.version_option(package_name="datastack", message="data-stack %(version)s")
+@common_options
+def data_stack() -> None:
+    """Any dataset, from any store: list, prepare, look at and verify datasets."""
+
+
+@data_stack.command("list")
+@common_options
+@_pass_settings
+def list_datasets(settings: Settings) -> None:
+    """List the installed datasets.
+
+    Tells which of them are prepared in the store, and imports none.
+    """
+    from data_stack.cli.datasets import installed_datasets, is_prepared
+
+    connector = settings.connector()
+    rows = [(record, is_prepared(connector, record.name)) for record in installed_datasets()]
+    if settings.as_json:
+        print_json(
+            [
+                {
+                    "name": record.name,
+                    "distribution": record.distribution,
+                    "version": record.version,
+                    "state": record.state,
+                    "error": record.error,
+                    "prepared": prepared,
+                }
+                for record, prepared in rows
+            ]
+        )
+        return
+    table = [("name", "from", "prepared", "")]
+    for record, prepared in rows:
+        note = record.state if record.error is not None else ""
+        table.append((record.name, f"{record.distribution} {record.version}", "yes" if prepared else "no", note))
+    _print_columns(table)
+
+
+@data_stack.command()
+@_name
+@common_options
+@_pass_settings
+def info(settings: Settings, name: str) -> None:
+    """Tell what a dataset is, retrieving nothing.
+
+    Description, splits, options, licence, and where its files are published with which digests.
+    """
+    from data_stack.cli.datasets import Dataset
+
+    facts = Dataset.find(name, settings.connector()).facts()
+    if settings.as_json:
+        print_json(facts)
+        return
+    card: dict[str, Any] = facts["card"] or {}
+    click.echo(f"{facts['name']} {card.get('version', '')}".strip())
+    if facts["description"]:
+        click.echo(facts["description"])
+    click.echo()
+    rows = [(key, card[key]) for key in ("license", "homepage", "citation") if card.get(key)]
+    rows += [("factory", facts["factory"]), ("package", facts["distribution"])]
+    if facts["splits"] is not None:
+        rows.append(("splits", ", ".join(facts["splits"])))
+        rows.append(("options", ", ".join(facts["options"]) or "none"))
+    rows += [("prepared", "yes" if facts["prepared"] else "no"), ("store", facts["storage"])]
+    for key, value in rows:
+        click.echo(f"{key:<10}{value}")
+    for source in facts["sources"]:
+        digest = (
+            f"sha256 {source['sha256']}" if source["sha256"] else f"md5 {source['md5_sum']}" if source["md5_sum"] else "NO DIGEST"
+        )
+        size = "" if source["size"] is None else f"{size_text(source['size'])}  "
+        click.echo(f"\n{source['identifier']}  {size}{digest}")
+        for place in source["places"]:
+            click.echo(f"  {place}")
+
+
+@data_stack.command()
+@_name
+@common_options
+@_pass_settings
+def prepare(settings: Settings, name: str) -> None:
+    """Prepare a dataset ahead of time.
+
+    Retrieves and preprocesses it, so that loading it later only opens files.
+    What is there is not fetched again, and what was interrupted goes on where it was.
+    """
+    from data_stack.cli.datasets import Dataset
+
+    dataset = Dataset.find(name, settings.connector())
+    steps, already_ready = dataset.prepare()
+    seconds = sum(duration for _, duration in steps)
+    size = dataset.stored_size()
+    if settings.as_json:
+        print_json(
+            {
+                "name": name,
+                "already_ready": already_ready,
+                "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in steps],
+                "seconds": round(seconds, 6),
+                "size": size,
+                "storage": repr(dataset.connector),
+            }
+        )
+        return
+    if already_ready:
+        click.echo(f"{name} was ready in {dataset.connector!r}")
+        return
+    _print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in steps)], right=(1,))
+    click.echo(f"{name} is ready in {dataset.connector!r}: {size_text(size)}, prepared in {seconds:.3f} s")
+
+
+@data_stack.command()
+@_name
+@_split
+@_option
+@common_options
+@_pass_settings
+def report(settings: Settings, name: str, split: str | None, options: tuple[str, ...]) -> None:
+    """Report samples, classes, sizes and digests.
+
+    The dataset is prepared first if it is not ready.
+    """
+    from data_stack.cli.datasets import Dataset
+
+    made: DatasetReport = Dataset.find(name, settings.connector()).report(split, parsed_options(options))
+    if settings.as_json:
+        print_json(made.to_dict())
+    else:
+        click.echo(str(made))
+
+
+@data_stack.command()
+@_name
+@click.option(
+    "-o", "--output", required=True, metavar="FILE", help="The picture to write, .png or .jpg; - is standard output (PNG)."
+)
+@_split
+@click.option(
+    "-n", "--samples", "n_samples", type=click.IntRange(min=1), help="How many at most.  [default: 100 pictures, 24 rows]"
+)
+@click.option("--columns", "n_columns", type=click.IntRange(min=1), help="Pictures in a row.")
+@click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
+@_option
+@common_options
+@_pass_settings
+def show(
+    settings: Settings,
+    name: str,
+    output: str,
+    split: str | None,
+    n_samples: int | None,
+    n_columns: int | None,
+    seed: int | None,
+    options: tuple[str, ...],
+) -> None:
+    """Draw samples with their labels.
+
+    As many of each class as there is room for. The dataset is prepared first if it is not ready.
+    """
+    to_stdout = output == "-"
+    suffix = Path(output).suffix.lower()
+    if not to_stdout and suffix not in (".png", ".jpg", ".jpeg"):
+        raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
+    if not to_stdout and not Path(output).absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(Path(output).absolute().parent)!r}", param_hint="'-o'")
+    if to_stdout and settings.as_json:
+        raise click.UsageError("--json and -o - both want standard output")
+    from data_stack.cli.datasets import Dataset, save_picture
+
+    dataset = Dataset.find(name, settings.connector())
+    picture = dataset.contact_sheet(split, parsed_options(options), n_samples=n_samples, n_columns=n_columns, seed=seed)
+    if to_stdout:
+        picture.save(sys.stdout.buffer, format="PNG")
+        return
+    save_picture(picture, output)
+    if settings.as_json:
+        print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
+    else:
+        click.echo(f"wrote {output} ({picture.width} x {picture.height} pixels)")
+
+
+@data_stack.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@common_options
+@_pass_settings
+@click.pass_context
+def verify(context: click.Context, settings: Settings, name: str | None) -> None:
+    """Hold stored bytes against their digests.
+
+    Reads all of one dataset, or of all that are prepared, also of those whose plugin is not installed. Exits with 1 if
+    anything is damaged or missing.
+    """
+    from data_stack.cli.datasets import prepared_datasets, verified
+
+    connector = settings.connector()
+    results = []
+    for each in [name] if name is not None else prepared_datasets(connector):
+        results.append(verified(each, connector))
+        if not settings.as_json:
+            _print_verified(results[-1])
+    faulty = any(result["state"] != "ok" for result in results)
+    if settings.as_json:
+        print_json(results)
+    elif not results:
+        click.echo(f"no dataset is prepared in {connector!r}")
+    context.exit(1 if faulty else 0)
+
+
+def _print_verified(result: dict[str, Any]) -> None:
+    click.echo(f"{result['name']}: {result['state']}, {result['n_resources']} resources, {size_text(result['size'])}")
+    for finding in result["findings"]:
+        click.echo(f"  {'FAULT' if finding['is_fault'] else 'note'}  {finding['identifier']}: {finding['problem']}")
+
+
+@data_stack.command("import-file")
+@click.argument("identifier", metavar="IDENTIFIER")
+@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.option("--sha256", metavar="HEX", help="SHA-256 that the file must have.")
+@click.option("--md5", metavar="HEX", help="MD5 that the file must have.")
+@click.option("--unverified", is_flag=True, help="Store a file that no digest is known of.")
+@common_options
+@_pass_settings
+def import_file(settings: Settings, identifier: str, path: str, sha256: str | None, md5: str | None, unverified: bool) -> None:
+    """Store a file fetched by other means.
+
+    For example: data-stack import-file digits/raw/digits.csv.gz ~/Downloads/digits.csv.gz
+
+    It must have the digest that the installed dataset defines for IDENTIFIER, or else the one given. The error of a failed
+    download names the identifier.
+    """
+    from data_stack.cli.datasets import imported
+
+    connector = settings.connector()
+    stored = imported(identifier, path, connector, sha256=sha256, md5_sum=md5, unverified=unverified)
+    if settings.as_json:
+        print_json(stored)
+    else:
+        state = "verified" if stored["verified"] else "NOT VERIFIED"
+        click.echo(f"stored {identifier} in {connector!r}: {size_text(stored['size'])}, sha256 {stored['sha256']}, {state}")
+
+
+@data_stack.command()
+@common_options
+@_pass_settings
+@click.pass_context
+def doctor(context: click.Context, settings: Settings) -> None:
+    """Check environment, store and all plugins.
+
+    Imports every plugin; exits with 1 if one of them, or the store, is broken.
+    """
+    from data_stack.cli.examination import examined
+
+    findings = examined(settings)
+    if settings.as_json:
+        print_json(findings)
+        context.exit(0 if findings["healthy"] else 1)
+    for key, value in findings["environment"].items():
+        click.echo(f"{key:<14}{value}")
+    click.echo()
+    for key, value in findings["store"].items():
+        click.echo(f"{key:<14}{size_text(value) if key == 'free' else value}")
+    click.echo()
+    _print_columns(
+        [("package", "version", "for")]
+        + [(each["package"], each["version"] or "-", each["for"]) for each in findings["packages"]]
+    )
+    click.echo()
+    rows = [("plugin", "group", "from", "state", "import")]
+    for each in findings["plugins"]:
+        duration = "-" if each["import_ms"] is None else f"{each['import_ms']:.0f} ms"
+        rows.append((each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"], duration))
+    _print_columns(rows)
+    for each in findings["plugins"]:
+        if each["error"] is not None:
+            click.echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}")
+    click.echo("\nall is well" if findings["healthy"] else "\nsomething is broken, see above")
+    context.exit(0 if findings["healthy"] else 1)
+
+
+def _print_columns(rows: list[Any], right: tuple[int, ...] = ()) -> None:
+    for line in columns(rows, right):
+        click.echo(line)

@@ -1,0 +1,288 @@
+"""What the commands do with datasets, apart from printing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from data_stack.dataset.declarative import DatasetFactory, Finding
+from data_stack.dataset.manifest import Manifest
+from data_stack.dataset.resource_names import MANIFEST
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    DataStackError,
+    PluginError,
+    ResourceNotFoundError,
+    StorageError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.plugins.manager import default_manager
+from data_stack.plugins.record import DATASETS_GROUP, PluginRecord
+from data_stack.repository.repository import DatasetDescription, default_repository
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.dataset.iterator import DatasetIteratorIF
+    from data_stack.display.report import DatasetReport
+    from data_stack.io.storage_connectors import StorageConnector
+
+__all__ = ["Dataset", "imported", "installed_datasets", "is_prepared", "prepared_datasets", "save_picture", "verified"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An installed dataset and the store to keep it in.
+
+    Attributes:
+        name: what it was asked for by.
+        factory: makes its iterators; a DatasetFactory, or one in the original's manner.
+        connector: the store.
+        description: what its author says of it.
+    """
+
+    name: str
+    factory: BaseDatasetFactory
+    connector: StorageConnector
+    description: DatasetDescription
+
+    @classmethod
+    def find(cls, name: str, connector: StorageConnector) -> Dataset:
+        """Import the plugin of a dataset; nothing is prepared.
+
+        Raises:
+            DatasetNotFoundError, PluginError: there is none of that name, or its plugin is broken.
+        """
+        repository = default_repository()
+        description = repository.describe(name)
+        return cls(name, repository.get_factory(name, connector), connector, description)
+
+    @property
+    def declared(self) -> DatasetFactory | None:
+        """The factory, if it is one that declares what it is made of."""
+        return self.factory if isinstance(self.factory, DatasetFactory) else None
+
+    def facts(self) -> dict[str, Any]:
+        """All that is known of the dataset before any byte of it is there, as plain JSON data."""
+        factory = self.declared
+        described = asdict(self.description)
+        card = {key: described[key] for key in ("version", "license", "homepage", "citation")} if factory is not None else None
+        sources = factory.sources if factory is not None else ()
+        return {
+            "name": self.name,
+            "card": card,
+            "description": self.description.description,
+            "factory": f"{type(self.factory).__module__}:{type(self.factory).__qualname__}",
+            "distribution": f"{self.description.distribution} {self.description.distribution_version}",
+            "splits": list(self.description.splits) if factory is not None else None,
+            "options": list(self.description.options),
+            "sources": [
+                {
+                    "identifier": self.stored_name(source.identifier),
+                    "size": source.size,
+                    "sha256": source.sha256,
+                    "md5_sum": source.md5_sum,
+                    "places": list(source.sources),
+                }
+                for source in sources
+            ],
+            "prepared": factory.is_ready() if factory is not None else None,
+            "storage": repr(self.connector),
+        }
+
+    def stored_name(self, name: str) -> str:
+        """The identifier in the store of a resource that the author names ``name``."""
+        return f"{self.declared.card.name}/{name}" if self.declared is not None else name
+
+    def prepare(self) -> tuple[tuple[tuple[str, float], ...], bool]:
+        """Make the dataset ready.
+
+        Returns:
+            (step, seconds) for what was done, and whether there was nothing to do.
+        """
+        if self.declared is None:
+            raise ConfigError(
+                f"dataset {self.name!r} is written in the original's manner ({type(self.factory).__qualname__}) and cannot be "
+                f"prepared ahead of time; loading a split prepares it, e.g. `data-stack report {self.name} --split train`"
+            )
+        report = self.declared.prepare()
+        return report.steps, report.already_ready
+
+    def stored_size(self) -> int | None:
+        """Bytes of the prepared resources; None if that is not known."""
+        manifest = self.declared.manifest() if self.declared is not None else None
+        return None if manifest is None else manifest.size
+
+    def splits(self, split: str | None, options: Mapping[str, Any]) -> dict[str, DatasetIteratorIF]:
+        """The iterators of one split, or of all."""
+        repository = default_repository()
+        if split is not None:
+            return {split: repository.load(self.name, split, self.connector, **options)}
+        loaded = repository.load(self.name, None, self.connector, **options)
+        return loaded if isinstance(loaded, dict) else {"all": loaded}
+
+    def report(self, split: str | None, options: Mapping[str, Any]) -> DatasetReport:
+        """Prepare the dataset and look at its splits; what that took is in the report."""
+        from data_stack.display.report import DatasetReport
+
+        return DatasetReport.of(self.name, split, storage=self.connector, config=options)
+
+    def contact_sheet(self, split: str | None, options: Mapping[str, Any], **how: Any) -> Image:
+        """Prepare the dataset and draw samples of a split, the first one if none is named."""
+        from data_stack.display.contact_sheet import contact_sheet
+
+        if self.declared is not None:
+            self.prepare()
+            split = split if split is not None else self.description.splits[0]
+        iterator = next(iter(self.splits(split, options).values()))
+        names = {each: getattr(self.factory, each, None) for each in ("class_names", "feature_names")}
+        return contact_sheet(iterator, **names, **how)
+
+
+def installed_datasets() -> list[PluginRecord]:
+    """All datasets that plugins name, usable or not; nothing is imported."""
+    return [record for record in default_manager().records() if record.group == DATASETS_GROUP]
+
+
+def is_prepared(connector: StorageConnector, name: str) -> bool:
+    """Whether the store holds a manifest of a dataset."""
+    return connector.has_resource(f"{name}/{MANIFEST}")
+
+
+def prepared_datasets(connector: StorageConnector) -> list[str]:
+    """Names of the datasets that have a manifest in the store, sorted; their plugins may be gone."""
+    try:
+        identifiers = connector.list_resources()
+    except UnsupportedStorageOperationError:
+        return [record.name for record in installed_datasets() if is_prepared(connector, record.name)]
+    return [name for name, _, rest in (each.partition("/") for each in identifiers) if rest == MANIFEST]
+
+
+def verified(name: str, connector: StorageConnector) -> dict[str, Any]:
+    """Read all that is stored of a dataset and say what is wrong with it, as plain JSON data.
+
+    The plugin, if it is installed and works, knows whether this is still the dataset that it means; without it the manifest
+    still says what the bytes should be.
+    """
+    try:
+        factory = Dataset.find(name, connector).declared
+    except (DatasetNotFoundError, PluginError) as error:
+        if not is_prepared(connector, name):
+            raise
+        factory, note = None, str(error)
+    else:
+        note = f"{name} is written in the original's manner; its manifest was checked" if factory is None else ""
+        if factory is None and not is_prepared(connector, name):
+            raise ConfigError(f"dataset {name!r} is written in the original's manner and has no manifest to verify it by")
+    if factory is not None:
+        findings, name_stored = factory.verify(), factory.card.name
+    else:
+        name_stored = name
+        findings = [Finding(f"{name}/{MANIFEST}", note, is_fault=False), *_held_against_manifest(name, connector)]
+    manifest = _manifest(name_stored, connector)
+    faults = [finding for finding in findings if finding.is_fault]
+    return {
+        "name": name,
+        "state": "faulty" if faults else "ok",
+        "n_resources": 0 if manifest is None else len(manifest.prepared),
+        "size": 0 if manifest is None else manifest.size,
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _manifest(name: str, connector: StorageConnector) -> Manifest | None:
+    try:
+        with connector.get_resource(f"{name}/{MANIFEST}") as resource:
+            return Manifest.from_json(resource.read())
+    except (ResourceNotFoundError, DatasetFileCorruptError, StorageError):
+        return None
+
+
+def _held_against_manifest(name: str, connector: StorageConnector) -> list[Finding]:
+    manifest = _manifest(name, connector)
+    if manifest is None:
+        return [Finding(f"{name}/{MANIFEST}", "the manifest is damaged; prepare the dataset again")]
+    findings = []
+    for record in manifest.prepared:
+        identifier = f"{name}/{record.identifier}"
+        try:
+            connector.verify_resource(identifier, record.sha256)
+        except DataStackError as error:
+            findings.append(Finding(identifier, str(error)))
+    return findings
+
+
+def imported(
+    identifier: str,
+    path: str,
+    connector: StorageConnector,
+    *,
+    sha256: str | None,
+    md5_sum: str | None,
+    unverified: bool,
+) -> dict[str, Any]:
+    """Store a file under ``identifier`` after holding it against the digest that is known of it.
+
+    Raises:
+        ConfigError: no digest is known, none was given, and ``unverified`` is false.
+        ChecksumMismatchError: it is another file.
+    """
+    from data_stack.io.identifiers import checked_identifier
+    from data_stack.io.resource_definition import ResourceDefinition
+    from data_stack.io.retriever import import_file
+
+    name = checked_identifier(identifier).partition("/")[0]
+    definitions: dict[str, ResourceDefinition] = {}
+    why = f"no installed dataset is called {name!r}"
+    try:
+        dataset = Dataset.find(name, connector)
+    except DatasetNotFoundError:
+        pass
+    except PluginError as error:
+        why = str(error)
+    else:
+        factory = dataset.declared
+        sources = factory.sources if factory is not None else ()
+        definitions = {dataset.stored_name(source.identifier): source for source in sources}
+        why = f"dataset {name!r} has no such source; it has: {', '.join(definitions) or 'none'}"
+    source = definitions.get(identifier)
+    if source is not None:
+        why = f"dataset {name!r} defines no digest for it"
+    definition = ResourceDefinition(
+        identifier,
+        path,
+        md5_sum=source.md5_sum if source is not None else None,
+        sha256=source.sha256 if source is not None else None,
+        size=source.size if source is not None else None,
+    )
+    if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5_sum)):
+        raise ConfigError(
+            f"no digest is known of {identifier!r}: {why}. "
+            f"Give --sha256 or --md5 as its publisher states it, or --unverified to store it as it is"
+        )
+    stored = import_file(definition, path, connector, sha256=sha256, md5_sum=md5_sum)
+    return {
+        "identifier": identifier,
+        "path": os.path.abspath(path),
+        "storage": repr(connector),
+        "size": stored.size,
+        "sha256": stored.sha256,
+        "verified": stored.verified,
+    }
+
+
+def save_picture(picture: Image, path: str) -> None:
+    """Write a picture whole or not at all, as a program that watches the file would wish."""
+    temporary = f"{path}.{os.getpid()}.part"
+    try:
+        picture.save(temporary, format="PNG" if path.lower().endswith(".png") else "JPEG")
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,108 @@
+"""What ``data-stack doctor`` looks at: environment, store, optional packages, plugins."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from data_stack.cli.settings import Settings
+from data_stack.exception import DataStackError
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.plugins.manager import default_manager
+
+if TYPE_CHECKING:
+    from data_stack.io.storage_connectors import StorageConnector
+
+__all__ = ["examined"]
+
+_PACKAGES = {
+    "numpy": "samples",
+    "h5py": "HDF5",
+    "requests": "http and https",
+    "torch": "tensors: 'datastack[torch]'",
+    "Pillow": "pictures: 'datastack[images]'",
+    "scikit-learn": "stratified splits, and the files of digits and iris: 'datastack[sklearn]'",
+    "zstandard": "zstd archives: 'datastack[zstd]'",
+    "PyYAML": "reports as YAML: 'datastack[yaml]'",
+}
+_BROKEN = ("broken", "incompatible")
+
+
+def examined(settings: Settings) -> dict[str, Any]:
+    """The state of everything, as plain JSON data; imports all plugins."""
+    store = _store(settings)
+    plugins = [asdict(record) for record in default_manager().doctor()]
+    return {
+        "healthy": bool(store["usable"]) and not any(plugin["state"] in _BROKEN for plugin in plugins),
+        "environment": {
+            "datastack": _version("datastack") or "not installed",
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "platform": platform.platform(),
+            **{name: value for name, value in sorted(os.environ.items()) if name in _VARIABLES},
+        },
+        "store": store,
+        "packages": [{"package": name, "version": _version(name), "for": purpose} for name, purpose in _PACKAGES.items()],
+        "plugins": plugins,
+    }
+
+
+_VARIABLES = ("DATA_STACK_OFFLINE", "DATA_STACK_PLUGINS", "DATA_STACK_DISABLE_PLUGINS", "DATA_STACK_STRICT_PLUGINS")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _store(settings: Settings) -> dict[str, Any]:
+    try:
+        connector = settings.connector()
+    except DataStackError as error:
+        return {"store": "none", "usable": False, "problem": str(error)}
+    found: dict[str, Any] = {"store": repr(connector), "usable": True}
+    if isinstance(connector, FileStorageConnector):
+        found |= _folder(connector.root_path)
+    try:
+        _try_to_write(connector)
+    except (DataStackError, OSError) as error:
+        found |= {"usable": False, "problem": str(error)}
+    return found
+
+
+def _folder(path: str) -> dict[str, Any]:
+    """Whether there is a folder, and the room around it; a store that does not exist yet is made at the first write."""
+    existing = path
+    while not os.path.isdir(existing) and os.path.dirname(existing) != existing:
+        existing = os.path.dirname(existing)
+    found: dict[str, Any] = {"exists": existing == path}
+    try:
+        found["free"] = shutil.disk_usage(existing).free
+    except OSError as error:
+        found["problem"] = str(error)
+    return found
+
+
+def _try_to_write(connector: StorageConnector) -> None:
+    """Store, read and delete a few bytes; a folder that does not exist yet is only asked whether it could be made."""
+    if isinstance(connector, FileStorageConnector) and not os.path.isdir(connector.root_path):
+        above = os.path.dirname(connector.root_path)
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        if os.path.lexists(connector.root_path) or not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+            raise NotADirectoryError(f"the folder {connector.root_path!r} is not there and cannot be made")
+        return
+    identifier = f"doctor-probe-{os.getpid()}"
+    connector.set_resource(identifier, [b"data_stack"])
+    with connector.get_resource(identifier) as resource:
+        whole = resource.read() == b"data_stack"
+    connector.delete_resource(identifier)
+    if not whole:
+        raise OSError(f"{connector!r} did not return what was stored")

@@ -1,0 +1,90 @@
+"""Runs the ``data-stack`` command: streams, errors and exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from data_stack.cli.commands import data_stack
+from data_stack.cli.settings import Settings
+from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
+
+__all__ = ["main"]
+
+_OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
+_OFFLINE = "DATA_STACK_OFFLINE"
+#: The caller's mistakes; everything else of our tree is the data's or the operation's failure.
+_USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with ``arguments`` (None: those of the process) and return its exit code."""
+    _prepare_streams()
+    settings = Settings()
+    handler = logging.StreamHandler()  # stderr
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    logger = logging.getLogger("data_stack")
+    level, offline = logger.level, os.environ.get(_OFFLINE)
+    logger.addHandler(handler)
+    try:
+        code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
+        sys.stdout.flush()  # a full disk or a reader that left shows here, not after main
+        return code if isinstance(code, int) else _OK
+    except click.Abort:
+        return _fail("interrupted", _INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code if isinstance(error, click.UsageError) else _FAILED
+    except DataStackError as error:
+        _show_traceback(settings)
+        return _fail(str(error), _USAGE if isinstance(error, _USAGE_ERRORS) else _FAILED)
+    except BrokenPipeError:
+        # Nothing to tell, and nobody to tell it to. What is buffered must not fail again when Python exits.
+        _discard_stdout()
+        return _FAILED
+    except OSError as error:
+        _show_traceback(settings)
+        if error.errno in (errno.ENOSPC, errno.EIO):
+            _discard_stdout()
+        return _fail(str(error), _FAILED)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        os.environ.pop(_OFFLINE, None)
+        if offline is not None:
+            os.environ[_OFFLINE] = offline
+
+
+def _prepare_streams() -> None:
+    """Make output safe: text of any script in any locale, and no file of ours under the number of a closed stream."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # open as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_stdout() -> None:
+    handle = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(handle, 1)
+    os.close(handle)
+
+
+def _show_traceback(settings: Settings) -> None:
+    if settings.debug:
+        click.echo(traceback.format_exc(), err=True, nl=False)
+
+
+def _fail(message: str, code: int) -> int:
+    with contextlib.suppress(OSError):  # stderr may be gone too; the exit code still tells
+        click.echo(f"data-stack: {message}", err=True)
+    return code

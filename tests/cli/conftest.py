@@ -1,0 +1,95 @@
+"""Runs the command in this process or in one of its own, on a store of its own, with plugins made for the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from data_stack.cli.main import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its standard output as JSON."""
+        return json.loads(self.out)
+
+
+class Command(Protocol):
+    """Runs ``data-stack`` with arguments."""
+
+    def __call__(self, *arguments: str) -> Outcome: ...
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The default store of this test; nothing is in it."""
+    folder = tmp_path / "store"
+    monkeypatch.setenv("DATA_STACK_HOME", str(folder))
+    for name in ("OFFLINE", "PLUGINS", "DISABLE_PLUGINS", "STRICT_PLUGINS"):
+        monkeypatch.delenv(f"DATA_STACK_{name}", raising=False)
+    return folder
+
+
+@pytest.fixture
+def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command in this process."""
+
+    def run(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        code = main(arguments)
+        written = capsys.readouterr()
+        return Outcome(code, written.out, written.err)
+
+    return run
+
+
+@pytest.fixture
+def process(store: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts the command in a process of its own; environment variables may be given by name."""
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "data_stack.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **environment},
+        )
+
+    return start
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Installs a distribution of one module with datasets, for this process and those it starts."""
+
+    def make(distribution: str, module_text: str, datasets: Sequence[str] = ("Factory",), names: Sequence[str] = ()) -> None:
+        module = distribution.replace("-", "_")
+        folder = tmp_path / "site" / distribution
+        info = folder / f"{module}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (folder / f"{module}.py").write_text(textwrap.dedent(module_text), encoding="utf-8")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", encoding="utf-8")
+        lines = [f"{name} = {module}:{factory}" for name, factory in zip(names or [distribution], datasets, strict=True)]
+        (info / "entry_points.txt").write_text("\n".join(["[data_stack.datasets]", *lines, ""]), encoding="utf-8")
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+
+    return make

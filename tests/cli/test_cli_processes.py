@@ -1,0 +1,208 @@
+"""The command as a process among others: pipes, signals, closed streams, locales, terminals."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import textwrap
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+SLOW = """
+    import time
+    from pathlib import Path
+    from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
+
+    class Factory(DatasetFactory):
+        card = DatasetCard(name="slow", version="1")
+        splits = ("all",)
+
+        def preprocess(self, raw, prepared):
+            with prepared.create("preprocessed/all") as file:
+                file.write(b"x" * 100000)
+                Path({started!r}).touch()
+                time.sleep(60)
+
+        def open(self, split, prepared):
+            return SequenceDatasetIterator([[0]])
+"""
+
+
+def finished(running: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    with running:
+        out, err = running.communicate(timeout=60)
+    return running.returncode, out.decode(), err.decode()
+
+
+def test_the_version_is_that_of_the_distribution(process: Start) -> None:
+    code, out, err = finished(process("--version"))
+
+    assert (code, out, err) == (0, f"data-stack {version('datastack')}\n", "")
+
+
+def test_no_command_at_all_is_a_usage_error_with_help(process: Start) -> None:
+    code, out, err = finished(process())
+
+    assert (code, "import-file" in out + err) == (2, True)
+
+
+def test_listing_imports_no_dataset(store: Path) -> None:
+    program = "import sys; from data_stack.cli.main import main; main(['list']); sys.exit('data_stack_digits' in sys.modules)"
+
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "digits" in result.stdout
+
+
+def test_help_imports_no_numpy(store: Path) -> None:
+    program = "import sys; from data_stack.cli.main import main; main(['--help']); sys.exit('numpy' in sys.modules)"
+
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert result.stdout.startswith("Usage: data-stack")
+
+
+def test_a_pipe_gets_results_on_stdout_and_no_progress_bar_on_stderr(process: Start) -> None:
+    code, out, err = finished(process("prepare", "digits"))
+
+    assert (code, "digits is ready" in out, err) == (0, True, "")
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
+    running = process("info", "digits")
+    assert running.stdout is not None
+    running.stdout.close()
+
+    with running:
+        assert running.stderr is not None
+        err = running.stderr.read()
+
+    assert (running.wait(60), err) == (1, b"")
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams_do_not_matter(store: Path, closed: str) -> None:
+    command = f'"{sys.executable}" -m data_stack.cli prepare digits {closed}'
+
+    result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+
+    assert (result.returncode, "Traceback" in result.stderr) == (0, False)
+    assert (store / "digits/manifest.json").read_bytes().startswith(b"{")
+
+
+def test_a_full_disk_under_stdout_is_an_error_and_no_traceback(store: Path) -> None:
+    command = f'"{sys.executable}" -m data_stack.cli info digits > /dev/full'
+
+    result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+
+    assert (result.returncode, "No space left" in result.stderr, "Traceback" in result.stderr) == (1, True, False)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
+)
+def test_a_report_can_be_written_in_any_locale(process: Start, environment: dict[str, str]) -> None:
+    code, out, err = finished(process("report", "digits", **environment))
+
+    assert (code, "1,437" in out, err) == (0, True, "")
+
+
+def test_an_interrupted_preparation_ends_with_130_and_leaves_nothing_half_done(
+    process: Start, install: Callable[..., None], tmp_path: Path, store: Path
+) -> None:
+    install("slow", SLOW.format(started=str(tmp_path / "started")))
+    running = process("prepare", "slow")
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    running.send_signal(signal.SIGINT)
+    code, out, err = finished(running)
+
+    assert (code, out, err.strip().splitlines()[-1], "Traceback" in err) == (130, "", "data-stack: interrupted", False)
+    assert [
+        path for path in store.rglob("*") if path.is_file() and path.suffix != ".json" and ".data_stack" not in path.parts
+    ] == []
+
+
+def test_log_messages_go_to_stderr(process: Start, store: Path) -> None:
+    code, out, err = finished(process("prepare", "digits", "--json", "--debug"))
+
+    assert (code, out.startswith("{"), "is ready in" in err) == (0, True, True)
+
+
+def test_json_stays_json_beside_a_plugin_that_prints(process: Start, install: Callable[..., None]) -> None:
+    install("loud", 'print("hello from an import")\n' + textwrap.dedent(SLOW.format(started="never")))
+
+    code, out, err = finished(process("info", "loud", "--json"))
+
+    assert (code, json.loads(out)["name"], "hello from an import" in err) == (0, "loud", True)
+
+
+def on_a_terminal(arguments: list[str]) -> tuple[int, str]:
+    """Run the command on a pseudo terminal; exit code, and what was to be seen."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))  # on 0 columns there is no room for a bar
+    running = subprocess.Popen([sys.executable, "-m", "data_stack.cli", *arguments], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # Linux says EIO when the other side is closed
+            break
+        if not part:
+            break
+        seen += part
+    os.close(ours)
+    return running.wait(60), seen.decode("utf-8", "replace")
+
+
+def test_a_terminal_sees_a_progress_bar(store: Path, install: Callable[..., None]) -> None:
+    install(
+        "in-steps",
+        """
+        from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
+
+        class Factory(DatasetFactory):
+            card = DatasetCard(name="in-steps", version="1")
+            splits = ("all",)
+
+            def preprocess(self, raw, prepared):
+                for step in prepared.steps(["one", "two"]):
+                    with prepared.create(f"preprocessed/{step}") as file:
+                        file.write(b"x")
+
+            def open(self, split, prepared):
+                return SequenceDatasetIterator([[0]])
+        """,
+    )
+
+    code, seen = on_a_terminal(["prepare", "in-steps"])
+
+    assert (code, "in-steps: preparing:" in seen) == (0, True)
+
+
+def test_python_m_runs_the_same_command(process: Start) -> None:
+    installed = Path(sys.executable).with_name("data-stack")
+
+    result: Any = subprocess.run([str(installed), "list", "--json"], capture_output=True, check=True)
+
+    assert result.stdout == process("list", "--json").communicate(timeout=60)[0]

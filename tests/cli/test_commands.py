@@ -1,0 +1,497 @@
+"""What each command prints, stores, and answers with its exit code."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sklearn
+from PIL import Image
+
+RAW = "digits/raw/digits.csv.gz"
+DIGITS = Path(sklearn.__file__).parent / "datasets" / "data" / "digits.csv.gz"
+DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
+ABC_SHA256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+ABC_MD5 = "900150983cd24fb0d6963f7d28e17f72"
+
+UNREACHABLE = """
+    from data_stack import DatasetCard, DatasetFactory, ResourceDefinition, SequenceDatasetIterator
+
+    class Factory(DatasetFactory):
+        '''A dataset of a far-away server.'''
+
+        card = DatasetCard(name="far-away", version="1")
+        sources = [ResourceDefinition("raw/data.txt", "https://data.invalid/data.txt", sha256="{sha256}"),
+                   ResourceDefinition("raw/any.txt", "https://data.invalid/any.txt")]
+        splits = ("all",)
+
+        def open(self, split, prepared, *, upper=False):
+            with prepared["raw/data.txt"] as file:
+                text = file.read().decode()
+            return SequenceDatasetIterator([[text.upper() if upper else text], [0], [0]])
+"""
+
+
+@pytest.fixture
+def damaged(command: Any, store: Path) -> Path:
+    """A prepared digits store with one flipped bit in the images of the test split."""
+    command("prepare", "digits")
+    path = store / "digits/preprocessed/test/images.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+# ------------------------------------------------------------------ list, info
+
+
+def test_list_names_the_installed_datasets_and_which_are_prepared(command: Any) -> None:
+    command("prepare", "iris")
+
+    rows = {row["name"]: row for row in command("list", "--json").json}
+
+    assert rows["iris"]["prepared"] is True
+    assert rows["digits"]["prepared"] is False
+    assert rows["mnist"]["distribution"] == "datastack"
+
+
+def test_list_as_text_has_a_line_for_each_dataset(command: Any) -> None:
+    lines = command("list").out.splitlines()
+
+    assert [line.split()[:2] for line in lines if line.startswith(("iris", "digits"))] == [
+        ["digits", "datastack-digits"],
+        ["iris", "datastack-iris"],
+    ]
+
+
+def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(command: Any, store: Path) -> None:
+    outcome = command("info", "digits")
+
+    assert outcome.code == 0
+    for fact in (RAW, f"sha256 {DIGITS_SHA256}", "package:sklearn/datasets/data/digits.csv.gz", "CC-BY-4.0", "train, test"):
+        assert fact in outcome.out
+    assert not store.exists()
+
+
+def test_info_as_json_names_the_options_of_a_dataset(command: Any, install: Callable[..., None]) -> None:
+    install("far-away", UNREACHABLE.format(sha256=ABC_SHA256))
+
+    facts = command("info", "far-away", "--json").json
+
+    assert facts["options"] == ["upper=False"]
+    assert [source["identifier"] for source in facts["sources"]] == ["far-away/raw/data.txt", "far-away/raw/any.txt"]
+
+
+# ------------------------------------------------------------------ prepare, report, show
+
+
+def test_prepare_tells_its_steps_and_does_nothing_the_second_time(command: Any) -> None:
+    first, second = command("prepare", "digits", "--json").json, command("prepare", "digits", "--json").json
+
+    assert (first["already_ready"], second["already_ready"]) == (False, True)
+    assert "retrieve" in [step["step"] for step in first["steps"]]
+    assert second["steps"] == []
+    assert first["size"] > 115_000
+
+
+def test_a_report_counts_the_real_samples_and_classes(command: Any) -> None:
+    report = command("report", "digits", "--json").json
+
+    assert {split["name"]: split["n_samples"] for split in report["splits"]} == {"train": 1437, "test": 360}
+    counts = [sum(each["n_samples"] for each in split["classes"]) for split in report["splits"]]
+    assert counts == [1437, 360]
+    assert report["manifest"]["sources"][0]["sha256"] == DIGITS_SHA256
+    assert report["license"] == "CC-BY-4.0"
+
+
+def test_a_report_as_text_shows_splits_classes_digests_licence_and_times(command: Any) -> None:
+    text = command("report", "digits").out
+
+    for fact in ("1,437", "360", "uint8 8×8", DIGITS_SHA256, "57.5 kB", "CC-BY-4.0", "retrieve", "verified", "█"):
+        assert fact in text
+
+
+def test_a_report_of_one_split_leaves_the_others_out(command: Any) -> None:
+    report = command("report", "digits", "--split", "test", "--json").json
+
+    assert [split["name"] for split in report["splits"]] == ["test"]
+
+
+def test_a_report_shows_the_names_of_the_classes(command: Any) -> None:
+    report = command("report", "iris", "--json").json
+
+    assert [each["name"] for each in report["splits"][0]["classes"]] == ["setosa", "versicolor", "virginica"]
+
+
+def test_show_draws_a_picture_of_real_digits(command: Any, tmp_path: Path) -> None:
+    outcome = command("show", "digits", "-o", str(tmp_path / "sheet.png"))
+
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert (sheet.format, sheet.width > 800, sheet.height > 800) == ("PNG", True, True)
+    assert (outcome.code, [path.name for path in tmp_path.glob("sheet*")]) == (0, ["sheet.png"])
+
+
+def test_show_draws_a_table_of_real_flowers(command: Any, tmp_path: Path) -> None:
+    outcome = command("show", "iris", "-n", "6", "-o", str(tmp_path / "sheet.jpg"), "--json")
+
+    with Image.open(tmp_path / "sheet.jpg") as sheet:
+        assert (sheet.format, sheet.size) == ("JPEG", (outcome.json["width"], outcome.json["height"]))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-o", "sheet.txt"], ["-o", "sheet"], ["-o", "no/such/folder/sheet.png"], ["-o", "-", "--json"], []]
+)
+def test_show_refuses_what_it_cannot_write_before_it_does_anything(command: Any, store: Path, arguments: list[str]) -> None:
+    outcome = command("show", "digits", *arguments)
+
+    assert (outcome.code, outcome.out, store.exists()) == (2, "", False)
+
+
+def test_a_seed_draws_other_samples(command: Any, tmp_path: Path) -> None:
+    pictures = []
+    for arguments in ([], ["--seed", "1"], ["--seed", "1"]):
+        command("show", "digits", "-n", "20", "-o", str(tmp_path / "sheet.png"), *arguments)
+        pictures.append((tmp_path / "sheet.png").read_bytes())
+
+    assert pictures[0] != pictures[1] == pictures[2]
+
+
+# ------------------------------------------------------------------ verify
+
+
+def test_verify_reads_all_prepared_datasets_and_finds_them_well(command: Any) -> None:
+    command("prepare", "digits")
+    command("prepare", "iris")
+
+    outcome = command("verify", "--json")
+
+    assert (outcome.code, [(each["name"], each["state"]) for each in outcome.json]) == (0, [("digits", "ok"), ("iris", "ok")])
+
+
+@pytest.mark.parametrize("arguments", [["verify"], ["verify", "digits"]])
+def test_verify_names_the_damaged_resource_and_fails(command: Any, damaged: Path, arguments: list[str]) -> None:
+    outcome = command(*arguments)
+
+    assert outcome.code == 1
+    assert "FAULT  digits/preprocessed/test/images.npy" in outcome.out
+
+
+def test_verify_finds_damage_without_the_plugin_too(command: Any, damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
+
+    outcome = command("verify", "--json")
+
+    faults = [finding["identifier"] for finding in outcome.json[0]["findings"] if finding["is_fault"]]
+    assert (outcome.code, faults) == (1, ["digits/preprocessed/test/images.npy"])
+
+
+def test_verify_without_the_plugin_finds_a_good_dataset_well(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    command("prepare", "digits")
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
+
+    outcome = command("verify", "digits")
+
+    assert (outcome.code, "digits: ok" in outcome.out) == (0, True)
+
+
+def test_verify_of_an_empty_store_says_so(command: Any, store: Path) -> None:
+    outcome = command("verify")
+
+    assert (outcome.code, outcome.out) == (0, f"no dataset is prepared in FileStorageConnector('{store}')\n")
+
+
+def test_verify_of_a_dataset_that_is_not_prepared_fails(command: Any) -> None:
+    outcome = command("verify", "digits")
+
+    assert (outcome.code, "not prepared" in outcome.out) == (1, True)
+
+
+def test_verify_of_a_damaged_manifest_fails(command: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command("prepare", "digits")
+    (store / "digits/manifest.json").write_bytes(b"{")
+
+    outcomes = [command("verify")]
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
+    outcomes.append(command("verify"))
+
+    assert [(outcome.code, "manifest" in outcome.out) for outcome in outcomes] == [(1, True), (1, True)]
+
+
+# ------------------------------------------------------------------ import-file
+
+
+def test_import_file_takes_the_published_file_by_the_digest_of_its_definition(command: Any, store: Path) -> None:
+    outcome = command("import-file", RAW, str(DIGITS), "--json")
+
+    assert (outcome.code, outcome.json["verified"], outcome.json["sha256"]) == (0, True, DIGITS_SHA256)
+    assert (store / RAW).read_bytes() == DIGITS.read_bytes()
+
+
+def test_import_file_refuses_another_file_and_stores_nothing(command: Any, store: Path, tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "wrong.gz", "wb") as file:
+        file.write(b"other bytes")
+
+    outcome = command("import-file", RAW, str(tmp_path / "wrong.gz"))
+
+    assert (outcome.code, (store / RAW).exists(), outcome.out) == (1, False, "")
+    assert RAW in outcome.err
+
+
+@pytest.fixture
+def abc(tmp_path: Path) -> str:
+    path = tmp_path / "abc.txt"
+    path.write_bytes(b"abc")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verified"),
+    [(["--sha256", ABC_SHA256.upper()], True), (["--md5", ABC_MD5], True), (["--unverified"], False)],
+)
+def test_import_file_takes_a_file_of_no_dataset_by_the_digest_given(
+    command: Any, store: Path, abc: str, arguments: list[str], verified: bool
+) -> None:
+    outcome = command("import-file", "mine/raw/abc.txt", abc, *arguments, "--json")
+
+    assert (outcome.code, outcome.json["verified"], (store / "mine/raw/abc.txt").read_bytes()) == (0, verified, b"abc")
+
+
+@pytest.mark.parametrize(
+    ("identifier", "arguments", "said"),
+    [
+        ("mine/raw/abc.txt", [], "--unverified"),
+        ("digits/raw/digits.csv", [], RAW),
+        ("../abc.txt", ["--unverified"], "identifier"),
+        ("/abc.txt", ["--unverified"], "identifier"),
+        (RAW, ["--sha256", ABC_SHA256], DIGITS_SHA256),
+        ("mine/raw/abc.txt", ["--sha256", "abc"], "hexadecimal"),
+    ],
+)
+def test_import_file_refuses_what_cannot_be_right(
+    command: Any, store: Path, abc: str, identifier: str, arguments: list[str], said: str
+) -> None:
+    outcome = command("import-file", identifier, abc, *arguments)
+
+    assert (outcome.code, said in outcome.err, store.exists()) == (2, True, False)
+
+
+def test_import_file_of_a_file_that_is_not_there_is_a_usage_error(command: Any) -> None:
+    outcome = command("import-file", RAW, "no_such_file")
+
+    assert (outcome.code, "no_such_file" in outcome.err) == (2, True)
+
+
+def test_what_was_imported_serves_a_preparation_without_a_network(command: Any, install: Callable[..., None], abc: str) -> None:
+    install("far-away", UNREACHABLE.format(sha256=ABC_SHA256))
+    before = command("prepare", "far-away", "--offline")
+
+    for source in ("data.txt", "any.txt"):
+        command("import-file", f"far-away/raw/{source}", abc, *(["--unverified"] if source == "any.txt" else []))
+    after = command("prepare", "far-away", "--offline")
+
+    assert (before.code, "data-stack import-file far-away/raw/data.txt" in before.err) == (1, True)
+    assert (after.code, after.err.count("data.invalid")) == (0, 0)
+
+
+# ------------------------------------------------------------------ doctor
+
+
+def test_doctor_finds_a_sound_installation_healthy(command: Any, store: Path) -> None:
+    outcome = command("doctor", "--json")
+
+    assert (outcome.code, outcome.json["healthy"]) == (0, True)
+    assert {"digits", "iris", "mnist"} <= {each["name"] for each in outcome.json["plugins"] if each["state"] == "ok"}
+    assert (outcome.json["store"]["store"], outcome.json["store"]["free"] > 0) == (f"FileStorageConnector('{store}')", True)
+
+
+def test_doctor_shows_a_broken_plugin_with_its_error_and_the_others_all_the_same(
+    command: Any, install: Callable[..., None]
+) -> None:
+    install("broken-one", "raise RuntimeError('the reactor is offline')")
+
+    outcome = command("doctor")
+
+    assert outcome.code == 1
+    assert "broken: broken-one:broken-one\n" in outcome.out
+    assert "the reactor is offline" in outcome.out
+    assert "data_stack.datasets  datastack-digits" in outcome.out
+
+
+def test_a_broken_plugin_fails_with_its_own_error_and_leaves_the_others_alone(command: Any, install: Callable[..., None]) -> None:
+    install("broken-one", "raise RuntimeError('the reactor is offline')")
+
+    broken, sound = command("info", "broken-one"), command("info", "digits")
+
+    assert (broken.code, "the reactor is offline" in broken.err, sound.code) == (1, True, 0)
+
+
+def test_doctor_finds_a_store_that_cannot_be_made(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    outcome = command("doctor", "--storage", str(tmp_path / "file" / "store"), "--json")
+
+    assert (outcome.code, outcome.json["store"]["usable"]) == (1, False)
+
+
+def test_doctor_leaves_nothing_in_the_store(command: Any, store: Path) -> None:
+    command("prepare", "iris")
+
+    command("doctor")
+
+    assert [path.name for path in store.rglob("*") if "doctor" in str(path.relative_to(store))] == []
+
+
+# ------------------------------------------------------------------ factories in the original's manner
+
+ORIGINAL = """
+    import os
+    from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.dataset.iterator import SequenceDatasetIterator
+    from data_stack.dataset.meta import IteratorMeta
+    from data_stack.io.resource_definition import ResourceDefinition
+    from data_stack.io.retriever import RetrieverFactory
+
+    class Factory(BaseDatasetFactory):
+        def get_dataset_iterator(self, config=None):
+            if config["split"] == "far":
+                retriever = RetrieverFactory.get_http_retriever(self.storage_connector)
+                retriever.retrieve([ResourceDefinition("original/raw", "https://data.invalid/x", "0" * 32)])
+            return SequenceDatasetIterator([["a", "b"], [0, 1]]), IteratorMeta(0, 1, 1)
+"""
+
+
+def test_a_factory_in_the_original_manner_is_reported_and_shown_split_by_split(
+    command: Any, install: Callable[..., None], tmp_path: Path
+) -> None:
+    install("original", ORIGINAL)
+
+    report = command("report", "original", "--split", "train", "--json").json
+    shown = command("show", "original", "--split", "train", "-o", str(tmp_path / "sheet.png"))
+
+    assert ([split["n_samples"] for split in report["splits"]], report["manifest"], shown.code) == ([2], None, 0)
+
+
+@pytest.mark.parametrize(("name", "said"), [("prepare", "--split"), ("verify", "manifest")])
+def test_what_a_factory_in_the_original_manner_cannot_do_is_said(
+    command: Any, install: Callable[..., None], name: str, said: str
+) -> None:
+    install("original", ORIGINAL)
+
+    outcome = command(name, "original")
+
+    assert (outcome.code, said in outcome.err) == (2, True)
+
+
+def test_offline_holds_for_factories_in_the_original_manner_too(command: Any, install: Callable[..., None]) -> None:
+    install("original", ORIGINAL)
+
+    outcome = command("report", "original", "--split", "far", "--offline")
+
+    assert (outcome.code, "offline" in outcome.err, "DATA_STACK_OFFLINE" in os.environ) == (1, True, False)
+
+
+# ------------------------------------------------------------------ errors and options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["info", "digit"], "did you mean 'digits'"),
+        (["prepare", "nothing-like-it"], "nothing-like-it"),
+        (["report", "digits", "--split", "trian"], "did you mean 'train'"),
+        (["report", "digits", "-O", "color=true"], "color"),
+        (["report", "digits", "-O", "color"], "KEY=VALUE"),
+        (["list", "--storage", "nosuch://place"], "nosuch://"),
+        (["lst"], "No such command"),
+        (["list", "--no-such-option"], "No such option"),
+        (["show", "digits", "-o", "x.png", "-n", "0"], "0"),
+        (["info"], "NAME"),
+    ],
+)
+def test_a_mistake_of_the_caller_ends_with_2_and_says_which(command: Any, arguments: list[str], said: str) -> None:
+    outcome = command(*arguments)
+
+    assert (outcome.code, outcome.out, said in outcome.err, "Traceback" in outcome.err) == (2, "", True, False)
+
+
+def test_debug_shows_the_traceback_and_the_log(command: Any) -> None:
+    outcome = command("info", "digit", "--debug")
+
+    assert (outcome.code, "Traceback (most recent call last)" in outcome.err) == (2, True)
+
+
+def test_options_of_a_dataset_arrive_as_json_or_text(command: Any, install: Callable[..., None]) -> None:
+    install(
+        "repeated",
+        """
+        from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
+
+        class Factory(DatasetFactory):
+            card = DatasetCard(name="repeated", version="1")
+            splits = ("all",)
+
+            def open(self, split, prepared, *, times=1, word=""):
+                return SequenceDatasetIterator([[word] * times, [word] * times])
+        """,
+    )
+
+    outcome = command("report", "repeated", "-O", "times=3", "-O", "word=a=b", "--json")
+
+    assert outcome.json["splits"][0]["classes"] == [{"class": "a=b", "name": "a=b", "n_samples": 3}]
+
+
+@pytest.mark.parametrize(
+    "order", [["--storage", "{}", "--json", "prepare", "iris"], ["prepare", "--json", "iris", "--storage", "{}"]]
+)
+def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_path: Path, order: list[str]) -> None:
+    outcome = command(*(word.format(tmp_path / "other") for word in order))
+
+    assert (outcome.code, outcome.json["name"]) == (0, "iris")
+    assert (tmp_path / "other" / "iris" / "manifest.json").is_file()
+
+
+def test_a_store_in_memory_serves_one_command(command: Any, store: Path) -> None:
+    outcome = command("report", "iris", "--storage", "memory://", "--json")
+
+    assert (outcome.code, outcome.json["splits"][0]["n_samples"], store.exists()) == (0, 150, False)
+
+
+def test_every_command_explains_itself(command: Any) -> None:
+    names = ["list", "info", "prepare", "report", "show", "verify", "import-file", "doctor"]
+
+    texts = [command(name, "--help") for name in names]
+
+    assert all(text.code == 0 and "--storage" in text.out and "--json" in text.out for text in texts)
+    assert all(name in command("--help").out for name in names)
+
+
+def test_help_documents_the_exit_codes(command: Any) -> None:
+    text = command("--help").out
+
+    assert re.findall(r"^ +(\d+)  ", text, re.MULTILINE) == ["0", "1", "2", "130"]
+
+
+def test_a_store_copied_with_ordinary_tools_serves(command: Any, store: Path, tmp_path: Path) -> None:
+    command("prepare", "digits")
+    shutil.copytree(store, tmp_path / "copy")
+
+    outcome = command("verify", "--storage", str(tmp_path / "copy"), "--json")
+
+    assert (outcome.code, [each["name"] for each in json.loads(outcome.out)]) == (0, ["digits"])
+
+
+def test_pictures_go_to_standard_output_on_request(store: Path, process: Any) -> None:
+    with process("show", "iris", "-o", "-") as running:
+        out, err = running.communicate(timeout=60)
+
+    with Image.open(io.BytesIO(out)) as sheet:
+        assert (running.returncode, sheet.format, err) == (0, "PNG", b"")
