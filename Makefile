@@ -35,13 +35,13 @@ clean:  ## remove the environments and everything made by the targets
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environments are made anew whenever a version or a requirement changes.
-$(VENV)/.installed: constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml plugins/iris/pyproject.toml
+$(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml plugins/iris/pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	$(INSTALL) -e '.[dev]' -e plugins/digits -e plugins/iris
+	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]'
 	touch $@
 
-.venv-quickstart/.installed: constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml
+.venv-quickstart/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml
 	$(PYTHON) -m venv --clear .venv-quickstart
-	.venv-quickstart/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images]' -e plugins/digits
+	.venv-quickstart/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images]' -e 'plugins/digits[sklearn]'
 	touch $@

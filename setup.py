@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 EXTRAS = {
     "torch": ["torch>=2.10"],
     "sklearn": ["scikit-learn>=1.3"],
-    "images": ["Pillow>=10.0"],
+    "images": ["Pillow>=10.1"],
     "zstd": ["zstandard>=0.21; python_version < '3.14'"],
     "yaml": ["PyYAML>=6.0"],
 }
@@ -26,8 +26,10 @@ EXTRAS["test"] = [
     "pytest-timeout>=2.3",
     "trustme>=1.1",
 ]
+EXTRAS["bench"] = ["pooch>=1.8"]
 EXTRAS["dev"] = [
     *EXTRAS["test"],
+    *EXTRAS["bench"],
     "mypy>=1.11",
     "pandas-stubs",
     "pre-commit>=3.5",

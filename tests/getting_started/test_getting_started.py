@@ -1,0 +1,205 @@
+"""What newcomers run first: the quickstart, the notebook, and the code of the README and the pages in docs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder, and a home with nothing in it."""
+    for folder in ("work", "home"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "store"))
+    monkeypatch.setenv("DATA_STACK_OFFLINE", "1")  # none of it needs a network
+    return tmp_path / "work"
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python on arguments; warnings are errors, and so is any exit code but 0."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The code blocks of one language in a Markdown page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def read_notebook() -> Any:
+    """The notebook as it is kept."""
+    return nbformat.read(ROOT / "getting_started" / "getting_started.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[subprocess.CompletedProcess[str]]]:
+    """The folder in which the quickstart ran twice, and what it printed each time."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    environment = {
+        **os.environ,
+        "HOME": str(folder / "home"),
+        "DATA_STACK_HOME": str(folder / "store"),
+        "DATA_STACK_OFFLINE": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    (folder / "work").mkdir()
+    script = [sys.executable, "-W", "error", str(ROOT / "getting_started" / "quickstart.py")]
+    results = [
+        subprocess.run(script, cwd=folder / "work", env=environment, capture_output=True, encoding="utf-8", check=False)
+        for _ in range(2)
+    ]
+    assert [result.returncode for result in results] == [0, 0], results[0].stderr
+    return folder, results
+
+
+Quickstart = tuple[Path, "list[subprocess.CompletedProcess[str]]"]
+
+
+def test_the_quickstart_reports_real_data(quickstart: Quickstart) -> None:
+    result = quickstart[1][0]
+
+    for fact in ("1,437", "360", DIGITS_SHA256, "57.5 kB", "CC-BY-4.0", "retrieve", "open"):
+        assert fact in result.stdout
+    assert result.stderr == ""
+
+
+def test_the_quickstart_prints_three_lines_that_work(quickstart: Quickstart, home: Path) -> None:
+    lines = re.search(r"In Python:\n\n(.*?)\n\n", quickstart[1][0].stdout, re.DOTALL)
+    assert lines is not None
+    code = [line.strip() for line in lines[1].splitlines()]
+
+    printed = python("-c", "\n".join([*code, "print(len(train), image.shape, label == tag)"])).stdout
+
+    assert (len(code), printed) == (3, "1437 (8, 8) True\n")
+
+
+def test_the_quickstart_draws_a_contact_sheet_of_a_hundred_digits(quickstart: Quickstart) -> None:
+    with Image.open(quickstart[0] / "work" / "quickstart.png") as sheet:
+        n_dark = sum(sheet.convert("L").histogram()[:64])
+        assert (sheet.format, 800 < sheet.width < 1200, sheet.height > 1000) == ("PNG", True, True)
+        assert 0.2 < n_dark / (sheet.width * sheet.height) < 0.6
+
+
+def test_the_quickstart_starts_cold_each_time(quickstart: Quickstart) -> None:
+    assert ["preprocess" in result.stdout for result in quickstart[1]] == [True, True]
+
+
+def test_the_quickstart_writes_nowhere_else(quickstart: Quickstart) -> None:
+    folder = quickstart[0]
+
+    assert sorted(path.name for path in (folder / "work").iterdir()) == [".quickstart", "quickstart.png"]
+    assert [path.name for path in folder.iterdir()] == ["work"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
+def test_the_notebook_runs_from_top_to_bottom(home: Path) -> None:
+    notebook = read_notebook()
+
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    kinds = {kind for output in outputs for kind in output.get("data", {})}
+    assert "image/png" in kinds
+    assert any("1,437" in output.get("text", "") for output in outputs)
+
+
+def test_the_notebook_is_kept_without_outputs() -> None:
+    notebook = read_notebook()
+
+    assert [cell.outputs for cell in notebook.cells if cell.cell_type == "code" and cell.outputs] == []
+
+
+def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
+    program = "\n".join(blocks(README, "python"))
+    (home / "readme.py").write_text(program, encoding="utf-8")
+
+    result = python("readme.py")
+
+    assert result.stdout.splitlines()[0] == "1437 (8, 8) 0"
+    assert "digits" in result.stdout.splitlines()[1]
+
+
+def test_the_data_loader_of_the_readme_works_as_it_is(home: Path) -> None:
+    call = re.search(r"`torch\.utils\.data\.(DataLoader\(.*?\))`", README)
+    assert call is not None
+    program = f"""
+import data_stack
+from torch.utils.data import DataLoader
+
+if __name__ == "__main__":
+    train = data_stack.load("digits", split="train")
+    print(sum(len(labels) for images, labels, tags in {call[1]}))
+"""
+    (home / "loading.py").write_text(program, encoding="utf-8")
+
+    result = subprocess.run([sys.executable, "loading.py"], capture_output=True, text=True, check=True, timeout=120)
+
+    assert result.stdout == "1437\n"
+
+
+def test_the_dataset_of_the_readme_takes_at_most_25_lines() -> None:
+    (block,) = (block for block in blocks(README, "python") if "class WineFactory" in block)
+
+    assert len([line for line in block.splitlines() if line.strip()]) <= 25
+
+
+def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+    (factory,) = (block for block in blocks(README, "python") if "class WineFactory" in block)
+    (metadata,) = (block for block in blocks(docs, "toml") if "entry-points" in block)
+    (test,) = (block for block in blocks(docs, "python") if "def test_wine" in block)
+    entry_point = re.search(r'^wine = "(.*)"', metadata, re.MULTILINE)
+    assert entry_point is not None
+    (home / "my_wine.py").write_text(factory, encoding="utf-8")
+    (home / "test_my_wine.py").write_text(f"import data_stack\n\n{test}", encoding="utf-8")
+    (home / "my_wine-1.0.0.dist-info").mkdir()
+    (home / "my_wine-1.0.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: my-wine\nVersion: 1.0.0\n")
+    (home / "my_wine-1.0.0.dist-info" / "entry_points.txt").write_text(f"[data_stack.datasets]\nwine = {entry_point[1]}\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")]))
+
+    result = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_wine.py")
+
+    assert "1 passed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/datasets.md", "docs/plugins.md", "docs/storage.md"]
+)
+def test_links_within_the_documents_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_every_command_that_the_readme_shows_exists() -> None:
+    from data_stack.cli.commands import data_stack
+
+    shown = set(re.findall(r"^\$ data-stack ([a-z-]+)", README, re.MULTILINE))
+
+    assert shown == set(data_stack.commands)

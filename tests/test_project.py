@@ -1,0 +1,92 @@
+"""Rules of the project that no linter knows: what must never stand in the package."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: data_stack/testing is tests: it asserts, and sends things through pickle to see that they survive.
+MODULES = sorted(
+    path
+    for path in [*ROOT.glob("data_stack/**/*.py"), *ROOT.glob("plugins/*/data_stack_*/**/*.py")]
+    if "testing" not in path.parts
+)
+
+#: What could run code that comes from a dataset, by the name it is called by.
+FORBIDDEN_CALLS = {
+    "eval", "exec", "compile", "pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads",
+    "shelve.open", "yaml.load", "yaml.unsafe_load", "dill.load", "joblib.load", "cloudpickle.load", "cloudpickle.loads",
+    "tarfile.TarFile.extractall", "shutil.unpack_archive", "pandas.read_pickle",
+}  # fmt: skip
+FORBIDDEN_METHODS = {"extractall"}
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def unsafe_calls(tree: ast.AST) -> list[str]:
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func)
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        if name in FORBIDDEN_CALLS or name.rpartition(".")[2] in FORBIDDEN_METHODS:
+            found.append(name)
+        pickles = keywords.get("allow_pickle")
+        if pickles is not None and not (isinstance(pickles, ast.Constant) and pickles.value is False):
+            found.append(f"{name}(allow_pickle)")
+        if name in ("np.load", "numpy.load") and pickles is None:
+            found.append(f"{name} without allow_pickle=False")
+        weights_only = keywords.get("weights_only")
+        if name == "torch.load" and not (isinstance(weights_only, ast.Constant) and weights_only.value is True):
+            found.append("torch.load without weights_only=True")
+        verify = keywords.get("verify")
+        if isinstance(verify, ast.Constant) and verify.value is False:
+            found.append(f"{name}(verify=False)")
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_runs_nothing_from_data_and_asserts_nothing(module: Path) -> None:
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+
+    assert unsafe_calls(tree) == []
+    assert [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pickle.loads(x)",
+        "torch.load(f)",
+        "np.load(f)",
+        "np.load(f, allow_pickle=True)",
+        "tar.extractall(p)",
+        "get(u, verify=False)",
+    ],
+)
+def test_the_rule_sees_what_it_is_for(code: str) -> None:
+    assert unsafe_calls(ast.parse(code))
+
+
+def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
+    words = ["/wo" + "rk/", "/ro" + "ot/", "/fa" + "rm/", "pypi" + ".org", "pythonhosted" + ".org", "registry.npm" + "js.org"]
+    texts = [
+        path
+        for pattern in ("*.py", "*.md", "*.toml", "*.txt", "*.yaml", "Makefile", ".ci/run", "*.ipynb")
+        for path in ROOT.rglob(pattern)
+        if not {".venv", ".venv-quickstart", ".git", "build"} & set(path.relative_to(ROOT).parts)
+        and not any(part.endswith(".egg-info") for part in path.parts)
+    ]
+
+    assert texts
+    assert [
+        (path.name, word) for path in texts for word in words if word in path.read_text(encoding="utf-8", errors="replace")
+    ] == []
