@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from data_stack.dataset.base_factory import BaseDatasetFactory
 from data_stack.dataset.definition import DatasetCard, DatasetDefinition
-from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.meta import IteratorMeta

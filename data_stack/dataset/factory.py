@@ -1,13 +1,13 @@
-"""Where iterators come from: the base of dataset factories, and makers of stacked iterators."""
+"""Where iterators come from: factories of datasets and of stacked iterators."""
 
 from __future__ import annotations
 
-import importlib
 import random
-from abc import ABC
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from data_stack.dataset.base_factory import BaseDatasetFactory
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorIF,
@@ -16,38 +16,9 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     InMemoryDatasetIterator,
 )
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta
-
-if TYPE_CHECKING:
-    from data_stack.dataset.declarative import DatasetCard, DatasetFactory
-    from data_stack.io.storage_connectors import StorageConnector
+from data_stack.dataset.meta import DatasetMetaIF
 
 __all__ = ["BaseDatasetFactory", "DatasetCard", "DatasetFactory", "HigherOrderDatasetFactory", "InformedDatasetFactory"]
-
-
-def __getattr__(name: str) -> Any:
-    # DatasetFactory is a BaseDatasetFactory, so its module can be imported only after this one.
-    if name in ("DatasetCard", "DatasetFactory"):
-        return getattr(importlib.import_module("data_stack.dataset.declarative"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class BaseDatasetFactory(ABC):  # noqa: B024  # the original's is abstract in name only, and its clients construct it
-    """Makes the iterators of one dataset; the freest form: a subclass does everything in ``get_dataset_iterator``.
-
-    Nothing else of a subclass is ever called. :class:`DatasetFactory` is the form that takes retrieval, storage and
-    readiness off its author's hands.
-
-    Args:
-        storage_connector: where the dataset's resources are kept, for the subclass to use; None if it keeps none.
-    """
-
-    def __init__(self, storage_connector: StorageConnector | None = None) -> None:
-        self.storage_connector: Any = storage_connector
-
-    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        """An iterator as ``config`` wants it, e.g. ``{"split": "train"}``, and the layout of its samples."""
-        raise NotImplementedError(f"{type(self).__name__} must define get_dataset_iterator(config)")
 
 
 class HigherOrderDatasetFactory:
