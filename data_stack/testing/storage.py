@@ -97,7 +97,7 @@ class StorageConnectorContract:
     def test_whatever_gives_bytes_can_be_stored(self, connector: StorageConnector, source: str) -> None:
         connector.set_resource("a", SOURCES[source]())
 
-        assert content(connector, "a") == CONTENT
+        assert_same_bytes(content(connector, "a"), CONTENT)
 
     def test_a_file_is_stored_from_its_start_and_stays_open(self, connector: StorageConnector) -> None:
         file = io.BytesIO(CONTENT)
@@ -105,7 +105,7 @@ class StorageConnectorContract:
 
         connector.set_resource("a", file)
 
-        assert content(connector, "a") == CONTENT
+        assert_same_bytes(content(connector, "a"), CONTENT)
         assert not file.closed
 
     def test_storing_replaces(self, connector: StorageConnector) -> None:
@@ -140,7 +140,7 @@ class StorageConnectorContract:
         connector.set_resource("old", watching())
 
         assert seen == [(False, b"old"), (True, b"old")]
-        assert content(connector, "old") == CONTENT + b"end"
+        assert_same_bytes(content(connector, "old"), CONTENT + b"end")
 
     @pytest.mark.parametrize("pieces", [["text"], [b"bytes", "text"], [1]])
     def test_what_is_no_bytes_is_refused(self, connector: StorageConnector, pieces: list[Any]) -> None:
@@ -155,7 +155,7 @@ class StorageConnectorContract:
         with connector.get_resource("a") as resource:
             connector.set_resource("a", resource)
 
-        assert content(connector, "a") == CONTENT
+        assert_same_bytes(content(connector, "a"), CONTENT)
 
     def test_an_empty_resource_is_a_resource(self, connector: StorageConnector) -> None:
         connector.set_resource("empty", b"")
@@ -226,7 +226,7 @@ class StorageConnectorContract:
             assert resource.read(1) == b""
             assert resource.read_at(1000, 500) == CONTENT[1000:1500]
             assert resource.read_at(len(CONTENT) + 5, 1) == b""
-            assert b"".join(resource) == CONTENT  # iterating begins at the start
+            assert_same_bytes(b"".join(resource), CONTENT)  # iterating begins at the start
         assert resource.closed
 
     def test_resources_read_at_once_do_not_disturb_each_other(self, connector: StorageConnector) -> None:
@@ -235,7 +235,8 @@ class StorageConnectorContract:
         with connector.get_resource("a") as first, connector.get_resource("a") as second:
             pieces = [(first.read(997), second.read(997)) for _ in range(302)]
 
-        assert b"".join(a for a, _ in pieces) == b"".join(b for _, b in pieces) == CONTENT
+        assert_same_bytes(b"".join(a for a, _ in pieces), CONTENT)
+        assert_same_bytes(b"".join(b for _, b in pieces), CONTENT)
 
     def test_threads_read_one_resource_by_position(self, connector: StorageConnector) -> None:
         connector.set_resource("a", CONTENT)
@@ -244,7 +245,7 @@ class StorageConnectorContract:
         with connector.get_resource("a") as resource, ThreadPoolExecutor(10) as threads:
             parts = list(threads.map(lambda offset: resource.read_at(offset, 1000), offsets))
 
-        assert parts == [CONTENT[offset : offset + 1000] for offset in offsets]
+        assert_same_bytes(b"".join(parts), b"".join(CONTENT[offset : offset + 1000] for offset in offsets))
 
     def test_ranges_are_read_in_the_order_asked_for_and_end_with_the_resource(self, connector: StorageConnector) -> None:
         connector.set_resource("a", CONTENT)
@@ -273,7 +274,7 @@ class StorageConnectorContract:
             list(threads.map(lambda identifier: connector.set_resource(identifier, identifier.encode() * 3000), identifiers))
 
         for identifier in identifiers:
-            assert content(connector, identifier) == identifier.encode() * 3000
+            assert_same_bytes(content(connector, identifier), identifier.encode() * 3000)
 
     def test_of_several_writers_of_one_resource_one_wins_whole(self, connector: StorageConnector) -> None:
         versions = [bytes([65 + i]) * 200_000 for i in range(8)]
@@ -318,7 +319,7 @@ class StorageConnectorContract:
 
             # The error is the other honest answer, of a store that keeps no old versions.
             with contextlib.suppress(ResourceChangedError):
-                assert beginning + resource.read() == CONTENT
+                assert_same_bytes(beginning + resource.read(), CONTENT)
 
     # ------------------------------------------------------------------ optional operations
 
@@ -407,7 +408,7 @@ class StorageConnectorContract:
             file.write(memoryview(CONTENT)[100:])
             assert not connector.has_resource("a/b")
 
-        assert content(connector, "a/b") == CONTENT
+        assert_same_bytes(content(connector, "a/b"), CONTENT)
         assert file.digest.sha256 == hashlib.sha256(CONTENT).hexdigest()
         with pytest.raises(ValueError, match=r".+"):
             file.write(b"too late")
@@ -453,7 +454,8 @@ class StorageConnectorContract:
             file.write(CONTENT)
             connector.remove_abandoned()
 
-        assert content(connector, "a") == content(connector, "b") == CONTENT
+        assert_same_bytes(content(connector, "a"), CONTENT)
+        assert_same_bytes(content(connector, "b"), CONTENT)
 
     # ------------------------------------------------------------------ other processes
 
@@ -462,12 +464,12 @@ class StorageConnectorContract:
             return
         connector.set_resource("a", CONTENT)
 
-        assert content(pickle.loads(pickle.dumps(connector)), "a") == CONTENT  # noqa: S301  # our own pickle
+        assert_same_bytes(content(pickle.loads(pickle.dumps(connector)), "a"), CONTENT)  # noqa: S301  # our own pickle
         with connector.get_resource("a") as resource:
             copy = pickle.loads(pickle.dumps(resource))  # noqa: S301  # our own pickle
         with copy:
             assert copy.identifier == "a"
-            assert copy.read() == CONTENT
+            assert_same_bytes(copy.read(), CONTENT)
 
     def test_a_spawned_process_reads_what_is_stored(self, connector: StorageConnector) -> None:
         if not self.crosses_processes:
@@ -478,7 +480,8 @@ class StorageConnectorContract:
             by_connector = pool.apply(content, (connector, "a"))
             by_resource = pool.apply(_read_all, (resource,))
 
-        assert by_connector == by_resource == CONTENT
+        assert_same_bytes(by_connector, CONTENT)
+        assert_same_bytes(by_resource, CONTENT)
 
     def test_after_a_fork_both_processes_read_for_themselves(self, connector: StorageConnector) -> None:
         if not hasattr(os, "fork"):
@@ -490,11 +493,21 @@ class StorageConnectorContract:
             child_read_right = _in_fork(lambda: resource.read(100_000) == CONTENT[1000:101_000] and resource.seek(5) == 5)
 
             assert child_read_right
-            assert beginning + resource.read() == CONTENT
+            assert_same_bytes(beginning + resource.read(), CONTENT)
 
 
 class _SourceFailed(Exception):
     """What a source of bytes says when it breaks off."""
+
+
+def assert_same_bytes(actual: bytes, expected: bytes) -> None:
+    """Fail with the first difference. (pytest would compare byte by byte, in CI whole: minutes for a few 100 kB.)"""
+    if actual != expected:
+        at = next((i for i, (a, b) in enumerate(zip(actual, expected, strict=False)) if a != b), min(len(actual), len(expected)))
+        pytest.fail(
+            f"{len(actual):,} bytes differ from the {len(expected):,} expected ones from offset {at:,} on: "
+            f"{actual[at : at + 20]!r} instead of {expected[at : at + 20]!r}"
+        )
 
 
 def content(connector: StorageConnector, identifier: str) -> bytes:
