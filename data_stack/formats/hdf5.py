@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import DatasetFileCorruptError, DataStackError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
 from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
 from data_stack.io.resources import StreamedResource
@@ -75,28 +76,40 @@ class _File:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Map HDF5's errors to ours; a failure of the store, which HDF5 swallows, is raised as itself."""
+        """Map HDF5's errors to ours; a failure of the store is raised as itself."""
         try:
             with reading(self.name, "HDF5 file"):
                 yield
-        except DatasetFileCorruptError as error:
+        finally:
             failure, self._bytes.failure = self._bytes.failure, None
             if failure is not None:
-                raise failure from error
-            raise
+                raise failure
 
 
 class _Recorder(PositionalFile):
-    """Remembers the error of the store that HDF5 turns into one of its own."""
+    """Remembers what fails instead of raising it into HDF5, and hands out zeros.
 
-    failure: DataStackError | None = None
+    An exception in its callback leaves HDF5 with a file half open, which it closes when the process exits, through a
+    Python that is gone by then: a segmentation fault (seen with h5py 3.16, HDF5 2.0).
+    """
+
+    failure: Exception | None = None
 
     def readinto(self, buffer: Any, /) -> int:
         try:
             return super().readinto(buffer)
-        except DataStackError as error:
-            self.failure = error
-            raise
+        except Exception as error:  # noqa: BLE001  # raised by whoever asked HDF5
+            self.failure = self.failure or error
+            view = memoryview(buffer).cast("B")
+            view[:] = bytes(len(view))
+            return len(view)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except Exception as error:  # noqa: BLE001  # as above
+            self.failure = self.failure or error
+            return 0
 
 
 class _DatasetColumn:
