@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import math
 import os
 import re
@@ -313,7 +314,8 @@ class _Run:
         is_corrupt = False
         sources = [os.fsdecode(source) for source in definition.sources]  # a path may have come as a Path
         # Stable: the order of the definition, but for hosts that have failed.
-        for source in sorted(sources, key=lambda source: _host(source) in self._failed_hosts):
+        sources.sort(key=lambda source: _host(source) in self._failed_hosts)
+        for source in sources:
             said: list[str] = []
             try:
                 fetch, is_local = self._fetcher(source)
@@ -328,7 +330,9 @@ class _Run:
             except SourceError as error:
                 said.append(redacted(error.said, source))
             attempts.append((shown(source), "; then ".join(dict.fromkeys(said))))
-            logger.warning("resource %r could not be had from %s: %s", definition.identifier, *attempts[-1])
+            # Of the last source, and of those not asked, the error will tell.
+            level = logging.INFO if self._offline or source == sources[-1] else logging.WARNING
+            logger.log(level, "resource %r could not be had from %s: %s", definition.identifier, *attempts[-1])
             if (host := _host(source)) is not None:
                 self._failed_hosts.add(host)
             if self._stopped.is_set() or time.monotonic() > deadline:
