@@ -6,6 +6,8 @@ CODE := data_stack plugins tests benchmarks getting_started
 TYPED := data_stack plugins/digits plugins/iris tests
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
+
 .PHONY: help quickstart test lint types unit bench clean
 
 help:  ## list the targets
@@ -36,12 +38,14 @@ clean:  ## remove the environments and everything made by the targets
 
 # The environments are made anew whenever a version or a requirement changes.
 $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml plugins/iris/pyproject.toml
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]'
 	touch $@
 
 .venv-quickstart/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-quickstart
 	.venv-quickstart/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images]' -e 'plugins/digits[sklearn]'
 	touch $@

@@ -66,6 +66,7 @@ setup(
     },
     classifiers=[
         "Programming Language :: Python :: 3",
+        "Operating System :: POSIX",
         "Intended Audience :: Science/Research",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",

@@ -94,8 +94,11 @@ class StoredDataset:
         return f"{min(missing)!r} was not prepared" if missing else None
 
     def damage(self, manifest: Manifest) -> str | None:
-        """How the store differs from what a manifest lists; None if all is there."""
-        return next((finding.problem for finding in self._changes(manifest.prepared)), None)
+        """How the store differs from what a manifest lists; None if all is there.
+
+        Nothing is read, but for what a store that knows digests does not know any more: that was touched by other means.
+        """
+        return next((finding.problem for finding in self._changes(manifest.prepared, read_touched=True)), None)
 
     def holds(self, record: ResourceRecord) -> bool:
         """Whether a resource is still the recorded one; read whole if the store keeps no digest of it."""
@@ -204,12 +207,16 @@ class StoredDataset:
         except ResourceNotFoundError:  # removed in between
             return None
 
-    def _changes(self, records: tuple[ResourceRecord, ...]) -> Iterator[Finding]:
+    def _changes(self, records: tuple[ResourceRecord, ...], *, read_touched: bool = False) -> Iterator[Finding]:
         for record in records:
+            identifier = self.identifier(record.identifier)
             info = self.stat(record.identifier)
             problem = "is missing" if info is None else _difference(record, info)
             if problem is not None:
-                yield Finding(self.identifier(record.identifier), f"{self.identifier(record.identifier)!r} {problem}")
+                yield Finding(identifier, f"{identifier!r} {problem}")
+            elif read_touched and self.connector.knows_digests and info is not None and info.sha256 is None:
+                logger.info("%r was copied or changed since it was stored; reading its %d bytes once", identifier, record.size)
+                yield from self._damaged_bytes(identifier, record.sha256)
 
     def _source_changes(self, sources: list[SourceRecord]) -> Iterator[Finding]:
         for source in sources:

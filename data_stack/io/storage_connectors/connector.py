@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
@@ -58,6 +58,10 @@ class StorageConnector(ABC):
     Three methods are required, and a third party's connector that has just these works everywhere. The others
     have defaults built on the three where that is possible, and raise UnsupportedStorageOperationError where not.
     """
+
+    #: Whether ``stat`` knows the digest of all that was stored here and not touched since. What it does not know was then
+    #: changed by other means: copied, edited, damaged.
+    knows_digests: ClassVar[bool] = False
 
     @abstractmethod
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
@@ -143,7 +147,7 @@ class StorageConnector(ABC):
         """Read a resource whole and hold it against its recorded digests, and against ``sha256`` if given.
 
         Returns:
-            What was found, with ``sha256`` and ``blocks`` filled in.
+            What was found, with ``sha256`` and ``blocks`` filled in. A store that knows digests knows these from now on.
 
         Raises:
             ChecksumMismatchError: it is damaged; the message names the blocks of 1 MiB where that is known.

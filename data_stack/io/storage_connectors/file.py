@@ -38,7 +38,15 @@ from data_stack.exception import (
 )
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceInfo, ResourceWriter, StorageConnector, store_bytes
+from data_stack.io.storage_connectors.connector import (
+    BINARY,
+    Digest,
+    Lease,
+    ResourceInfo,
+    ResourceWriter,
+    StorageConnector,
+    store_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -60,6 +68,8 @@ class FileStorageConnector(StorageConnector):
     Args:
         root_path: folder of the store. As in the original, an absolute identifier below it is tolerated.
     """
+
+    knows_digests = True
 
     def __init__(self, root_path: str | os.PathLike[str]) -> None:
         self._root_path = os.path.abspath(os.fspath(root_path))
@@ -144,7 +154,16 @@ class FileStorageConnector(StorageConnector):
                 raise
         finally:
             os.close(folder)
-        self._record(identifier, status, writer)
+        self._record(identifier, status, writer.digest)
+
+    def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
+        identifier = self._checked(identifier)
+        with self._located(identifier) as (_, _, before):
+            found = super().verify_resource(identifier, sha256)
+        with self._located(identifier) as (_, _, after):
+            if self._info(identifier, after).sha256 is None and _same_file(before, after):
+                self._record(identifier, after, found)
+        return found
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
         return contextlib.closing(_FileLease(os.path.join(self._root_path, _OWN_FOLDER, "leases"), self._checked(identifier)))
@@ -338,14 +357,14 @@ class FileStorageConnector(StorageConnector):
                 sha256 = bytes.fromhex(record["sha256"]).hex()
         return ResourceInfo(identifier, status.st_size, sha256, blocks, status.st_mtime)
 
-    def _record(self, identifier: str, status: os.stat_result, writer: ResourceWriter) -> None:
-        """Note the digests of what was just published; losing the note costs a reading, never an answer."""
+    def _record(self, identifier: str, status: os.stat_result, digest: Digest | ResourceInfo) -> None:
+        """Note the digests of a file; losing the note costs a reading, never an answer."""
         record = {
             "size": status.st_size,
             "mtime_ns": status.st_mtime_ns,
             "inode": status.st_ino,
-            "sha256": writer.digest.sha256,
-            "blocks": b"".join(crc.to_bytes(4, "big") for crc in writer.digest.blocks).hex(),
+            "sha256": digest.sha256,
+            "blocks": b"".join(crc.to_bytes(4, "big") for crc in digest.blocks).hex(),
         }
         path = self._record_path(identifier)
         temporary = os.path.join(os.path.dirname(path), _TEMPORARY + _owner() + "-" + secrets.token_hex(4))
@@ -560,6 +579,10 @@ def _is_abandoned(path: str) -> bool:
         return time.time() - os.stat(path, follow_symlinks=False).st_mtime > _FOREIGN_GRACE_SECONDS
     except OSError:
         return False
+
+
+def _same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -18,6 +18,8 @@ from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceIn
 class InMemoryStorageConnector(StorageConnector):
     """Keeps resources as bytes objects. Pickling copies them: another process gets what was stored until then."""
 
+    knows_digests = True
+
     def __init__(self) -> None:
         self._stored: dict[str, tuple[bytes, ResourceInfo]] = {}
         self._leases: dict[str, threading.Lock] = {}

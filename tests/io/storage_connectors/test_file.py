@@ -293,6 +293,7 @@ def test_a_file_changed_behind_our_back_has_no_recorded_digest(connector: FileSt
     assert connector.stat("x").sha256 is None
     assert connector.stat("by_hand").sha256 is None
     assert connector.verify_resource("x").sha256 == hashlib.sha256(b"xyz").hexdigest()
+    assert connector.stat("x").sha256 == hashlib.sha256(b"xyz").hexdigest()  # known again, having been read
 
 
 def test_verify_names_the_damaged_block(connector: FileStorageConnector, root: Path) -> None:

@@ -1,0 +1,83 @@
+"""A prepared store that something else copied, edited or damaged is noticed at its next use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.io.storage_connectors import FileStorageConnector
+
+RIGHT = b"0123456789" * 100
+
+
+class Factory(DatasetFactory):
+    """A thousand bytes, each a sample."""
+
+    card = DatasetCard(name="bytes", version="1")
+    splits = ("all",)
+    n_prepared = 0
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        Factory.n_prepared += 1
+        with prepared.create("preprocessed/data") as file:
+            file.write(RIGHT)
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared["preprocessed/data"] as resource:
+            return SequenceDatasetIterator([list(resource.read())])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "store"
+    Factory(FileStorageConnector(root)).prepare()
+    Factory.n_prepared = 0
+    return root
+
+
+def samples(root: Path) -> bytes:
+    iterator, _ = Factory(FileStorageConnector(root)).get_dataset_iterator()
+    return bytes(value for (value,) in iterator)
+
+
+@pytest.mark.parametrize("position", [0, 499, 999])
+def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) -> None:
+    with open(root / "bytes/preprocessed/data", "r+b") as file:
+        file.seek(position)
+        file.write(bytes([RIGHT[position] ^ 1]))
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
+    assert Factory.n_prepared == 1
+    assert Factory(FileStorageConnector(root)).verify() == []
+
+
+def test_bytes_swapped_for_others_of_the_same_length_are_made_anew(root: Path) -> None:
+    (root / "other").write_bytes(b"x" * 1000)
+    os.replace(root / "other", root / "bytes/preprocessed/data")
+
+    assert samples(root) == RIGHT
+
+
+def test_a_store_copied_with_other_tools_is_read_once_and_then_known(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    connector = FileStorageConnector(copy)
+    known_before = connector.stat("bytes/preprocessed/data").sha256
+
+    assert samples(copy) == RIGHT
+
+    assert (known_before, Factory.n_prepared) == (None, 0)
+    assert connector.stat("bytes/preprocessed/data").sha256 is not None
+
+
+def test_a_store_without_its_records_is_as_good(root: Path) -> None:
+    shutil.rmtree(root / ".data_stack")
+
+    assert samples(root) == RIGHT
+    assert Factory.n_prepared == 0
