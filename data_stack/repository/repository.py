@@ -85,7 +85,8 @@ class DatasetRepository:
             identifier: the name to ask for it by.
             dataset_factory: a factory, which has its own store, or a factory class, of which one is made with the store
                 of each call.
-            replace: whether it may take the place of a dataset of that name, registered or a plugin's.
+            replace: whether it may take the place of a dataset of that name, registered or a plugin's. A class that was
+                defined again, as by running a notebook's cell twice, may in any case.
 
         Raises:
             ConfigError: the name is taken, or that is no factory.
@@ -99,7 +100,7 @@ class DatasetRepository:
             raise ConfigError(
                 f"dataset {identifier!r} needs a factory, with a method get_dataset_iterator(config), got {dataset_factory!r:.80}"
             )
-        if replace:
+        if replace or _is_redefined(self._registered.get(identifier), dataset_factory):
             self._registered[identifier] = dataset_factory
             return
         provider = self._provider(identifier)
@@ -280,6 +281,13 @@ def _informed(identifier: str, split: str | None, given: Any) -> InformedDataset
         identifier=name if split is None else f"{name}/{split}", dataset_name=name, dataset_tag=split, iterator_meta=iterator_meta
     )
     return InformedDatasetIterator(iterator, meta)
+
+
+def _is_redefined(old: object, new: object) -> bool:
+    """Whether both are classes, and the new one is what has become of the old one's definition."""
+    if not (isinstance(old, type) and isinstance(new, type)):
+        return False
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
 
 
 def _sources(factory: _Factory) -> list[str]:

@@ -77,6 +77,19 @@ def test_many_names_are_not_all_shown(repository: DatasetRepository) -> None:
         repository.get("other")
 
 
+def test_a_class_that_is_defined_again_takes_its_own_place(repository: DatasetRepository) -> None:
+    def cell() -> type[BaseDatasetFactory]:
+        class WineFactory(BaseDatasetFactory):
+            pass
+
+        return WineFactory
+
+    repository.register("wine", cell())
+    repository.register("wine", again := cell())
+
+    assert type(repository.get_factory("wine", InMemoryStorageConnector())) is again
+
+
 def test_a_taken_name_needs_replace(repository: DatasetRepository) -> None:
     first, second = NumbersFactory(), NumbersFactory()
     repository.register("numbers", first)
