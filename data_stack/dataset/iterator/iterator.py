@@ -88,6 +88,13 @@ class DatasetIteratorIF(ABC):
         """The iterators that this one is stacked on; empty at a source."""
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        try:
+            n_samples = f"{len(self):,} samples"
+        except Exception:  # noqa: BLE001  # whatever is wrong with it, it can be shown
+            n_samples = "unknown length"
+        return f"<{type(self).__name__}: {n_samples}>"
+
     def __iter__(self) -> Iterator[Sample]:
         for position in range(len(self)):
             yield self[position]
@@ -155,6 +162,13 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
     def dataset_meta(self) -> DatasetMetaIF:
         """Name, tag and identifier of the dataset, and where in a sample the target is."""
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        try:
+            identifier = self.dataset_meta.identifier
+        except Exception:  # noqa: BLE001  # as above
+            return super().__repr__()
+        return super().__repr__().replace(">", f" of {identifier!r}>")
 
 
 class _AdaptedIterator(DatasetIterator):

@@ -29,7 +29,7 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 
@@ -382,3 +382,19 @@ def test_tensors_that_need_gradients_can_be_read_in_batches() -> None:
 
     assert iterator.read_batch([0, 1])[0].tolist() == [[1.0, 1.0], [1.0, 1.0]]
     assert lists(InMemoryDatasetIterator(iterator).read_batch([0])) == [[[1.0, 1.0]]]
+
+
+def test_an_iterator_shows_what_it_is_even_a_broken_one() -> None:
+    class Broken(DatasetIterator):
+        def __len__(self) -> int:
+            raise RuntimeError("no file")
+
+        def __getitem__(self, index: int) -> int:
+            return 0
+
+    meta = MetaFactory.get_dataset_meta(identifier="digits/train", iterator_meta=IteratorMeta())
+    informed = InformedDatasetIterator(SequenceDatasetIterator([list(range(1437))]), meta)
+
+    assert repr(informed) == "<InformedDatasetIterator: 1,437 samples of 'digits/train'>"
+    assert repr(informed[:3]) == "<InformedDatasetIteratorView: 3 samples of 'digits/train'>"
+    assert repr(Broken()) == "<Broken: unknown length>"
