@@ -113,9 +113,8 @@ class FileStorageConnector(StorageConnector):
 
     def list_resources(self, prefix: str = "") -> list[str]:
         checked_prefix(prefix)
-        found = {identifier for identifier in self._walk(self._root_path, prefix) if identifier.startswith(prefix)}
-        for identifier in self._walk(os.path.join(self._root_path, _OWN_FOLDER, "aside"), ""):
-            found.add(identifier)
+        aside = os.path.join(self._root_path, _OWN_FOLDER, "aside")
+        found = {*self._walk(self._root_path, prefix), *self._walk(aside, prefix)}
         return sorted(identifier for identifier in found if identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
