@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
+from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.util.logger import logger
 
@@ -147,7 +149,7 @@ class StoredDataset:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Make the dataset ready, at one stroke."""
-        self.connector.set_resource(self.identifier(MANIFEST), manifest.to_json())
+        self._write(MANIFEST, manifest.to_json())
 
     def invalidate(self) -> None:
         """Take an untrue manifest away before what it lists is replaced."""
@@ -156,7 +158,7 @@ class StoredDataset:
         try:
             self.connector.delete_resource(self.identifier(MANIFEST))
         except UnsupportedStorageOperationError:
-            self.connector.set_resource(self.identifier(MANIFEST), b"{}\n")  # no manifest, and no unmarked store either
+            self._write(MANIFEST, b"{}\n")  # no manifest, and no unmarked store either
         except ResourceNotFoundError:
             pass  # another process was faster
 
@@ -179,7 +181,7 @@ class StoredDataset:
 
     def write_journal(self, journal: Journal) -> None:
         """Store how far the preparation is."""
-        self.connector.set_resource(self.identifier(JOURNAL), journal.to_json())
+        self._write(JOURNAL, journal.to_json())
 
     def remove_journal(self) -> None:
         """Remove the journal of a preparation that is finished; what cannot be removed does no harm."""
@@ -196,6 +198,11 @@ class StoredDataset:
     def _parsed_manifest(self) -> Manifest | None:
         data = self._read(MANIFEST)
         return None if data is None else Manifest.from_json(data)
+
+    def _write(self, name: str, data: bytes) -> None:
+        # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
+        identifier = self.identifier(name)
+        self.connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
 
     def _read(self, name: str) -> bytes | None:
         identifier = self.identifier(name)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from data_stack.exception import MalformedIdentifierError
+from data_stack.exception import MalformedIdentifierError, MaliciousFilePathError
 
 MAX_CHARACTERS: Final = 512
 MAX_SEGMENTS: Final = 16
@@ -30,7 +30,8 @@ def checked_identifier(identifier: object) -> str:
     """Return ``identifier`` if it is in the grammar.
 
     Raises:
-        MalformedIdentifierError: it is not; the message says which rule it breaks.
+        MalformedIdentifierError: it is not; the message says which rule it breaks. MaliciousFilePathError, which is one,
+            where it is absolute or climbs out.
     """
     if type(identifier) is not str:
         # A subclass may lie in any of its methods.
@@ -40,6 +41,8 @@ def checked_identifier(identifier: object) -> str:
     segments = identifier.split("/")
     if len(segments) > MAX_SEGMENTS:
         raise MalformedIdentifierError(f"identifier {identifier!r} has more than {MAX_SEGMENTS} segments")
+    if ".." in segments or identifier.startswith("/"):
+        raise MaliciousFilePathError(f"identifier {identifier!r} leaves the store; give a relative path that does not climb")
     for segment in segments:
         if not _SEGMENT.fullmatch(segment) or segment.endswith("."):
             raise MalformedIdentifierError(

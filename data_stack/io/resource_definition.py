@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from data_stack.exception import ConfigError
 
-_HEX_DIGITS = {"md5_sum": 32, "sha256": 64}
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ResourceDefinition:
     manifest says that it is unverified.
 
     Raises:
-        ConfigError: a digest is not hexadecimal or has the wrong length, or ``size`` is negative.
+        ConfigError: ``sha256`` is not 64 hexadecimal digits, or ``size`` is negative.
     """
 
     identifier: str
@@ -38,12 +38,15 @@ class ResourceDefinition:
     mirrors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field, n_digits in _HEX_DIGITS.items():
+        # An md5_sum that is none, such as a placeholder, fails when it is compared, as in the original.
+        for field in ("md5_sum", "sha256"):
             value = getattr(self, field)
             if value is None:
                 continue
-            if not isinstance(value, str) or not re.fullmatch(f"[0-9a-fA-F]{{{n_digits}}}", value):
-                raise ConfigError(f"{field} of {self.identifier!r} must be {n_digits} hexadecimal digits, got {value!r}")
+            if not isinstance(value, str) or (field == "sha256" and not _SHA256.fullmatch(value)):
+                raise ConfigError(
+                    f"{field} of {self.identifier!r} must be hexadecimal digits, for sha256 64 of them, got {value!r}"
+                )
             object.__setattr__(self, field, value.lower())
         if self.size is not None and self.size < 0:
             raise ConfigError(f"size of {self.identifier!r} must not be negative, got {self.size}")

@@ -51,6 +51,14 @@ class ByteSource(ABC):
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer than asked only at the end."""
 
+    def fileno(self) -> int:
+        """A file descriptor for reading by position or mapping; its own position means nothing.
+
+        Raises:
+            io.UnsupportedOperation: there is none.
+        """
+        raise io.UnsupportedOperation("this resource is no file")
+
     @abstractmethod
     def close(self) -> None:
         """Let go of handles. Reading afterwards is an error of the caller."""
@@ -92,6 +100,9 @@ class _PositionalRaw(io.RawIOBase):
 
     def tell(self) -> int:
         return self._position
+
+    def fileno(self) -> int:
+        return self.source.fileno()
 
     def disown(self) -> None:
         """Leave the source open when this stream goes."""
@@ -309,6 +320,11 @@ class StreamedResource(io.BufferedIOBase):
     def closed(self) -> bool:
         buffer = self.__dict__.get("_buffer")
         return buffer is None or bool(getattr(buffer, "closed", False))
+
+    def __del__(self) -> None:
+        # IOBase would close the caller's buffer as soon as nobody needs its name any more, e.g. after
+        # set_resource(identifier, StreamedResource(identifier, buffer)). What a store opened closes itself.
+        pass
 
     def __enter__(self) -> Self:
         return self

@@ -130,7 +130,7 @@ class StorageConnector(ABC):
             finally:
                 writer.digest.finish()
             file.seek(0)  # for those whose set_resource() does not rewind
-            self.set_resource(identifier, file)
+            self.set_resource(identifier, StreamedResource(identifier, file))
 
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""

@@ -459,6 +459,10 @@ class _FileSource(ByteSource):
             self._connector._raise("read", self._identifier, error)
         return n_read
 
+    def fileno(self) -> int:
+        self._opened()
+        return self._handle
+
     def close(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
