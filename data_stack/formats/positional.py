@@ -7,11 +7,10 @@ import io
 import os
 import pickle
 import struct
-import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
 from data_stack.io.resources import StreamedResource, StreamedTextResource
@@ -49,8 +48,8 @@ class PositionalFile(io.RawIOBase):
             resource = resource.buffer
         if isinstance(resource, PositionalFile):
             resource, self._pid = resource.resource, resource._pid
-        self.resource: StreamedResource | _LentFile = (
-            resource if isinstance(resource, (StreamedResource, _LentFile)) else _LentFile(resource)
+        self.resource: StreamedResource = (
+            resource if isinstance(resource, StreamedResource) else StreamedResource(name_of(resource), resource)
         )
         self._position = 0
 
@@ -138,40 +137,6 @@ class PositionalFile(io.RawIOBase):
             )
 
 
-class _LentFile:
-    """A seekable binary file of the caller's, read by position and never closed.
-
-    A StreamedResource around it would close it when it is collected.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file, self.identifier = file, name_of(file)
-        self._lock = threading.Lock()
-
-    @property
-    def closed(self) -> bool:
-        return bool(getattr(self._file, "closed", False))
-
-    @property
-    def size(self) -> int:
-        with self._lock:
-            return int(self._file.seek(0, os.SEEK_END))
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        with self._lock:
-            self._file.seek(offset)
-            return bytes(self._file.read(size))
-
-    def fileno(self) -> int:
-        return int(self._file.fileno())
-
-    def __reduce__(self) -> NoReturn:
-        raise UnpicklableResourceError(
-            f"an open file ({self.identifier!r}) cannot be sent to another process; "
-            f"store it with set_resource() and use what get_resource() returns"
-        )
-
-
 #: What the libraries that parse files were seen to raise at damaged and hostile ones.
 _PARSER_ERRORS = (
     ArithmeticError,
@@ -223,7 +188,7 @@ def check_expansion(name: str, claimed_bytes: int, stored_bytes: int, max_expans
         )
 
 
-def _has_descriptor(resource: StreamedResource | _LentFile) -> bool:
+def _has_descriptor(resource: StreamedResource) -> bool:
     try:
         return resource.fileno() >= 0
     except (OSError, AttributeError, ValueError):

@@ -311,15 +311,12 @@ class StreamedResource(io.BufferedIOBase):
     # ------------------------------------------------------------------ life
 
     def close(self) -> None:
-        # An IOBase closes itself when it is collected, also when __init__ raised half-way.
-        buffer = self.__dict__.get("_buffer")
-        if buffer is not None and not getattr(buffer, "closed", False):
-            buffer.close()
+        if not self.closed:
+            self._buffer.close()
 
     @property
     def closed(self) -> bool:
-        buffer = self.__dict__.get("_buffer")
-        return buffer is None or bool(getattr(buffer, "closed", False))
+        return bool(getattr(self._buffer, "closed", False))
 
     def __del__(self) -> None:
         # IOBase would close the caller's buffer as soon as nobody needs its name any more, e.g. after
