@@ -1,1 +1,1 @@
-"""Samples: the iterator contract, what can be stacked on an iterator, splits, reports, factories."""
+"""Samples: the iterator contract, what can be stacked on an iterator, splits, encoders, reports, factories."""

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal, Union
 
-__all__ = ["DatasetMeta", "DatasetMetaIF", "IdentifiyingInfoIF", "IteratorMeta", "MetaFactory", "WrappedDatasetMeta"]
+__all__ = [
+    "DatasetMeta",
+    "DatasetMetaIF",
+    "IdentifiyingInfoIF",
+    "IteratorMeta",
+    "MetaFactory",
+    "TargetKind",
+    "WrappedDatasetMeta",
+]
 
 
 class _NotGiven(Enum):
@@ -21,6 +29,10 @@ NOT_GIVEN: Final = _NotGiven.NOT_GIVEN
 """Stands for an argument that was left out, where None is a value of its own."""
 
 _NameOrNotGiven = Union[str, None, Literal[_NotGiven.NOT_GIVEN]]
+
+
+TargetKind = Literal["label", "one_hot", "real"]
+"""What the targets of a dataset are."""
 
 
 class IdentifiyingInfoIF(ABC):
@@ -75,6 +87,26 @@ class DatasetMetaIF(IdentifiyingInfoIF):
         """Position or key of the tag (int or str)."""
         raise NotImplementedError
 
+    @property
+    def target_kind(self) -> TargetKind | None:
+        """What targets are: labels, one-hot vectors of labels, or real numbers; None where nobody said."""
+        return None
+
+    @property
+    def class_names(self) -> tuple[Any, ...] | None:
+        """The classes that targets name, in the order of their numbers or of the positions of the one; None if unknown."""
+        return None
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the values in the sample proper, in their order; None if unknown."""
+        return None
+
+    @property
+    def provenance(self) -> tuple[str, ...]:
+        """The layers that these samples went through since they were loaded, lowest first."""
+        return ()
+
 
 @dataclass(frozen=True)
 class DatasetMeta(DatasetMetaIF):
@@ -84,6 +116,10 @@ class DatasetMeta(DatasetMetaIF):
     identifier: str | None = None
     dataset_name: str | None = None
     dataset_tag: str | None = None
+    target_kind: TargetKind | None = None
+    class_names: tuple[Any, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    provenance: tuple[str, ...] = ()
 
     @property
     def sample_pos(self) -> int | str:
@@ -129,6 +165,11 @@ class MetaFactory:
             dataset_meta.identifier,
             dataset_meta.dataset_name,
             dataset_meta.dataset_tag,
+            # a client's meta need not be one of ours
+            getattr(dataset_meta, "target_kind", None),
+            getattr(dataset_meta, "class_names", None),
+            getattr(dataset_meta, "feature_names", None),
+            getattr(dataset_meta, "provenance", ()),
         )
 
     @staticmethod

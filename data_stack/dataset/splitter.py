@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF, DatasetIteratorView
-from data_stack.dataset.iterator.iterator import adapted
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError, MissingDependencyError
 
 __all__ = [

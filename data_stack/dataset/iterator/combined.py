@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,26 @@ from data_stack.dataset.iterator.iterator import (
     DatasetIterator,
     DatasetIteratorIF,
     IndexArray,
+    IndexArrayOfInts,
     Sample,
     adapted,
     checked_indices,
 )
+from data_stack.dataset.iterator.positions import taken
+from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import emptied, join_batches, join_columns, reordered
 from data_stack.dataset.iterator.view import sample_or_view
 
 __all__ = ["CombinedDatasetIterator"]
 
 _Positions = npt.NDArray[np.intp]
+
+# The parts of so many samples can be told apart without a search, and so many places at most are kept for that.
+_BUCKETS_PER_PART = 16
+_MOST_BUCKETS = 1 << 20
+
+# With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
+_FEW_SAMPLES_A_PART = 6
 
 
 class CombinedDatasetIterator(DatasetIterator):
@@ -38,8 +48,13 @@ class CombinedDatasetIterator(DatasetIterator):
         iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
     """
 
+    _layer_name = "combined"
+
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         self._iterators = list(iterators)
+        self._find_parts()
+
+    def _find_parts(self) -> None:
         self._parts: list[DatasetIteratorIF] = []
         for part in map(adapted, self._iterators):
             source, positions = part._located()
@@ -48,8 +63,23 @@ class CombinedDatasetIterator(DatasetIterator):
             else:
                 self._parts.append(part)
         lengths = [len(part) for part in self._parts]
-        self._starts: list[int] = [0, *np.cumsum(lengths, dtype=np.intp).tolist()]
-        self._n_samples = self._starts.pop()
+        ends = np.cumsum(lengths, dtype=np.intp)
+        self._starts: list[int] = [0, *ends.tolist()]  # where each part starts, and where all end
+        self._n_samples = self._starts[-1]
+        self._readers = [part._reader() for part in self._parts]
+        # Bucket b holds the positions from b << shift on; its entry is the first part that has any of them. An access
+        # looks there first, and searches only among the parts that share the bucket.
+        n_buckets = min(_BUCKETS_PER_PART * len(self._parts), _MOST_BUCKETS)
+        self._shift = max(0, (self._n_samples // max(1, n_buckets)).bit_length() - 1)
+        buckets = np.arange((self._n_samples >> self._shift) + 2, dtype=np.intp) << self._shift
+        self._first_part: list[int] = np.searchsorted(ends, buckets, side="right").tolist()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_iterators": self._iterators}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._find_parts()
 
     def __len__(self) -> int:
         return self._n_samples
@@ -57,9 +87,12 @@ class CombinedDatasetIterator(DatasetIterator):
     def __getitem__(self, index: Any) -> Any:
         """A sample for an int; a view for a slice or an index array."""
         if type(index) is int and 0 <= index < self._n_samples:
-            # empty parts share their start with the next part; bisect_right passes them by
-            part = bisect_right(self._starts, index) - 1
-            return self._parts[part][index - self._starts[part]]
+            starts = self._starts
+            part = self._first_part[index >> self._shift]
+            if index >= starts[part + 1]:
+                # empty parts share their start with the next part; bisect_right passes them by
+                part = bisect_right(starts, index, part + 1, self._first_part[(index >> self._shift) + 1] + 1) - 1
+            return self._readers[part](index - starts[part])
         return sample_or_view(self, index)
 
     def __iter__(self) -> Iterator[Sample]:
@@ -77,25 +110,46 @@ class CombinedDatasetIterator(DatasetIterator):
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as columns, in one request to each source."""
-        positions = checked_indices(indices, self._n_samples)
-        if len(positions) == 0:
-            return emptied(self.read_batch([0])) if self._n_samples else ()
-        requests = self._requests(positions)
-        batch = join_batches([source.read_batch(wanted) for source, wanted, _ in requests])
-        order = _inverse([slots for _, _, slots in requests])
-        return batch if order is None else reordered(batch, order)
+        return self._batch_at(checked_indices(indices, self._n_samples))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column, in one request to each source that has a sample at ``indices``."""
-        positions = np.arange(self._n_samples, dtype=np.intp) if indices is None else checked_indices(indices, self._n_samples)
+        return self._column_at(key, None if indices is None else checked_indices(indices, self._n_samples))
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
-            return self.read_column(key, [0])[:0] if self._n_samples else np.empty(0)
+            return emptied(self._batch_at(np.zeros(1, dtype=np.intp))) if self._n_samples else ()
+        if len(positions) < _FEW_SAMPLES_A_PART * len(self._parts):
+            batch = self._batch_of_few(positions)
+            if batch is not None:
+                return batch
         requests = self._requests(positions)
-        column = join_columns([source.read_column(key, wanted) for source, wanted, _ in requests])
+        batch = join_batches([source._batch_at(wanted) for source, wanted, _ in requests])
+        order = _inverse([slots for _, _, slots in requests])
+        return batch if order is None else reordered(batch, order)
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        if positions is None and self._n_samples:
+            return join_columns([part._column_at(key, None) for part in self._parts if len(part)])
+        if positions is None or len(positions) == 0:
+            return self._column_at(key, np.zeros(1, dtype=np.intp))[:0] if self._n_samples else np.empty(0)
+        requests = self._requests(positions)
+        column = join_columns([source._column_at(key, wanted) for source, wanted, _ in requests])
         order = _inverse([slots for _, _, slots in requests])
         return column if order is None else column[order]
 
-    def _requests(self, positions: _Positions) -> list[tuple[DatasetIteratorIF, _Positions, _Positions]]:
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        if positions is None:
+            positions = np.arange(self._n_samples, dtype=np.intp)
+        if len(positions) == 0:
+            return [self._column_at(key, positions) for key in keys]
+        requests = self._requests(positions)
+        pieces = [source._columns_at(keys, wanted) for source, wanted, _ in requests]
+        order = _inverse([slots for _, _, slots in requests])
+        columns = [join_columns(list(each)) for each in zip(*pieces, strict=True)]
+        return columns if order is None else [column[order] for column in columns]
+
+    def _requests(self, positions: IndexArrayOfInts) -> list[tuple[DatasetIteratorIF, IndexArrayOfInts, _Positions]]:
         """What to read from where: (source, positions in it, their places in the batch), each source once."""
         if len(positions) == 0:
             return []
@@ -103,22 +157,67 @@ class CombinedDatasetIterator(DatasetIterator):
         part_of = np.searchsorted(starts, positions, side="right") - 1
         by_part = np.argsort(part_of, kind="stable")
         parts, firsts = np.unique(part_of[by_part], return_index=True)
-        requests: dict[int, tuple[DatasetIteratorIF, list[_Positions], list[_Positions]]] = {}
+        requests: dict[int, tuple[DatasetIteratorIF, list[IndexArrayOfInts], list[_Positions]]] = {}
         for part, slots in zip(parts.tolist(), np.split(by_part, firsts[1:]), strict=True):
             source, positions_of_part = self._parts[part]._located()
-            wanted = positions[slots] - starts[part]
+            wanted: IndexArrayOfInts = positions[slots] - starts[part]
             if positions_of_part is not None:
-                wanted = positions_of_part[wanted]
+                wanted = taken(positions_of_part, wanted)
             # several views of one source, such as folds, are read together
             _, all_wanted, all_slots = requests.setdefault(id(source), (source, [], []))
             all_wanted.append(wanted)
             all_slots.append(slots)
         return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, wanted, slots in requests.values()]
 
+    def _batch_of_few(self, positions: IndexArrayOfInts) -> Batch | None:
+        """A batch of single samples of many array parts; None where the parts are not all such arrays of one shape and dtype."""
+        columns_of_parts = self._arrays_of_parts()
+        if columns_of_parts is None:
+            return None
+        starts = np.asarray(self._starts, dtype=np.intp)
+        part_of = np.searchsorted(starts, positions, side="right") - 1
+        parts = part_of.tolist()
+        wanted = (positions - starts[part_of]).tolist()
+        batch = []
+        for columns in columns_of_parts:
+            rows = np.empty((len(parts), *columns[0].shape[1:]), dtype=columns[0].dtype)
+            for slot, (part, position) in enumerate(zip(parts, wanted, strict=True)):
+                rows[slot] = columns[part][position]
+            batch.append(rows)
+        return tuple(batch)
+
+    def _arrays_of_parts(self) -> list[list[Column]] | None:
+        """For each column the arrays of all parts, if all parts hold arrays that can be read without further ado."""
+        if "_arrays" not in self.__dict__:
+            self._arrays = _arrays_of(self._parts)
+        return self._arrays
+
+    @classmethod
+    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        return cls(underlying, **arguments)
+
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
         """The iterators given."""
         return self._iterators
+
+
+def _arrays_of(parts: Sequence[DatasetIteratorIF]) -> list[list[Column]] | None:
+    columns_of_parts = []
+    for part in parts:
+        source, positions = part._located()
+        if positions is not None or type(source) is not SequenceDatasetIterator:
+            return None
+        columns_of_parts.append(source._columns)
+    if len({len(columns) for columns in columns_of_parts}) != 1:
+        return None
+    arrays = [list(column) for column in zip(*columns_of_parts, strict=True)]
+    for column in arrays:
+        if not all(type(array) is np.ndarray and array.dtype == column[0].dtype and array.dtype != object for array in column):
+            return None
+        if len({array.shape[1:] for array in column}) != 1:
+            return None
+    return arrays
 
 
 def _inverse(slots: Sequence[_Positions]) -> _Positions | None:

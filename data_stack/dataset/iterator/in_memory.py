@@ -25,6 +25,8 @@ class InMemoryDatasetIterator(DatasetIterator):
         keep_source: whether ``underlying_iterators`` names ``dataset_iterator``.
     """
 
+    _layer_name = "in_memory"
+
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF | Iterable[Sample],

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from data_stack.dataset.iterator.iterator import (
     Batch,
@@ -14,10 +11,12 @@ from data_stack.dataset.iterator.iterator import (
     ColumnKey,
     DatasetIteratorIF,
     IndexArray,
+    IndexArrayOfInts,
     InformedDatasetIteratorIF,
     Sample,
     adapted,
 )
+from data_stack.dataset.iterator.positions import Positions
 from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.dataset.meta import DatasetMetaIF
 
@@ -28,9 +27,20 @@ class InformedDatasetIterator(InformedDatasetIteratorIF):
     """The samples of ``dataset_iterator``, of the dataset that ``dataset_meta`` describes.
 
     It adds no layer of its own: ``underlying_iterators`` are those of ``dataset_iterator``. A slice is a view with the same meta.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        dataset_meta: what is known of them.
+        origin: plain data by which the samples can be had again, as a repository puts it: the dataset's name, version, split
+            and options. None where there is no such thing; see :meth:`recipe`.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, dataset_meta: DatasetMetaIF) -> None:
+    _layer_name = "informed"
+
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, dataset_meta: DatasetMetaIF, *, origin: Mapping[str, Any] | None = None
+    ) -> None:
+        self._origin = None if origin is None else dict(origin)
         self._dataset_meta = dataset_meta
         self._dataset_iterator = dataset_iterator
         self._source = adapted(dataset_iterator)
@@ -59,8 +69,26 @@ class InformedDatasetIterator(InformedDatasetIteratorIF):
         """One column, as the wrapped iterator reads it."""
         return self._source.read_column(key, indices)
 
-    def _located(self) -> tuple[DatasetIteratorIF, npt.NDArray[np.intp] | None]:
+    def _located(self) -> tuple[DatasetIteratorIF, Positions | None]:
         return self._source._located()
+
+    def _reader(self) -> Callable[[int], Sample]:
+        return self._source._reader()
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
+        return self._source._batch_at(positions)
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        return self._source._column_at(key, positions)
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        return self._source._columns_at(keys, positions)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"dataset_meta": self._dataset_meta, "origin": self._origin}
+
+    def _stacked_on(self) -> list[DatasetIteratorIF]:
+        return [self._dataset_iterator]
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, Union
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.stacking import Batch, Column, emptied, stack_samples, stack_values, value_of
+from data_stack.dataset.iterator.fluent import FluentIterator
+from data_stack.dataset.iterator.positions import Positions, narrowed
+from data_stack.dataset.iterator.registry import LAYERS
+from data_stack.dataset.iterator.stacking import Batch, Column, column_of, emptied, stack_samples, stack_values, value_of
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import DatasetOutOfBoundsError
-
-if TYPE_CHECKING:
-    from data_stack.dataset.meta import DatasetMetaIF
 
 __all__ = [
     "Batch",
@@ -28,6 +30,7 @@ __all__ = [
     "adapted",
     "checked_index",
     "checked_indices",
+    "checked_positions",
 ]
 
 Sample = Any
@@ -39,8 +42,20 @@ ColumnKey = Union[int, str]
 IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
 """Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
 
-# Ways to the samples that wrappers shorten; each has a default built on __getitem__ and __len__.
-_BUILT_ON_GETITEM = ("__iter__", "__getitems__", "read_batch", "read_column", "_located")
+IndexArrayOfInts = npt.NDArray[np.integer[Any]]
+
+# Ways to the samples that wrappers shorten, and what the default of each is built on.
+_BUILT_ON = {
+    "__iter__": ("__getitem__", "__len__"),
+    "__getitems__": ("__getitem__", "__len__"),
+    "read_batch": ("__getitem__", "__len__"),
+    "read_column": ("__getitem__", "__len__"),
+    "_located": ("__getitem__", "__len__"),
+    "_reader": ("__getitem__", "__len__"),
+    "_batch_at": ("read_batch", "__getitem__", "__len__"),
+    "_column_at": ("read_column", "__getitem__", "__len__"),
+    "_columns_at": ("read_column", "read_batch", "__getitem__", "__len__"),
+}
 
 
 def _depth(mro: tuple[type, ...], name: str) -> int:
@@ -48,7 +63,7 @@ def _depth(mro: tuple[type, ...], name: str) -> int:
     return next((depth for depth, ancestor in enumerate(mro) if name in vars(ancestor)), len(mro))
 
 
-class DatasetIteratorIF(ABC):
+class DatasetIteratorIF(FluentIterator, ABC):
     """Samples with a length and random access.
 
     A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and ``underlying_iterators``. It
@@ -63,10 +78,11 @@ class DatasetIteratorIF(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         mro = cls.__mro__
-        depth_of_samples = min(_depth(mro, "__getitem__"), _depth(mro, "__len__"))
-        for name in _BUILT_ON_GETITEM:
-            if _depth(mro, name) > depth_of_samples:
+        for name, foundations in _BUILT_ON.items():
+            if _depth(mro, name) > min(_depth(mro, foundation) for foundation in foundations):
                 setattr(cls, name, DatasetIteratorIF.__dict__[name])
+        if cls._layer_name is not None and "_layer_name" in vars(cls):
+            LAYERS[cls._layer_name] = cls
 
     @abstractmethod
     def __len__(self) -> int:
@@ -138,12 +154,57 @@ class DatasetIteratorIF(ABC):
             return stack_values([value_of(self[0], key)])[:0]
         return stack_values(values)
 
-    def _located(self) -> tuple[DatasetIteratorIF, npt.NDArray[np.intp] | None]:
+    # ------------------------------------------------------------------ for wrappers: shorter ways, and what a layer is
+
+    # What follows is private to data_stack: a wrapper may lean on it, a client's class has the defaults.
+
+    _layer_name: ClassVar[str | None] = None
+    """Stands for the class in a recipe. A subclass that does not set it anew describes itself as no layer."""
+
+    def _located(self) -> tuple[DatasetIteratorIF, Positions | None]:
         """Where the samples come from: a source and their positions in it (None: all of it, in order).
 
         Wrappers that only rearrange samples name what lies below them here, so that a stack of them is read in one request.
         """
         return self, None
+
+    def _reader(self) -> Callable[[int], Sample]:
+        """A function that gives the sample at an int position in ``[0, len(self))``, and need not check it."""
+        return self.__getitem__
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
+        """:meth:`read_batch` for positions of an integer array, each known to be in ``[0, len(self))``."""
+        return self.read_batch(positions)
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        """:meth:`read_column`, likewise; None: all positions."""
+        return self.read_column(key, positions)
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        """Several columns, likewise, in one request; where the class reads no column by itself, each sample is read once."""
+        if len(keys) == 1 or type(self).read_column is not DatasetIteratorIF.read_column:
+            return [self._column_at(key, positions) for key in keys]
+        batch = self._batch_at(np.arange(len(self), dtype=np.intp) if positions is None else positions)
+        if isinstance(batch, np.ndarray) or len(self) == 0:
+            return [self._column_at(key, positions) for key in keys]
+        return [column_of(batch, key) for key in keys]
+
+    def _arguments(self) -> dict[str, Any]:
+        """What this layer was made with besides the iterators below it: plain values, arrays, functions, encoders."""
+        return {}
+
+    def _stacked_on(self) -> list[DatasetIteratorIF]:
+        """The iterators that this layer was made with."""
+        return self.underlying_iterators
+
+    @classmethod
+    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        """The layer of this class on ``underlying``, made with what :meth:`_arguments` gave."""
+        return cls(*underlying, **arguments)
+
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
+        return meta
 
 
 class DatasetIterator(DatasetIteratorIF):
@@ -162,6 +223,12 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
     def dataset_meta(self) -> DatasetMetaIF:
         """Name, tag and identifier of the dataset, and where in a sample the target is."""
         raise NotImplementedError
+
+    def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
+        stacked = super()._stacked(layer, *others, **arguments)
+        meta = MetaFactory.copy_dataset_meta(stacked._followed(self.dataset_meta))
+        meta = replace(meta, provenance=(*meta.provenance, stacked._layer_name or type(stacked).__name__))
+        return LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
 
     def __repr__(self) -> str:
         try:
@@ -238,6 +305,27 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
         raise _out_of_bounds(lowest if lowest < -length else highest, length)
     positions = array.astype(np.intp, copy=False)
     return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
+
+
+def checked_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range | IndexArrayOfInts:
+    """As :func:`checked_indices`, to be kept: a slice or range stays a range, anything else is copied, as narrow as it can be.
+
+    Raises:
+        DatasetOutOfBoundsError, TypeError: as there.
+    """
+    if isinstance(indices, slice):
+        return range(length)[indices]
+    if isinstance(indices, range):
+        if len(indices) == 0:
+            return range(0)
+        lowest, highest = sorted((indices[0], indices[-1]))
+        if lowest < -length or highest >= length:
+            raise _out_of_bounds(lowest if lowest < -length else highest, length)
+        if lowest >= 0:
+            return indices
+        if highest < 0:
+            return range(indices.start + length, indices.stop + length, indices.step)
+    return narrowed(checked_indices(indices, length), length)
 
 
 def _out_of_bounds(position: int, length: int) -> DatasetOutOfBoundsError:

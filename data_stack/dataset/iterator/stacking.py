@@ -14,6 +14,7 @@ __all__ = [
     "Batch",
     "Column",
     "as_array",
+    "column_of",
     "emptied",
     "join_batches",
     "join_columns",
@@ -123,6 +124,20 @@ def join_batches(batches: Sequence[Batch]) -> Batch:
         if len(arrays) == len(batches):
             return join_columns(arrays)
     raise ConfigError("samples of one batch differ: " + " and ".join(sorted({_structure(batch) for batch in batches})))
+
+
+def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> Column:
+    """One column of a batch.
+
+    Raises:
+        ConfigError: it has no such column.
+    """
+    try:
+        column: Column = batch[key]  # type: ignore[index]  # the key suits the batch, or fails
+        return column
+    except (LookupError, TypeError) as error:
+        known = ", ".join(map(repr, batch)) if isinstance(batch, dict) else f"0 to {len(batch) - 1}"
+        raise ConfigError(f"samples have no column {key!r}: they have the columns {known}") from error
 
 
 def emptied(batch: Batch) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,15 @@ from data_stack.dataset.iterator.iterator import (
     DatasetIterator,
     DatasetIteratorIF,
     IndexArray,
+    IndexArrayOfInts,
     InformedDatasetIteratorIF,
     Sample,
     adapted,
     checked_index,
     checked_indices,
+    checked_positions,
 )
+from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array, composed, taken
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.exception import DatasetOutOfBoundsError
 
@@ -33,7 +36,8 @@ class DatasetIteratorView(DatasetIterator):
     """The samples of ``dataset_iterator`` at ``indices``, in that order; nothing is copied.
 
     A view of a view reads from the bottom directly, so depth costs nothing; ``underlying_iterators`` still names the
-    iterator it was made from.
+    iterator it was made from. A slice or range keeps no array, however long; other indices take 4 bytes each, or 8 in an
+    iterator of more than 2**31 samples.
 
     Args:
         dataset_iterator: the iterator looked through; it stays the caller's to close.
@@ -46,21 +50,40 @@ class DatasetIteratorView(DatasetIterator):
         TypeError: ``indices`` are not one-dimensional, or neither integers nor bools.
     """
 
+    _layer_name = "view"
+
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, indices: IndexArray | npt.ArrayLike, view_tags: Mapping[str, Any] | None = None
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        indices: IndexArray | npt.ArrayLike | ComputedPositions,
+        view_tags: Mapping[str, Any] | None = None,
     ) -> None:
         # Checked here, not in __getitem__: a wrong split then fails where it was made, not hours later in a worker.
         source, positions_of_parent = adapted(dataset_iterator)._located()
         length = len(source) if positions_of_parent is None else len(positions_of_parent)
-        positions = checked_indices(indices, length)
-        if not isinstance(indices, (list, range, slice)):
-            positions = positions.copy()
         self._dataset_iterator = dataset_iterator
-        self._given_positions = positions
+        self._given: Positions = indices if isinstance(indices, ComputedPositions) else checked_positions(indices, length)
         self._gives_list = not hasattr(indices, "__array__")
         self._view_tags = None if view_tags is None else dict(view_tags)
+        self._look_through(source, positions_of_parent)
+
+    def _look_through(self, source: DatasetIteratorIF, positions_of_parent: Positions | None) -> None:
         self._source = source
-        self._positions = positions if positions_of_parent is None else positions_of_parent[positions]
+        self._positions = composed(self._given, positions_of_parent)
+        # a memoryview gives an int in half the time of an array's item()
+        at: Any = self._positions
+        self._at = memoryview(at) if isinstance(self._positions, np.ndarray) else at
+        self._read = source._reader()
+
+    def __getstate__(self) -> dict[str, Any]:
+        derived = ("_source", "_positions", "_at", "_read")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(self._given, np.ndarray):
+            self._given.setflags(write=False)
+        self._look_through(*adapted(self._dataset_iterator)._located())
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -69,33 +92,62 @@ class DatasetIteratorView(DatasetIterator):
         """A sample for an int; a view of this view for a slice or an index array."""
         if type(index) is int:
             try:
-                position = self._positions.item(index)
-            except (IndexError, OverflowError):
+                position = self._at[index]
+            except IndexError:
                 raise DatasetOutOfBoundsError(f"position {index} is outside of a view of {len(self)} samples") from None
-            return self._source[position]
+            return self._read(position)
         return sample_or_view(self, index)
 
     def __iter__(self) -> Iterator[Sample]:
-        source, positions = self._source, self._positions
+        read, positions = self._read, self._positions
         for start in range(0, len(positions), _POSITIONS_AT_ONCE):  # as Python ints, but never all of them at once
-            for position in positions[start : start + _POSITIONS_AT_ONCE].tolist():
-                yield source[position]
+            block = range(start, min(start + _POSITIONS_AT_ONCE, len(positions)))
+            for position in as_index_array(composed(block, positions)).tolist():
+                yield read(position)
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
         """The samples at ``indices``, in one request to the source."""
-        return self._source.__getitems__(self._positions[checked_indices(indices, len(self))].tolist())
+        return self._source.__getitems__(self._taken(indices).tolist())
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as columns, in one request to the source."""
-        return self._source.read_batch(self._positions[checked_indices(indices, len(self))])
+        return self._source._batch_at(self._taken(indices))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column, in one request to the source, for this view's samples only."""
-        wanted = self._positions if indices is None else self._positions[checked_indices(indices, len(self))]
-        return self._source.read_column(key, wanted)
+        return self._source._column_at(key, as_index_array(self._positions) if indices is None else self._taken(indices))
 
-    def _located(self) -> tuple[DatasetIteratorIF, npt.NDArray[np.intp] | None]:
+    def _taken(self, indices: IndexArray) -> IndexArrayOfInts:
+        """The positions in the source at ``indices``, which anyone may have given."""
+        positions = self._positions
+        if type(positions) is np.ndarray and type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1:
+            try:
+                return positions.take(indices)  # checks the bounds on its way, and counts negative ones from the end
+            except IndexError:
+                pass  # told with the position below
+        return taken(positions, checked_indices(indices, len(positions)))
+
+    def _located(self) -> tuple[DatasetIteratorIF, Positions | None]:
         return self._source, self._positions
+
+    def _reader(self) -> Callable[[int], Sample]:
+        at, read = self._at, self._read
+        return lambda index: read(at[index])
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
+        return self._source._batch_at(taken(self._positions, positions))
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        return self._source._column_at(key, self._all_or_taken(positions))
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        return self._source._columns_at(keys, self._all_or_taken(positions))
+
+    def _all_or_taken(self, positions: IndexArrayOfInts | None) -> IndexArrayOfInts:
+        return as_index_array(self._positions) if positions is None else taken(self._positions, positions)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"indices": self._given, "view_tags": self._view_tags}
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -108,7 +160,8 @@ class DatasetIteratorView(DatasetIterator):
 
         Negative positions are resolved and masks written out. Made anew each time: in a loop, keep it in a variable.
         """
-        return self._given_positions.tolist() if self._gives_list else self._given_positions.copy()
+        positions = as_index_array(self._given)
+        return positions.tolist() if self._gives_list else positions.astype(np.intp)
 
     @property
     def view_tags(self) -> dict[str, Any] | None:
@@ -118,6 +171,8 @@ class DatasetIteratorView(DatasetIterator):
 
 class InformedDatasetIteratorView(DatasetIteratorView, InformedDatasetIteratorIF):
     """What slicing an informed iterator gives: a view that is still of that dataset."""
+
+    _layer_name = "informed_view"
 
     @property
     def dataset_meta(self) -> DatasetMetaIF:

@@ -1,0 +1,1 @@
+"""Samples of an iterator, every class equally often."""

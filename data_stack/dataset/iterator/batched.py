@@ -1,0 +1,1 @@
+"""Batches of an iterator's samples, as samples."""

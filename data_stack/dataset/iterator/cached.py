@@ -1,0 +1,1 @@
+"""Samples of an iterator, kept in bounded memory once they were read."""

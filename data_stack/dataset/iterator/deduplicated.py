@@ -1,0 +1,1 @@
+"""The samples of an iterator without those that were there before."""

@@ -1,0 +1,1 @@
+"""Samples of an iterator with columns that went through encoders."""

@@ -1,0 +1,1 @@
+"""Samples with some of an iterator's columns, under other names, as tuples or as dicts."""

@@ -1,0 +1,1 @@
+"""The samples of an iterator for which a predicate is true."""

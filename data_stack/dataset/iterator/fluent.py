@@ -1,0 +1,328 @@
+"""What every iterator can be made into by a method: ``iterator.shuffle(seed=1).take(100)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from data_stack.dataset.encoders import ClassMapping, EncoderLike
+    from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF
+    from data_stack.dataset.splitter import Fold
+    from data_stack.io.storage_connectors import StorageConnector
+
+__all__ = ["FluentIterator"]
+
+
+class FluentIterator:
+    """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
+
+    Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
+    true. A class that has an attribute of one of these names keeps it; data_stack itself does not call these methods.
+
+    ``column`` and ``by`` name a column: a position in tuple samples, a key of dict samples. ``by=None`` means the target,
+    of the iterator's meta if it has one, otherwise column 1.
+    """
+
+    # ------------------------------------------------------------------ which samples, in which order
+
+    def take(self, n_samples: int) -> DatasetIteratorIF:
+        """The first ``n_samples`` samples; all of them where there are fewer."""
+        return self._stacked("view", indices=slice(0, _checked_count("n_samples", n_samples)))
+
+    def skip(self, n_samples: int) -> DatasetIteratorIF:
+        """All but the first ``n_samples`` samples."""
+        return self._stacked("view", indices=slice(_checked_count("n_samples", n_samples), None))
+
+    def shuffle(self, seed: int, *, epoch: int = 0) -> DatasetIteratorIF:
+        """All samples in an order that ``seed`` and ``epoch`` alone decide; no array of positions is kept for large iterators."""
+        return self._stacked("shuffled", seed=seed, epoch=epoch)
+
+    def repeat(self, times: int) -> DatasetIteratorIF:
+        """All samples ``times`` times, one pass after the other."""
+        return self._stacked("repeated", times=times)
+
+    def combine(self, *others: DatasetIteratorIF) -> DatasetIteratorIF:
+        """These samples, then those of ``others``, one iterator after the other."""
+        return self._stacked("combined", *others)
+
+    def interleave(self, *others: DatasetIteratorIF, stop: Literal["longest", "shortest"] = "longest") -> DatasetIteratorIF:
+        """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
+        return self._stacked("interleaved", *others, stop=stop)
+
+    def mix(
+        self,
+        *others: DatasetIteratorIF,
+        proportions: Sequence[float],
+        seed: int,
+        n_samples: int | None = None,
+        epoch: int = 0,
+    ) -> DatasetIteratorIF:
+        """Samples of several iterators in stated proportions, each iterator's in a shuffled order of their own.
+
+        The iterator that is exhausted starts again in another order. At every position the number of samples so far differs
+        from the stated proportion by less than one block, see ``MixedDatasetIterator``.
+
+        Args:
+            others: the other iterators.
+            proportions: one positive number for each iterator, this one first; they need not sum to 1.
+            seed: decides the order, together with ``epoch``.
+            n_samples: how many; None for as many as there are before an iterator is exhausted for the first time.
+            epoch: see :meth:`at_epoch`.
+        """
+        return self._stacked("mixed", *others, proportions=list(proportions), seed=seed, n_samples=n_samples, epoch=epoch)
+
+    def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> DatasetIteratorIF:
+        """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
+        return self._stacked("resampled", n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
+
+    def balance(
+        self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0
+    ) -> DatasetIteratorIF:
+        """Every class equally often; reads the column ``by``. See ``BalancedDatasetIterator``.
+
+        Args:
+            seed: decides the order, together with ``epoch``.
+            by: the column of classes.
+            n_samples: how many; None for as many as this iterator has.
+            epoch: see :meth:`at_epoch`.
+        """
+        return self._stacked("balanced", by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
+
+    def filter(
+        self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
+    ) -> DatasetIteratorIF:
+        """The samples for which ``predicate`` is true, found now.
+
+        Args:
+            predicate: of a sample; with ``column``, of that column's value (of several columns: of their values, one argument
+                each); ``batched``, of whole columns, giving an array of bools.
+            column: what to read; None for whole samples.
+            batched: whether the predicate takes many samples at once.
+        """
+        return self._stacked("filtered", predicate=predicate, column=column, batched=batched)
+
+    def sort(self, by: ColumnKey, *, descending: bool = False) -> DatasetIteratorIF:
+        """The samples in the order of a column's values, equal ones in their old order; reads that column now."""
+        return self._stacked("sorted", by=by, descending=descending)
+
+    def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> DatasetIteratorIF:
+        """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
+        return self._stacked("deduplicated", by=by)
+
+    def windows(
+        self,
+        length: int,
+        *,
+        stride: int = 1,
+        order_by: ColumnKey | None = None,
+        max_gap: float | None = None,
+        overlap: bool = True,
+        group_by: ColumnKey | None = None,
+        offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
+    ) -> DatasetIteratorIF:
+        """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
+        return self._stacked(
+            "windowed",
+            length=length,
+            stride=stride,
+            order_by=order_by,
+            max_gap=max_gap,
+            overlap=overlap,
+            group_by=group_by,
+            offsets=offsets,
+        )
+
+    def shard(
+        self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep"
+    ) -> DatasetIteratorIF:
+        """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
+        return self._stacked("sharded", rank=rank, world=world, contiguous=contiguous, uneven=uneven)
+
+    # ------------------------------------------------------------------ what a sample is
+
+    def map(
+        self, function: Callable[..., Any], *, batched: bool = False, seed: int | None = None, epoch: int = 0
+    ) -> DatasetIteratorIF:
+        """``function`` of each sample, called whenever one is read.
+
+        Args:
+            function: of a sample; ``batched``: of a batch (columns, as ``read_batch`` gives them), giving a batch as long.
+            batched: which of the two.
+            seed: of a function that draws random numbers: it gets a ``numpy.random.Generator`` as second argument (with
+                ``batched``, a list of one for each sample) that seed, epoch and the sample's position alone decide.
+            epoch: see :meth:`at_epoch`.
+        """
+        return self._stacked("mapped", function=function, batched=batched, seed=seed, epoch=epoch)
+
+    def select(self, *columns: ColumnKey) -> DatasetIteratorIF:
+        """Samples of only these columns, in this order; the others are not read where that is possible."""
+        return self._stacked("fields", columns=list(columns))
+
+    def rename(self, names: Mapping[str, str]) -> DatasetIteratorIF:
+        """Dict samples with new names for some of their keys: ``{"old": "new"}``."""
+        return self._stacked("renamed", names=dict(names))
+
+    def as_dict(self, *names: str) -> DatasetIteratorIF:
+        """Tuple samples as dicts: one name for each position."""
+        return self._stacked("dicts", names=list(names))
+
+    def as_tuple(self, *columns: ColumnKey) -> DatasetIteratorIF:
+        """Samples as tuples of these columns; of dict samples without any, of all keys in their order."""
+        return self._stacked("tuples", columns=list(columns))
+
+    def zip(self, *others: DatasetIteratorIF) -> DatasetIteratorIF:
+        """The columns of several equally long iterators side by side: tuples end to end, dicts united."""
+        return self._stacked("zipped", *others)
+
+    def encode(
+        self, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: DatasetIteratorIF | None = None
+    ) -> DatasetIteratorIF:
+        """Columns replaced by what encoders make of them.
+
+        Args:
+            encoders: for each column its encoder; a bare one is for the sample proper, of the meta if there is one,
+                otherwise column 0.
+            fit_on: the iterator, as a rule the training split, that encoders which are not fitted yet are fitted on now.
+
+        Raises:
+            ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
+        """
+        return self._operation("encode")(self, encoders, fit_on=fit_on)  # type: ignore[no-any-return]
+
+    def map_classes(
+        self, mapping: ClassMapping | Mapping[Any, Any], *, columns: Sequence[ColumnKey] | None = None
+    ) -> DatasetIteratorIF:
+        """Classes replaced by others, see ``ClassMapping``.
+
+        Args:
+            mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
+            columns: which columns; None for the target.
+        """
+        return self._operation("map_classes")(self, mapping, columns=columns)  # type: ignore[no-any-return]
+
+    def one_hot(
+        self, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None
+    ) -> DatasetIteratorIF:
+        """The target as a vector of zeros with a one at the position of its class, float32.
+
+        Args:
+            classes: in the order of the positions; None for those of the meta's ``class_names`` if it has any, otherwise the
+                sorted distinct values, read now.
+            column: None for the target.
+        """
+        return self._operation("one_hot")(self, classes, column=column)  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------------ where samples are kept
+
+    def in_memory(self) -> DatasetIteratorIF:
+        """All samples, read now and kept: as columns where they have one shape, so that they cost no Python objects."""
+        return self._stacked("in_memory")
+
+    def cache(
+        self, max_bytes: int | None = None, *, storage: StorageConnector | None = None, identifier: str | None = None
+    ) -> DatasetIteratorIF:
+        """Samples kept when they are read: in memory up to ``max_bytes``, or all of them in a resource of ``storage``.
+
+        See ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
+        """
+        if storage is None:
+            return self._stacked("cached", max_bytes=max_bytes)
+        return self._stacked("stored_cache", storage=storage, identifier=identifier)
+
+    def batches(self, batch_size: int, *, drop_last: bool = False) -> DatasetIteratorIF:
+        """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
+        return self._stacked("batched", batch_size=batch_size, drop_last=drop_last)
+
+    # ------------------------------------------------------------------ divided
+
+    def split(
+        self,
+        ratios: Sequence[float] | Mapping[str, float] | None = None,
+        *,
+        seed: int = 0,
+        stratify: ColumnKey | bool = False,
+        group_by: ColumnKey | None = None,
+        time: ColumnKey | None = None,
+        by: ColumnKey | None = None,
+    ) -> Any:
+        """Divide into parts. Reads at most one column.
+
+        ::
+
+            train, test = iterator.split([0.8, 0.2], seed=1)
+            parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)     # parts["train"]
+
+        Args:
+            ratios: sizes as fractions of sum 1; a mapping names the parts.
+            seed: decides the drawing.
+            stratify: a column whose values shall be mixed equally in all parts; True for the target.
+            group_by: a column whose equal values shall stay together in one part.
+            time: a column to divide by: the earliest samples are in the first part, and equal values in one part.
+            by: a column that names the part of each sample (a predefined split); without ratios.
+
+        Returns:
+            A list of iterators, or a dict if the parts have names.
+
+        Raises:
+            ConfigError: ratios do not sum to 1, a class or group is too small or large, or arguments exclude each other.
+        """
+        return self._operation("split")(self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
+
+    def folds(
+        self, n_folds: int, *, seed: int | None = 0, stratify: ColumnKey | bool = False, group_by: ColumnKey | None = None
+    ) -> list[Fold]:
+        """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
+
+        Raises:
+            ConfigError: fewer than 2 folds, or more than there are samples, members of a class, or groups.
+        """
+        return self._operation("folds")(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------------ described
+
+    def at_epoch(self, epoch: int) -> DatasetIteratorIF:
+        """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
+        return self._operation("at_epoch")(self, epoch)  # type: ignore[no-any-return]
+
+    def recipe(self) -> dict[str, Any]:
+        """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
+        return self._operation("recipe")(self)  # type: ignore[no-any-return]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""
+        return self._operation("fingerprint")(self)  # type: ignore[no-any-return]
+
+    def explain(self) -> Any:
+        """The stack as a tree, with lengths, costs and licences; prints as text, shows as HTML in a notebook."""
+        return self._operation("explain")(self)
+
+    def report(self, report_format: str = "data_class", **options: Any) -> Any:
+        """See ``DatasetIteratorReportGenerator.generate_report``."""
+        return self._operation("report")(self, report_format, **options)
+
+    # ------------------------------------------------------------------ inside
+
+    def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
+        """The layer of that name on this iterator (and ``others``)."""
+        return LAYERS[layer]._rebuilt([self, *others], arguments)
+
+    def _operation(self, name: str) -> Callable[..., Any]:
+        return OPERATIONS[name]
+
+    def _class_column(self, by: ColumnKey | None) -> ColumnKey:
+        """``by``, or where the target is."""
+        if by is not None:
+            return by
+        meta = getattr(self, "dataset_meta", None)
+        return 1 if meta is None else meta.target_pos
+
+
+def _checked_count(name: str, count: int) -> int:
+    if count < 0:
+        raise ValueError(f"{name} must not be negative, got {count}")
+    return count

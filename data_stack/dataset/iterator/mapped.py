@@ -1,0 +1,1 @@
+"""A function of each sample of an iterator."""

@@ -1,0 +1,1 @@
+"""Samples of several iterators in stated proportions."""

@@ -1,0 +1,120 @@
+"""Which samples, in which order, kept as small as it can be: a range, an index array, or a formula."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ComputedPositions", "Positions", "as_index_array", "composed", "narrowed", "taken"]
+
+IndexArrayOfInts = npt.NDArray[np.integer[Any]]
+
+_MOST_IN_INT32 = 2**31
+
+
+class ComputedPositions(ABC):
+    """Positions that a formula gives: nothing is kept, however many there are.
+
+    A subclass defines ``__len__``, ``at`` and ``taken``; the last two agree.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of positions."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def at(self, index: int) -> int:
+        """The position at ``0 <= index < len(self)``."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The positions at ``indices``, shape ``(n,)``, each index in ``[0, len(self))``."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> int:
+        """As of a list: negative indices count from the end.
+
+        Raises:
+            IndexError: outside.
+        """
+        n_positions = len(self)
+        if 0 <= index < n_positions:
+            return self.at(index)
+        if -n_positions <= index < 0:
+            return self.at(index + n_positions)
+        raise IndexError(index)
+
+
+Positions = Union[range, IndexArrayOfInts, ComputedPositions]
+"""Positions in ``[0, n)`` of an iterator of n samples; arrays have shape ``(n,)`` and are not written to."""
+
+
+class _Composed(ComputedPositions):
+    """What ``outer`` picks among ``inner``, where one of them is computed."""
+
+    def __init__(self, outer: Positions, inner: Positions) -> None:
+        self._outer, self._inner = outer, inner
+
+    def __len__(self) -> int:
+        return len(self._outer)
+
+    def at(self, index: int) -> int:
+        return int(self._inner[int(self._outer[index])])
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        return taken(self._inner, taken(self._outer, indices))
+
+
+def taken(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    """The positions at ``indices``, each in ``[0, len(positions))``."""
+    if isinstance(positions, range):
+        if positions.start == 0 and positions.step == 1:
+            return indices
+        return positions.start + indices.astype(np.intp, copy=False) * positions.step
+    if isinstance(positions, ComputedPositions):
+        return positions.taken(indices)
+    return positions.take(indices)
+
+
+def composed(outer: Positions, inner: Positions | None) -> Positions:
+    """What ``outer`` picks among ``inner`` (None: all of it in order). Ranges and formulas stay such."""
+    if inner is None or (isinstance(inner, range) and inner.start == 0 and inner.step == 1):
+        return outer
+    if isinstance(outer, range):
+        if len(outer) == 0:
+            return range(0)
+        if isinstance(inner, range):
+            first, step = inner[outer[0]], inner.step * outer.step
+            return range(first, first + step * len(outer), step)
+        if not isinstance(inner, ComputedPositions):
+            stop = outer[-1] + (1 if outer.step > 0 else -1)
+            return inner[outer[0] : stop if stop >= 0 else None : outer.step]  # shares the memory of inner
+        return _Composed(outer, inner)
+    if isinstance(outer, ComputedPositions):
+        return _Composed(outer, inner)
+    picked = taken(inner, outer)
+    if picked.dtype.itemsize > 4 and len(picked) and int(picked.max()) < _MOST_IN_INT32:
+        picked = picked.astype(np.int32)
+    picked.setflags(write=False)
+    return picked
+
+
+def narrowed(positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
+    """A copy that nobody else can write to, of 4 bytes a position where ``n_samples`` allow it, otherwise of 8."""
+    copy = positions.astype(np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
+    copy.setflags(write=False)
+    return copy
+
+
+def as_index_array(positions: Positions) -> IndexArrayOfInts:
+    """All positions written out; not to be written to."""
+    if isinstance(positions, range):
+        return np.arange(positions.start, positions.stop, positions.step, dtype=np.intp)
+    if isinstance(positions, ComputedPositions):
+        return positions.taken(np.arange(len(positions), dtype=np.intp))
+    return positions

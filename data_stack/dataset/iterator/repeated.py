@@ -1,0 +1,1 @@
+"""All samples of an iterator, several times over."""

@@ -1,0 +1,1 @@
+"""Samples of an iterator drawn with replacement."""

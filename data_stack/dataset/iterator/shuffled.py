@@ -1,0 +1,1 @@
+"""All samples of an iterator in an order that a seed decides."""

@@ -1,0 +1,1 @@
+"""Samples of an iterator, kept in a stored resource once they were read."""

@@ -1,0 +1,1 @@
+"""Runs of consecutive samples of an iterator, as samples."""

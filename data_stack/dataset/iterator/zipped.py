@@ -1,0 +1,1 @@
+"""The columns of several iterators side by side."""
