@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,16 @@ from data_stack.dataset.iterator.iterator import (
     IndexArrayOfInts,
     Sample,
     adapted,
+    batch_at,
     checked_indices,
+    column_at,
+    columns_at,
 )
 from data_stack.dataset.iterator.positions import taken
 from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import emptied, join_batches, join_columns, reordered
 from data_stack.dataset.iterator.view import sample_or_view
+from data_stack.exception import ConfigError
 
 __all__ = ["CombinedDatasetIterator"]
 
@@ -46,6 +52,9 @@ class CombinedDatasetIterator(DatasetIterator):
 
     Args:
         iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
+
+    Raises:
+        ConfigError: all together they have more than ``sys.maxsize`` samples.
     """
 
     _layer_name = "combined"
@@ -62,17 +71,20 @@ class CombinedDatasetIterator(DatasetIterator):
                 self._parts += source._parts
             else:
                 self._parts.append(part)
-        lengths = [len(part) for part in self._parts]
-        ends = np.cumsum(lengths, dtype=np.intp)
-        self._starts: list[int] = [0, *ends.tolist()]  # where each part starts, and where all end
+        # where each part starts, and where all end
+        self._starts: list[int] = list(accumulate([len(part) for part in self._parts], initial=0))
         self._n_samples = self._starts[-1]
+        if self._n_samples > sys.maxsize:
+            raise ConfigError(f"{len(self._parts)} iterators have {self._n_samples} samples in all, more than Python can count")
+        ends = np.asarray(self._starts[1:], dtype=np.intp)
         self._readers = [part._reader() for part in self._parts]
-        # Bucket b holds the positions from b << shift on; its entry is the first part that has any of them. An access
-        # looks there first, and searches only among the parts that share the bucket.
+        # Bucket b holds the positions from b << shift on; its entry is the first part that has any of them. An access looks
+        # there first and rarely has to search, so that it takes as long for 1,000 parts as for 2.
         n_buckets = min(_BUCKETS_PER_PART * len(self._parts), _MOST_BUCKETS)
         self._shift = max(0, (self._n_samples // max(1, n_buckets)).bit_length() - 1)
-        buckets = np.arange((self._n_samples >> self._shift) + 2, dtype=np.intp) << self._shift
-        self._first_part: list[int] = np.searchsorted(ends, buckets, side="right").tolist()
+        entries = list(zip(self._readers, self._starts, self._starts[1:], strict=False))
+        buckets = np.arange(0, self._n_samples, 1 << self._shift, dtype=np.intp)
+        self._buckets = [entries[part] for part in np.searchsorted(ends, buckets, side="right").tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_iterators": self._iterators}
@@ -87,12 +99,12 @@ class CombinedDatasetIterator(DatasetIterator):
     def __getitem__(self, index: Any) -> Any:
         """A sample for an int; a view for a slice or an index array."""
         if type(index) is int and 0 <= index < self._n_samples:
-            starts = self._starts
-            part = self._first_part[index >> self._shift]
-            if index >= starts[part + 1]:
-                # empty parts share their start with the next part; bisect_right passes them by
-                part = bisect_right(starts, index, part + 1, self._first_part[(index >> self._shift) + 1] + 1) - 1
-            return self._readers[part](index - starts[part])
+            read, start, end = self._buckets[index >> self._shift]
+            if index < end:
+                return read(index - start)
+            # empty parts share their start with the next part; bisect_right passes them by
+            part = bisect_right(self._starts, index) - 1
+            return self._readers[part](index - self._starts[part])
         return sample_or_view(self, index)
 
     def __iter__(self) -> Iterator[Sample]:
@@ -124,17 +136,17 @@ class CombinedDatasetIterator(DatasetIterator):
             if batch is not None:
                 return batch
         requests = self._requests(positions)
-        batch = join_batches([source._batch_at(wanted) for source, wanted, _ in requests])
+        batch = join_batches([batch_at(source, wanted) for source, wanted, _ in requests])
         order = _inverse([slots for _, _, slots in requests])
         return batch if order is None else reordered(batch, order)
 
     def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
         if positions is None and self._n_samples:
-            return join_columns([part._column_at(key, None) for part in self._parts if len(part)])
+            return join_columns([column_at(part, key, None) for part in self._parts if len(part)])
         if positions is None or len(positions) == 0:
             return self._column_at(key, np.zeros(1, dtype=np.intp))[:0] if self._n_samples else np.empty(0)
         requests = self._requests(positions)
-        column = join_columns([source._column_at(key, wanted) for source, wanted, _ in requests])
+        column = join_columns([column_at(source, key, wanted) for source, wanted, _ in requests])
         order = _inverse([slots for _, _, slots in requests])
         return column if order is None else column[order]
 
@@ -144,7 +156,7 @@ class CombinedDatasetIterator(DatasetIterator):
         if len(positions) == 0:
             return [self._column_at(key, positions) for key in keys]
         requests = self._requests(positions)
-        pieces = [source._columns_at(keys, wanted) for source, wanted, _ in requests]
+        pieces = [columns_at(source, keys, wanted) for source, wanted, _ in requests]
         order = _inverse([slots for _, _, slots in requests])
         columns = [join_columns(list(each)) for each in zip(*pieces, strict=True)]
         return columns if order is None else [column[order] for column in columns]

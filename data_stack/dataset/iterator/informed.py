@@ -15,6 +15,9 @@ from data_stack.dataset.iterator.iterator import (
     InformedDatasetIteratorIF,
     Sample,
     adapted,
+    batch_at,
+    column_at,
+    columns_at,
 )
 from data_stack.dataset.iterator.positions import Positions
 from data_stack.dataset.iterator.view import sample_or_view
@@ -76,13 +79,13 @@ class InformedDatasetIterator(InformedDatasetIteratorIF):
         return self._source._reader()
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        return self._source._batch_at(positions)
+        return batch_at(self._source, positions)
 
     def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        return self._source._column_at(key, positions)
+        return column_at(self._source, key, positions)
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        return self._source._columns_at(keys, positions)
+        return columns_at(self._source, keys, positions)
 
     def _arguments(self) -> dict[str, Any]:
         return {"dataset_meta": self._dataset_meta, "origin": self._origin}

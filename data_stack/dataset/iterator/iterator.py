@@ -28,9 +28,12 @@ __all__ = [
     "InformedDatasetIteratorIF",
     "Sample",
     "adapted",
+    "batch_at",
     "checked_index",
     "checked_indices",
     "checked_positions",
+    "column_at",
+    "columns_at",
 ]
 
 Sample = Any
@@ -52,6 +55,10 @@ _BUILT_ON = {
     "read_column": ("__getitem__", "__len__"),
     "_located": ("__getitem__", "__len__"),
     "_reader": ("__getitem__", "__len__"),
+}
+
+# Ways that are short because they check nothing, and whose redefinition makes them lead past what was redefined.
+_SHORTCUTS = {
     "_batch_at": ("read_batch", "__getitem__", "__len__"),
     "_column_at": ("read_column", "__getitem__", "__len__"),
     "_columns_at": ("read_column", "read_batch", "__getitem__", "__len__"),
@@ -81,6 +88,12 @@ class DatasetIteratorIF(FluentIterator, ABC):
         for name, foundations in _BUILT_ON.items():
             if _depth(mro, name) > min(_depth(mro, foundation) for foundation in foundations):
                 setattr(cls, name, DatasetIteratorIF.__dict__[name])
+        # These are not taken away, because what the parent has of them may call them: super().read_batch() does.
+        cls._shortcuts = frozenset(
+            name
+            for name, passed_by in _SHORTCUTS.items()
+            if _depth(mro, name) <= min(_depth(mro, foundation) for foundation in passed_by)
+        )
         if cls._layer_name is not None and "_layer_name" in vars(cls):
             LAYERS[cls._layer_name] = cls
 
@@ -172,6 +185,9 @@ class DatasetIteratorIF(FluentIterator, ABC):
         """A function that gives the sample at an int position in ``[0, len(self))``, and need not check it."""
         return self.__getitem__
 
+    _shortcuts: ClassVar[frozenset[str]] = frozenset()
+    """Which of the following three lead to the samples of this very class. Wrappers ask :func:`batch_at` and its like."""
+
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         """:meth:`read_batch` for positions of an integer array, each known to be in ``[0, len(self))``."""
         return self.read_batch(positions)
@@ -182,11 +198,11 @@ class DatasetIteratorIF(FluentIterator, ABC):
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
         """Several columns, likewise, in one request; where the class reads no column by itself, each sample is read once."""
-        if len(keys) == 1 or type(self).read_column is not DatasetIteratorIF.read_column:
-            return [self._column_at(key, positions) for key in keys]
-        batch = self._batch_at(np.arange(len(self), dtype=np.intp) if positions is None else positions)
-        if isinstance(batch, np.ndarray) or len(self) == 0:
-            return [self._column_at(key, positions) for key in keys]
+        if len(keys) == 1 or type(self).read_column is not DatasetIteratorIF.read_column or len(self) == 0:
+            return [column_at(self, key, positions) for key in keys]
+        batch = batch_at(self, np.arange(len(self), dtype=np.intp) if positions is None else positions)
+        if isinstance(batch, np.ndarray):
+            return [column_at(self, key, positions) for key in keys]
         return [column_of(batch, key) for key in keys]
 
     def _arguments(self) -> dict[str, Any]:
@@ -254,6 +270,23 @@ class _AdaptedIterator(DatasetIterator):
 def adapted(samples: Any) -> DatasetIteratorIF:
     """``samples`` itself if it is an iterator of ours, otherwise behind the contract; nothing is read."""
     return samples if isinstance(samples, DatasetIteratorIF) else _AdaptedIterator(samples)
+
+
+def batch_at(iterator: DatasetIteratorIF, positions: IndexArrayOfInts) -> Batch:
+    """``iterator.read_batch`` for positions of an integer array, each known to be in ``[0, len(iterator))``."""
+    return iterator._batch_at(positions) if "_batch_at" in iterator._shortcuts else iterator.read_batch(positions)
+
+
+def column_at(iterator: DatasetIteratorIF, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+    """``iterator.read_column``, likewise; None: all positions."""
+    return iterator._column_at(key, positions) if "_column_at" in iterator._shortcuts else iterator.read_column(key, positions)
+
+
+def columns_at(iterator: DatasetIteratorIF, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+    """Several columns, likewise, in one request where that is possible."""
+    if "_columns_at" in iterator._shortcuts:
+        return iterator._columns_at(keys, positions)
+    return DatasetIteratorIF._columns_at(iterator, keys, positions)
 
 
 def checked_index(index: SupportsIndex, length: int) -> int:

@@ -19,9 +19,12 @@ from data_stack.dataset.iterator.iterator import (
     InformedDatasetIteratorIF,
     Sample,
     adapted,
+    batch_at,
     checked_index,
     checked_indices,
     checked_positions,
+    column_at,
+    columns_at,
 )
 from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array, composed, taken
 from data_stack.dataset.meta import DatasetMetaIF
@@ -111,11 +114,11 @@ class DatasetIteratorView(DatasetIterator):
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as columns, in one request to the source."""
-        return self._source._batch_at(self._taken(indices))
+        return batch_at(self._source, self._taken(indices))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column, in one request to the source, for this view's samples only."""
-        return self._source._column_at(key, as_index_array(self._positions) if indices is None else self._taken(indices))
+        return column_at(self._source, key, as_index_array(self._positions) if indices is None else self._taken(indices))
 
     def _taken(self, indices: IndexArray) -> IndexArrayOfInts:
         """The positions in the source at ``indices``, which anyone may have given."""
@@ -135,13 +138,13 @@ class DatasetIteratorView(DatasetIterator):
         return lambda index: read(at[index])
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        return self._source._batch_at(taken(self._positions, positions))
+        return batch_at(self._source, taken(self._positions, positions))
 
     def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        return self._source._column_at(key, self._all_or_taken(positions))
+        return column_at(self._source, key, self._all_or_taken(positions))
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        return self._source._columns_at(keys, self._all_or_taken(positions))
+        return columns_at(self._source, keys, self._all_or_taken(positions))
 
     def _all_or_taken(self, positions: IndexArrayOfInts | None) -> IndexArrayOfInts:
         return as_index_array(self._positions) if positions is None else taken(self._positions, positions)

@@ -1,0 +1,246 @@
+"""Positions as ranges, arrays and formulas; and what views and combinations make of them."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import tracemalloc
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorView,
+    IndexArray,
+    SequenceDatasetIterator,
+    sample_or_view,
+)
+from data_stack.dataset.iterator.iterator import checked_positions
+from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array, composed, narrowed, taken
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+class Doubled(ComputedPositions):
+    """0, 2, 4, …"""
+
+    def __init__(self, n_positions: int) -> None:
+        self._n_positions = n_positions
+
+    def __len__(self) -> int:
+        return self._n_positions
+
+    def at(self, index: int) -> int:
+        return 2 * index
+
+    def taken(self, indices: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
+        return 2 * indices
+
+
+class Huge(DatasetIterator):
+    """More samples than fit 32 bits; sample i is i."""
+
+    def __init__(self, n_samples: int = 2**40) -> None:
+        self._n_samples = n_samples
+
+    def __len__(self) -> int:
+        return self._n_samples
+
+    def __getitem__(self, index: Any) -> Any:
+        return index if type(index) is int and 0 <= index < self._n_samples else sample_or_view(self, index)
+
+
+@st.composite
+def positions_in(draw: st.DrawFn, n_samples: int) -> Positions:
+    """Positions of any form in ``range(n_samples)``."""
+    kind = draw(st.sampled_from(["range", "array", "formula"]))
+    if kind == "range":
+        bounds = st.none() | st.integers(-n_samples - 2, n_samples + 2)
+        return range(n_samples)[slice(draw(bounds), draw(bounds), draw(st.sampled_from([None, 1, 3, -1, -2])))]
+    if kind == "formula":
+        return Doubled((n_samples + 1) // 2)
+    values = draw(st.lists(st.integers(0, n_samples - 1), max_size=12)) if n_samples else []
+    return narrowed(np.asarray(values, dtype=np.intp), n_samples)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[list[Positions], int]:
+    """Positions in positions in … in a range."""
+    n_samples = n_lowest = draw(st.integers(0, 20))
+    chain: list[Positions] = []
+    for _ in range(draw(st.integers(1, 5))):
+        chain.append(draw(positions_in(n_samples)))
+        n_samples = len(chain[-1])
+    return chain, n_lowest
+
+
+@given(drawn=chains())
+def test_composed_positions_are_positions_of_positions(drawn: tuple[list[Positions], int]) -> None:
+    chain, n_lowest = drawn
+    expected = list(range(n_lowest))
+    result: Positions | None = None
+
+    for positions in chain:
+        result = composed(positions, result)
+        expected = [expected[position] for position in as_index_array(positions).tolist()]
+
+    assert result is not None
+    assert as_index_array(result).tolist() == expected
+    assert [int(result[index]) for index in range(len(result))] == expected
+    backwards = np.arange(len(expected))[::-1]
+    assert taken(result, backwards).tolist() == expected[::-1]
+
+
+@given(drawn=chains())
+def test_ranges_of_ranges_stay_ranges(drawn: tuple[list[Positions], int]) -> None:
+    result: Positions | None = None
+
+    for positions in drawn[0]:
+        if isinstance(positions, range) and (result is None or isinstance(result, range)):
+            result = composed(positions, result)
+
+    assert result is None or isinstance(result, range)
+
+
+def test_a_slice_of_an_index_array_shares_its_memory() -> None:
+    array = narrowed(np.arange(10)[::-1], 10)
+
+    for part in (range(2, 9, 3), range(9, -1, -1), range(8, 0, -3), range(3, 4)):
+        sliced = composed(part, array)
+        assert isinstance(sliced, np.ndarray)
+        assert np.shares_memory(sliced, array)
+        assert sliced.tolist() == [array[position] for position in part]
+
+
+def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None:
+    few, many = checked_positions(np.array([0, 1]), 2**31), checked_positions(np.array([0, 2**31]), 2**31 + 1)
+
+    assert (as_index_array(few).dtype.name, as_index_array(many).dtype.name) == ("int32", "int64")
+    assert as_index_array(many).tolist() == [0, 2**31]
+
+
+def test_an_index_array_narrows_again_when_what_it_picks_is_small() -> None:
+    picked = composed(np.array([1, 2]), range(5, 50))
+
+    assert (as_index_array(picked).dtype.name, as_index_array(picked).tolist()) == ("int32", [6, 7])
+
+
+@pytest.mark.parametrize("indices", [range(-3, 0), range(-1, -4, -1), range(-2, 2), range(0), range(9, -1, -3), range(4, 10, 5)])
+def test_a_range_means_what_the_list_of_its_values_means(indices: range) -> None:
+    positions = checked_positions(indices, 10)
+
+    assert as_index_array(positions).tolist() == [index % 10 for index in indices]
+
+
+@pytest.mark.parametrize("indices", [range(11), range(-11, 0), range(5, 20, 5), range(20, 5, -5)])
+def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> None:
+    with pytest.raises(DatasetOutOfBoundsError, match=r"position (-11|10|15|20) is outside of an iterator of 10 samples"):
+        checked_positions(indices, 10)
+
+
+def test_views_by_ranges_of_a_hundred_million_samples_keep_nothing() -> None:
+    source = SequenceDatasetIterator([range(100_000_000)])
+    tracemalloc.start()
+
+    view = DatasetIteratorView(source, range(1, 100_000_000, 2))[10:][::-1]
+
+    assert tracemalloc.get_traced_memory()[1] < 50_000
+    tracemalloc.stop()
+    assert (len(view), view[0], view[-1]) == (49_999_990, (99_999_999,), (21,))
+
+
+def test_a_view_copies_the_indices_and_nobody_writes_to_the_copy() -> None:
+    indices = np.array([3, 1])
+    view = DatasetIteratorView(SequenceDatasetIterator([[10, 11, 12, 13]]), indices)
+    indices[:] = 0
+
+    view.indices[:] = 0
+
+    assert list(view) == [(13,), (11,)]
+
+
+def test_positions_beyond_32_bits_are_read_in_every_way() -> None:
+    last = 2**40 - 1
+    source = Huge()
+    views: list[tuple[Any, list[int]]] = [
+        (source[2**31 :], [2**31, last]),
+        (source[[2**31, last]], [2**31, last]),
+        (source[::-1], [last, 0]),
+        (CombinedDatasetIterator([source, source[5:]]), [0, last]),
+    ]
+
+    for view, (first, final) in views:
+        assert (view[0], view[-1]) == (first, final)
+        assert view.__getitems__([0, -1]) == [first, final]
+        assert view.read_batch([0, len(view) - 1]).tolist() == [first, final]
+
+
+def test_a_combination_of_more_than_python_can_count_is_refused() -> None:
+    with pytest.raises(ConfigError, match="more than Python can count"):
+        CombinedDatasetIterator([Huge(sys.maxsize), Huge(1)])
+
+
+@given(lengths=st.lists(st.sampled_from([0, 1, 2, 50, 700]), max_size=40))
+def test_a_combination_finds_each_sample_however_uneven_its_parts(lengths: list[int]) -> None:
+    numbers = iter(range(sum(lengths)))
+    parts = [SequenceDatasetIterator([[next(numbers) for _ in range(length)]]) for length in lengths]
+
+    combined = CombinedDatasetIterator(parts)
+
+    assert [combined[index] for index in range(len(combined))] == [(number,) for number in range(sum(lengths))]
+
+
+@given(data=st.data(), n_parts=st.integers(1, 30))
+def test_few_samples_of_many_array_parts_are_the_same_as_many(data: st.DataObject, n_parts: int) -> None:
+    arrays = [np.arange(12, dtype=np.int16).reshape(3, 4) + 100 * number for number in range(n_parts)]
+    combined = CombinedDatasetIterator([SequenceDatasetIterator([array, array[:, 0]]) for array in arrays])
+    indices = data.draw(st.lists(st.integers(-3 * n_parts, 3 * n_parts - 1), max_size=300))
+
+    rows, firsts = cast(tuple[npt.NDArray[Any], ...], combined.read_batch(indices))
+
+    expected = np.concatenate(arrays)[np.asarray(indices, dtype=int)]
+    assert (rows.dtype.name, rows.shape) == ("int16", (len(indices), 4))
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_array_equal(firsts, expected[:, 0])
+
+
+class Loud(SequenceDatasetIterator):
+    """A client's subclass that changes what a sample is, and nothing else."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return (
+            tuple(f"{value}!" for value in super().__getitem__(index)) if isinstance(index, int) else super().__getitem__(index)
+        )
+
+
+class Batched(SequenceDatasetIterator):
+    """A client's subclass that has a way of its own to batches."""
+
+    def read_batch(self, indices: IndexArray) -> tuple[npt.NDArray[Any], ...]:
+        return tuple(-column for column in super().read_batch(indices))
+
+
+def test_a_wrapper_never_goes_round_what_a_subclass_redefines() -> None:
+    loud, batched = Loud([[1, 2, 3]]), Batched([np.array([1, 2, 3])])
+
+    for wrapped in (loud[1:], CombinedDatasetIterator([loud, loud])[1:3], loud[1:][:]):
+        assert wrapped[0] == wrapped.__getitems__([0])[0] == next(iter(wrapped)) == ("2!",)
+        assert wrapped.read_batch([0])[0].tolist() == wrapped.read_column(0, [0]).tolist() == ["2!"]
+    for wrapped in (batched[1:], CombinedDatasetIterator([batched, batched])[1:3]):
+        assert wrapped.read_batch([0])[0].tolist() == [-2]
+
+
+def test_a_pickled_view_of_views_holds_each_index_array_once() -> None:
+    order = np.random.default_rng(0).permutation(10_000)
+    source = SequenceDatasetIterator([range(10_000)])
+    view = DatasetIteratorView(DatasetIteratorView(source, order), order)
+
+    data = pickle.dumps(view)
+
+    assert len(data) < 2 * 4 * 10_000 + 1_000
+    assert [*pickle.loads(data)] == [*view]
