@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -26,7 +27,7 @@ from data_stack.dataset.iterator.iterator import (
     column_at,
     columns_at,
 )
-from data_stack.dataset.iterator.positions import taken
+from data_stack.dataset.iterator.positions import Positions, taken
 from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import emptied, join_batches, join_columns, reordered
 from data_stack.dataset.iterator.view import sample_or_view
@@ -131,10 +132,9 @@ class CombinedDatasetIterator(DatasetIterator):
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return emptied(self._batch_at(np.zeros(1, dtype=np.intp))) if self._n_samples else ()
-        if len(positions) < _FEW_SAMPLES_A_PART * len(self._parts):
-            batch = self._batch_of_few(positions)
-            if batch is not None:
-                return batch
+        arrays = self._arrays_of_parts()
+        if arrays is not None:
+            return self._batch_of_arrays(arrays, positions)
         requests = self._requests(positions)
         batch = join_batches([batch_at(source, wanted) for source, wanted, _ in requests])
         order = _inverse([slots for _, _, slots in requests])
@@ -165,14 +165,13 @@ class CombinedDatasetIterator(DatasetIterator):
         """What to read from where: (source, positions in it, their places in the batch), each source once."""
         if len(positions) == 0:
             return []
-        starts = np.asarray(self._starts, dtype=np.intp)
-        part_of = np.searchsorted(starts, positions, side="right") - 1
+        part_of, places = self._placed(positions)
         by_part = np.argsort(part_of, kind="stable")
-        parts, firsts = np.unique(part_of[by_part], return_index=True)
         requests: dict[int, tuple[DatasetIteratorIF, list[IndexArrayOfInts], list[_Positions]]] = {}
-        for part, slots in zip(parts.tolist(), np.split(by_part, firsts[1:]), strict=True):
+        for part, first, end in _runs(part_of[by_part]):
             source, positions_of_part = self._parts[part]._located()
-            wanted: IndexArrayOfInts = positions[slots] - starts[part]
+            slots = by_part[first:end]
+            wanted: IndexArrayOfInts = places[slots]
             if positions_of_part is not None:
                 wanted = taken(positions_of_part, wanted)
             # several views of one source, such as folds, are read together
@@ -181,25 +180,35 @@ class CombinedDatasetIterator(DatasetIterator):
             all_slots.append(slots)
         return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, wanted, slots in requests.values()]
 
-    def _batch_of_few(self, positions: IndexArrayOfInts) -> Batch | None:
-        """A batch of single samples of many array parts; None where the parts are not all such arrays of one shape and dtype."""
-        columns_of_parts = self._arrays_of_parts()
-        if columns_of_parts is None:
-            return None
+    def _placed(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
+        """In which part each position lies, and where in that."""
         starts = np.asarray(self._starts, dtype=np.intp)
-        part_of = np.searchsorted(starts, positions, side="right") - 1
-        parts = part_of.tolist()
-        wanted = (positions - starts[part_of]).tolist()
-        batch = []
-        for columns in columns_of_parts:
-            rows = np.empty((len(parts), *columns[0].shape[1:]), dtype=columns[0].dtype)
-            for slot, (part, position) in enumerate(zip(parts, wanted, strict=True)):
-                rows[slot] = columns[part][position]
-            batch.append(rows)
-        return tuple(batch)
+        part_of = starts.searchsorted(positions, side="right") - 1
+        return part_of, positions - starts.take(part_of)
 
-    def _arrays_of_parts(self) -> list[list[Column]] | None:
-        """For each column the arrays of all parts, if all parts hold arrays that can be read without further ado."""
+    def _batch_of_arrays(self, arrays: _ArraysOfParts, positions: IndexArrayOfInts) -> tuple[Column, ...]:
+        part_of, places = self._placed(positions)
+        rows_of = [np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype) for parts in arrays.columns]
+        if arrays.positions is None and len(positions) < _FEW_SAMPLES_A_PART * len(self._parts):
+            wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
+            for rows, parts in zip(rows_of, arrays.columns, strict=True):
+                for slot, (part, place) in enumerate(wanted):
+                    rows[slot] = parts[part][place]
+            return tuple(rows_of)
+        order = np.argsort(part_of, kind="stable")
+        places = places.take(order)
+        for part, first, end in _runs(part_of.take(order)):
+            in_array: IndexArrayOfInts = places[first:end]
+            if arrays.positions is not None and (positions_of_part := arrays.positions[part]) is not None:
+                in_array = taken(positions_of_part, in_array)
+            for rows, parts in zip(rows_of, arrays.columns, strict=True):
+                parts[part].take(in_array, axis=0, out=rows[first:end], mode="clip")  # the mode that writes without a buffer
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return tuple([rows.take(back, axis=0) for rows in rows_of])
+
+    def _arrays_of_parts(self) -> _ArraysOfParts | None:
+        """What all parts read from, if they hold arrays that can be read without further ado."""
         if "_arrays" not in self.__dict__:
             self._arrays = _arrays_of(self._parts)
         return self._arrays
@@ -214,22 +223,38 @@ class CombinedDatasetIterator(DatasetIterator):
         return self._iterators
 
 
-def _arrays_of(parts: Sequence[DatasetIteratorIF]) -> list[list[Column]] | None:
-    columns_of_parts = []
-    for part in parts:
-        source, positions = part._located()
-        if positions is not None or type(source) is not SequenceDatasetIterator:
-            return None
-        columns_of_parts.append(source._columns)
-    if len({len(columns) for columns in columns_of_parts}) != 1:
+@dataclass(frozen=True)
+class _ArraysOfParts:
+    """What parts read from that are arrays, or views of arrays, of one shape and dtype in each column.
+
+    Attributes:
+        columns: for each column the array of each part.
+        positions: for each part its positions in its arrays (None: all of them); None if that is so for all parts.
+    """
+
+    columns: list[list[Column]]
+    positions: list[Positions | None] | None
+
+
+def _arrays_of(parts: Sequence[DatasetIteratorIF]) -> _ArraysOfParts | None:
+    located = [part._located() for part in parts]
+    sources = [source for source, _ in located if type(source) is SequenceDatasetIterator]
+    if not parts or len(sources) < len(parts) or len({len(source._columns) for source in sources}) != 1:
         return None
-    arrays = [list(column) for column in zip(*columns_of_parts, strict=True)]
-    for column in arrays:
-        if not all(type(array) is np.ndarray and array.dtype == column[0].dtype and array.dtype != object for array in column):
+    columns = [list(column) for column in zip(*[source._columns for source in sources], strict=True)]
+    for arrays in columns:
+        if not all(type(array) is np.ndarray and array.dtype == arrays[0].dtype and array.dtype != object for array in arrays):
             return None
-        if len({array.shape[1:] for array in column}) != 1:
+        if len({array.shape[1:] for array in arrays}) != 1:
             return None
-    return arrays
+    positions = [positions for _, positions in located]
+    return _ArraysOfParts(columns, positions if any(each is not None for each in positions) else None)
+
+
+def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
+    """The runs of equal values in a sorted array that is not empty: (value, first, end)."""
+    firsts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()]
+    return zip(values.take(firsts).tolist(), firsts, [*firsts[1:], len(values)], strict=True)
 
 
 def _inverse(slots: Sequence[_Positions]) -> _Positions | None:
