@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from data_stack import repository as repository
     from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
     from data_stack.dataset.factory import BaseDatasetFactory, HigherOrderDatasetFactory, InformedDatasetFactory
+    from data_stack.dataset.functions import named_function
     from data_stack.dataset.iterator import (
         CombinedDatasetIterator,
         DatasetIterator,
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
         InMemoryDatasetIterator,
         SequenceDatasetIterator,
     )
+    from data_stack.dataset.leakage import find_duplicates
     from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
     from data_stack.dataset.reporting import DatasetIteratorReportGenerator
+    from data_stack.dataset.saved_splits import load_splits, save_splits
     from data_stack.dataset.splitter import SplitterFactory
     from data_stack.exception import DatasetNotFoundError, DataStackError
     from data_stack.io.resource_definition import ResourceDefinition
@@ -51,7 +54,9 @@ if TYPE_CHECKING:
         StorageConnectorFactory,
     )
     from data_stack.repository.default_storage import default_storage, storage_connector_from_url
+    from data_stack.repository.encoders import encoder, encoder_from_state
     from data_stack.repository.loading import datasets, describe, load
+    from data_stack.repository.recipes import from_recipe
     from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
 
     __version__: str
@@ -93,7 +98,14 @@ _MODULES = {
     "default_repository": "repository.repository",
     "default_storage": "repository.default_storage",
     "describe": "repository.loading",
+    "encoder": "repository.encoders",
+    "encoder_from_state": "repository.encoders",
+    "find_duplicates": "dataset.leakage",
+    "from_recipe": "repository.recipes",
     "load": "repository.loading",
+    "load_splits": "dataset.saved_splits",
+    "named_function": "dataset.functions",
+    "save_splits": "dataset.saved_splits",
     "storage_connector_from_url": "repository.default_storage",
 }
 
@@ -135,7 +147,14 @@ __all__ = [
     "default_repository",
     "default_storage",
     "describe",
+    "encoder",
+    "encoder_from_state",
+    "find_duplicates",
+    "from_recipe",
     "load",
+    "load_splits",
+    "named_function",
+    "save_splits",
     "storage_connector_from_url",
 ]
 

@@ -22,6 +22,7 @@
     │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
     │   └── SeveralRetrievalErrors                    more than one resource is missing
     ├── ConfigError (ValueError)                      an unknown option, or a value out of range
+    │   ├── RecipeError                               a recipe of a stack of iterators that cannot be followed
     │   └── UnknownSplitError                         a split that the dataset does not have
     ├── ModelNotTrainedError                          a fitted state was asked for before fitting
     ├── PreparationError                              a dataset's preparation failed
@@ -54,6 +55,7 @@ __all__ = [
     "ModelNotTrainedError",
     "PluginError",
     "PreparationError",
+    "RecipeError",
     "ResourceChangedError",
     "ResourceNotFoundError",
     "RetrievalError",
@@ -241,6 +243,25 @@ class SeveralRetrievalErrors(RetrievalError):
 
 class ConfigError(DataStackError, ValueError):
     """A configuration names an unknown option or holds a value that is not allowed."""
+
+
+class RecipeError(ConfigError):
+    """A recipe cannot be followed: it is damaged, of another version, or names what is not there or not allowed.
+
+    Attributes:
+        reason: what is wrong, and what to do.
+        node: number of the node in the recipe's list of nodes; None if it is the recipe as a whole.
+        layer: what that node is to become; None if it is no layer of data_stack, or if there is no node.
+    """
+
+    def __init__(self, reason: str, node: int | None = None, layer: str | None = None) -> None:
+        super().__init__(reason, node, layer)
+        self.reason, self.node, self.layer = reason, node, layer
+
+    def __str__(self) -> str:
+        if self.node is None:
+            return self.reason
+        return f"node {self.node} of the recipe{f' ({self.layer})' if self.layer else ''}: {self.reason}"
 
 
 class UnknownSplitError(ConfigError, ResourceNotFoundError):

@@ -41,8 +41,14 @@ HEAVY = {
     "pyarrow": set[str](),
     "pymongo": set[str](),
     "requests": {"data_stack.io.retriever.http"},
-    "sklearn": {"data_stack.dataset.splitter"},
-    "torch": {"data_stack.formats.torch_tensors", "data_stack.mnist.iterator", "data_stack.mnist.preprocessor"},
+    "sklearn": {"data_stack.dataset.encoders.sklearn_state"},
+    "torch": {
+        "data_stack.dataset.iterator.sample_columns",
+        "data_stack.formats.torch_tensors",
+        "data_stack.loader.torch",
+        "data_stack.mnist.iterator",
+        "data_stack.mnist.preprocessor",
+    },
     "yaml": {"data_stack.dataset.reporting"},
     "zstandard": {"data_stack.io.archives.decompression"},
 }

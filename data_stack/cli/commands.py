@@ -149,21 +149,47 @@ def prepare(settings: Settings, name: str) -> None:
 @data_stack.command()
 @_name
 @_split
+@click.option("--statistics", is_flag=True, help="Read all samples: missing values, extremes, means, distinct values.")
+@click.option("--duplicates", is_flag=True, help="Read all samples: which are equal, within and between the splits.")
+@click.option(
+    "--format",
+    "report_format",
+    type=click.Choice(["text", "markdown", "html"]),
+    help="A document on each split instead of the text on the dataset.",
+)
 @_option
 @common_options
 @_pass_settings
-def report(settings: Settings, name: str, split: str | None, options: tuple[str, ...]) -> None:
+def report(
+    settings: Settings,
+    name: str,
+    split: str | None,
+    statistics: bool,
+    duplicates: bool,
+    report_format: str | None,
+    options: tuple[str, ...],
+) -> None:
     """Report samples, classes, sizes and digests.
 
     The dataset is prepared first if it is not ready.
     """
+    if settings.as_json and report_format is not None:
+        raise click.UsageError("--json and --format both say how to print")
     from data_stack.cli.datasets import Dataset
 
-    made: DatasetReport = Dataset.find(name, settings.connector()).report(split, parsed_options(options))
+    dataset = Dataset.find(name, settings.connector())
     if settings.as_json:
-        print_json(made.to_dict())
-    else:
-        click.echo(str(made))
+        made: DatasetReport = dataset.report(split, parsed_options(options))
+        print_json(made.to_dict() | dataset.examination(split, parsed_options(options), statistics, duplicates))
+        return
+    if report_format in (None, "text"):
+        click.echo(str(dataset.report(split, parsed_options(options))))
+        if not statistics and not duplicates:
+            return
+        click.echo()
+    markup = "html" if report_format == "html" else "markdown"
+    for document in dataset.documents(split, parsed_options(options), markup, statistics, duplicates):
+        click.echo(document)
 
 
 @data_stack.command()

@@ -1,1 +1,177 @@
 """What ``iterator.encode``, ``map_classes`` and ``one_hot`` do: iterators whose columns go through encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.encoders.categories import CategoriesLearner
+from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.encoder import Encoder, Fitting
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.encoders.features import FeatureEncoder
+from data_stack.dataset.encoders.one_hot import OneHotEncoder
+from data_stack.dataset.encoders.transformer import EncoderLike
+from data_stack.dataset.iterator.encoded import checked_encoders
+from data_stack.dataset.iterator.iterator import Column, ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
+
+__all__ = ["encode", "fit_encoders", "map_classes", "one_hot"]
+
+_BLOCK_BYTES = 1 << 23
+_MOST_ROWS = 1 << 16
+
+
+def encode(
+    iterator: DatasetIteratorIF,
+    encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
+    fit_on: DatasetIteratorIF | None = None,
+) -> DatasetIteratorIF:
+    """``iterator.encode``: columns replaced by what encoders make of them.
+
+    Raises:
+        ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
+        ConfigError: an object is no encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
+    """
+    if isinstance(encoders, Mapping):
+        by_column = checked_encoders(encoders)
+    else:
+        by_column = checked_encoders({getattr(_meta_of(iterator), "sample_pos", 0): encoders})
+    unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
+    if unfitted and fit_on is None:
+        names = ", ".join(f"that of column {key!r} ({encoder!r})" for key, encoder in unfitted.items())
+        raise ModelNotTrainedError(
+            f"encoders are not fitted: {names}. Name the iterator to fit them on, as a rule the training split: "
+            f"iterator.encode(…, fit_on=train). The same encoder objects can then encode the other splits"
+        )
+    if unfitted and fit_on is not None:
+        fit_encoders(unfitted, fit_on)
+    return adapted(iterator)._stacked("encoded", encoders=by_column)
+
+
+def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorIF) -> None:
+    """Fit encoders on columns of an iterator, read once, block by block, and no other column where that is possible.
+
+    Raises:
+        ConfigError: there are no samples, one encoder is for two columns, or a value cannot be learned from; where it is not
+            known before the end, encoders of other columns may be fitted by then.
+    """
+    iterator = adapted(fit_on)
+    if len(iterator) == 0:
+        raise ConfigError(f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})")
+    for key, encoder in encoders.items():
+        twice = [other for other in encoders if other != key and encoders[other] is encoder]
+        if twice:
+            raise ConfigError(f"one encoder is to be fitted on the columns {key!r} and {twice[0]!r}: give each its own")
+    meta = _meta_of(fit_on)
+    for key, encoder in encoders.items():
+        if isinstance(encoder, FeatureEncoder) and encoder.feature_names is None and key == getattr(meta, "sample_pos", None):
+            encoder.feature_names = getattr(meta, "feature_names", None)
+    fittings = {key: Fitting(encoder) for key, encoder in encoders.items()}
+    for start, columns in _blocks(iterator, list(encoders)):
+        for (key, fitting), column in zip(fittings.items(), columns, strict=True):
+            try:
+                fitting.add(column)
+            except EncodingError as error:
+                raise error.within(f"fitting column {key!r}") from error
+            except ConfigError as error:
+                raise ConfigError(f"fitting column {key!r}, from sample {start} on: {error}") from error
+    fingerprint = _fingerprint_of(iterator)
+    for key, fitting in fittings.items():
+        try:
+            fitting.finish(fingerprint)
+        except ConfigError as error:
+            raise ConfigError(f"fitting column {key!r}: {error}") from error
+
+
+def map_classes(
+    iterator: DatasetIteratorIF, mapping: ClassMapping | Mapping[Any, Any], columns: Sequence[ColumnKey] | None = None
+) -> DatasetIteratorIF:
+    """``iterator.map_classes``: classes replaced by others; reads the labels now if the mapping drops some.
+
+    Raises:
+        ConfigError: the mapping names a label twice, or there is no column.
+    """
+    class_mapping = mapping if isinstance(mapping, ClassMapping) else ClassMapping(mapping)
+    stacked = adapted(iterator)
+    keys = [stacked._class_column(None)] if columns is None else list(columns)
+    if not keys or isinstance(columns, str):
+        raise ConfigError(f"columns is a list of the columns to map, or None for the target; got {columns!r:.80}")
+    if class_mapping.unmapped == "drop":
+        stacked = stacked._stacked("mapped_classes", mapping=class_mapping, columns=keys)
+    return stacked._stacked("encoded", encoders=dict.fromkeys(keys, class_mapping))
+
+
+def one_hot(
+    iterator: DatasetIteratorIF, classes: Sequence[Any] | ClassMapping | None = None, column: ColumnKey | None = None
+) -> DatasetIteratorIF:
+    """``iterator.one_hot``: labels as float32 vectors; reads them now if nobody says which classes there are.
+
+    Raises:
+        ConfigError: classes are equal, or there are no samples to find them in.
+    """
+    stacked = adapted(iterator)
+    key = stacked._class_column(column)
+    if classes is None:
+        meta = _meta_of(iterator)
+        names = None if meta is None or key != meta.target_pos else getattr(meta, "class_names", None)
+        classes = _classes_of(stacked, key) if names is None else names
+    return stacked._stacked("encoded", encoders={key: OneHotEncoder(classes)})
+
+
+def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
+    if len(iterator) == 0:
+        raise ConfigError("there are no samples to find the classes in: name them, iterator.one_hot(classes)")
+    learner = CategoriesLearner()
+    for start, (labels,) in _blocks(iterator, [key]):
+        try:
+            if labels.ndim != 1:
+                raise ConfigError(f"a label is a single value, not one of shape {labels.shape[1:]}")
+            learner.add(labels, start)
+        except EncodingError as error:
+            raise error.within(f"column {key!r}") from error
+        except ConfigError as error:
+            raise ConfigError(f"column {key!r}: {error}") from error
+    classes: list[Any] = learner.learned()["categories"]
+    return classes
+
+
+def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Column]]]:
+    """Columns block by block, with the position of the first value, in blocks of some megabytes."""
+    n_samples, start = len(iterator), 0
+    # A bare value is its own column 0. Where another is asked for, no sample is read to find out.
+    is_bare = keys in ([0], [-1]) and isinstance(iterator._batch_at(np.zeros(1, dtype=np.intp)), np.ndarray)
+    n_rows = 1
+    while start < n_samples:
+        positions = np.arange(start, min(start + n_rows, n_samples), dtype=np.intp)
+        columns: list[Any] = [iterator._batch_at(positions)] if is_bare else iterator._columns_at(keys, positions)
+        yield start, columns
+        if start == 0:  # as many as fit, judged by the first
+            n_bytes = sum(_bytes_of(column) for column in columns)
+            n_rows = max(1, min(_MOST_ROWS, _BLOCK_BYTES // max(1, n_bytes)))
+        start += len(positions)
+
+
+def _bytes_of(column: Column) -> int:
+    if column.dtype != object:
+        return column.nbytes
+    return sum(64 + int(getattr(value, "nbytes", 0)) + 32 * len(value) if hasattr(value, "__len__") else 64 for value in column)
+
+
+def _meta_of(iterator: Any) -> Any:
+    return getattr(iterator, "dataset_meta", None)
+
+
+def _fingerprint_of(iterator: DatasetIteratorIF) -> str | None:
+    try:
+        return str(OPERATIONS["fingerprint"](iterator))  # not its method: a client's class may have one of that name
+    except DataStackError:  # it is made of something that cannot be written
+        return None
+
+
+OPERATIONS["encode"] = encode
+OPERATIONS["map_classes"] = map_classes
+OPERATIONS["one_hot"] = one_hot

@@ -1,1 +1,374 @@
 """What ``iterator.explain`` does: a stack of iterators as a tree, with lengths, costs and licences."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset import held_memory  # as a module: it may be the first one imported, and then leads here
+from data_stack.dataset.iterator.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.markup import html_of_tree, readable, size_text
+
+__all__ = ["ExplainedLayer", "Explanation", "explain"]
+
+_MOST_PARTS = 8
+_PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
+_MOST_INDENTS = 30
+_MOST_ITEMS = 4
+_MOST_CHARACTERS = 30
+_MOST_CHARACTERS_OF_ARGUMENTS = 120
+_MOST_DATASETS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedLayer:
+    """One iterator of a stack; an :class:`InformedDatasetIterator` is told of with the iterator that it wraps.
+
+    Attributes:
+        number: from 1 on, an iterator before those that it is stacked on.
+        layer: its name in recipes, such as ``"view"``; of classes that have none, the class's.
+        arguments: what it was made with, shortened, but for what has its default value.
+        n_samples: None where its length is not known.
+        stacked_on: numbers of the iterators below it, in order.
+        dataset: name, version and split by its origin, or name and tag by its meta; None without either.
+        license: by its origin; None if that is not known.
+        is_origin: whether a repository said where these samples come from.
+        keeps: what it holds in memory besides the iterators below it, each thing with its size.
+        n_bytes: how much that is; what several iterators share is counted at one of them.
+        notes: what reading it costs, or what else should be known.
+    """
+
+    number: int
+    layer: str
+    arguments: str
+    n_samples: int | None
+    stacked_on: tuple[int, ...]
+    dataset: str | None
+    license: str | None
+    is_origin: bool
+    keeps: tuple[str, ...]
+    n_bytes: int
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Name, arguments and length in one line."""
+        arguments = f"({self.arguments})" if self.arguments else ""
+        return f"{self.layer}{arguments}  {_samples_text(self.n_samples)}"
+
+
+class Explanation:
+    """A stack of iterators as a tree. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        layers: all iterators, each once; ``layers[n - 1].number == n``.
+        n_bytes: what all of them keep in memory.
+        licenses: for each licence (None if it is not known) the datasets that are under it.
+    """
+
+    def __init__(self, layers: Sequence[ExplainedLayer]) -> None:
+        self.layers = tuple(layers)
+        self.n_bytes = sum(layer.n_bytes for layer in layers)
+        self.licenses = _licenses(self.layers)
+
+    def __str__(self) -> str:
+        lines = [prefix + text for prefix, text, _ in self._lines()]
+        return "\n".join([*lines, "", *self._summary()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_of_tree(self._lines(), self._summary())
+
+    def _summary(self) -> list[str]:
+        lines = [f"kept in memory: {size_text(self.n_bytes)}"]
+        for of_datasets, datasets in self.licenses.items():
+            more = f", … {len(datasets) - _MOST_DATASETS:,} more" if len(datasets) > _MOST_DATASETS else ""
+            what = "licence not known" if of_datasets is None else f"licence {readable(of_datasets)}"
+            lines.append(f"{what}: {', '.join(datasets[:_MOST_DATASETS])}{more}")
+        return lines
+
+    def _lines(self) -> Iterator[tuple[str, str, bool]]:
+        """(what the tree draws before it, text, whether it is the title of a layer)."""
+        n_above = [0] * (len(self.layers) + 1)
+        for layer in self.layers:
+            for number in layer.stacked_on:
+                n_above[number] += 1
+        drawn: set[int] = set()
+        # What is still to be drawn, the next one last: a layer's number or a text, how its first line begins, and the others.
+        waiting: list[tuple[int | str, str, str]] = [(1, "", "")] if self.layers else []
+        while waiting:
+            what, first, rest = waiting.pop()
+            if isinstance(what, str):
+                yield first, what, False
+                continue
+            layer = self.layers[what - 1]
+            name = f"[{what}] " if n_above[what] > 1 else ""
+            if what in drawn:
+                yield first, f"{name or f'[{what}] '}{layer.title}, as above", True
+                continue
+            drawn.add(what)
+            yield first, name + layer.title, True
+            below = rest + ("│  " if layer.stacked_on else "   ")
+            for fact in self._facts(layer):
+                yield below, fact, False
+            waiting += reversed(self._below(layer, rest))
+
+    def _facts(self, layer: ExplainedLayer) -> Iterator[str]:
+        below = [self.layers[number - 1] for number in layer.stacked_on]
+        is_told_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
+        if layer.is_origin:
+            yield f"dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'not known')}"
+        elif layer.dataset is not None and (layer.number == 1 or not is_told_below):
+            yield f"dataset {layer.dataset}"
+        if layer.keeps:
+            yield "keeps " + ", ".join(layer.keeps)
+        yield from layer.notes
+
+    def _below(self, layer: ExplainedLayer, rest: str) -> list[tuple[int | str, str, str]]:
+        """What is to be drawn below a layer whose own lines begin with ``rest``."""
+        parts: list[int | str] = list(layer.stacked_on)
+        if len(parts) == 1:  # a chain goes straight down, so that a deep one does not run out of the page
+            return [(parts[0], rest, rest)]
+        if parts and len(rest) >= 3 * _MOST_INDENTS:
+            return [(f"… {len(parts):,} iterators below, see layers[{layer.number - 1}].stacked_on", rest + "└─ ", rest)]
+        if len(parts) > _MOST_PARTS:
+            parts = [*parts[:_PARTS_FIRST], self._more(layer.stacked_on[_PARTS_FIRST:-1]), parts[-1]]
+        lines = [(part, rest + "├─ ", rest + "│  ") for part in parts[:-1]]
+        return lines + [(part, rest + "└─ ", rest + "   ") for part in parts[-1:]]
+
+    def _more(self, numbers: Sequence[int]) -> str:
+        parts = [self.layers[number - 1] for number in numbers]
+        names, lengths = {part.layer for part in parts}, {part.n_samples for part in parts}
+        name = names.pop() if len(names) == 1 else "parts"
+        if len(lengths) == 1:
+            return f"… {len(parts):,} more {name}, each of {_samples_text(lengths.pop())}"
+        return f"… {len(parts):,} more {name}, together of {_samples_text(sum(part.n_samples or 0 for part in parts))}"
+
+
+def explain(iterator: Any) -> Explanation:
+    """Look at ``iterator`` and all that it is stacked on. Nothing is read; lengths are asked for.
+
+    Args:
+        iterator: any iterator; also what only has ``__len__``, ``__getitem__`` and perhaps ``underlying_iterators``.
+    """
+    found = _found(iterator)
+    numbers = {id(node.layer): number for number, node in enumerate(found, start=1)}
+    is_below_view = {id(below) for node in found if node.is_view for below in node.below}
+    memory = held_memory.HeldMemory()
+    n_views: dict[int, int] = {}
+    explained: list[ExplainedLayer] = []
+    for node in reversed(found):  # from below, so that what is shared is counted where it comes from
+        views_below = n_views.get(id(node.below[0]), 0) if node.below else 0
+        n_views[id(node.layer)] = views_below + 1 if node.is_view else 0
+        notes = list(_notes(node))
+        if n_views[id(node.layer)] > 1 and id(node.layer) not in is_below_view:
+            notes.insert(0, f"reads through {n_views[id(node.layer)]:,} views at once")
+        keeps, n_bytes = memory.of(node.layer)
+        explained.append(
+            ExplainedLayer(
+                number=numbers[id(node.layer)],
+                layer=_name(node.layer),
+                arguments=_arguments_text(node.layer) if node.below else "",
+                n_samples=_length(node.layer),
+                stacked_on=tuple(numbers[id(below)] for below in node.below),
+                dataset=_dataset_text(node),
+                license=None if node.origin is None else _text_or_none(node.origin.get("license")),
+                is_origin=node.origin is not None,
+                keeps=tuple(keeps),
+                n_bytes=n_bytes,
+                notes=tuple(notes),
+            )
+        )
+    return Explanation(explained[::-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """An iterator that is no mere carrier of meta, with the meta and origin that it was wrapped in."""
+
+    layer: Any
+    meta: Any
+    origin: Mapping[str, Any] | None
+    below: tuple[Any, ...]
+
+    @property
+    def is_view(self) -> bool:
+        return isinstance(self.layer, DatasetIteratorView)
+
+
+def _found(iterator: Any) -> list[_Node]:
+    """All iterators of a stack, each once, in the order of a walk that goes down before it goes on."""
+    nodes: list[_Node] = []
+    seen: set[int] = set()
+    waiting = [iterator]
+    while waiting:
+        layer, meta, origin = _unwrapped(waiting.pop())
+        if id(layer) in seen:
+            continue
+        seen.add(id(layer))
+        given = _stacked_on(layer)
+        nodes.append(_Node(layer, meta, origin, tuple(_unwrapped(below)[0] for below in given)))
+        waiting += reversed(given)
+    return nodes
+
+
+def _unwrapped(iterator: Any) -> tuple[Any, Any, Mapping[str, Any] | None]:
+    meta, origin = None, None
+    while type(iterator) is InformedDatasetIterator:
+        meta = iterator.dataset_meta if meta is None else meta
+        origin = iterator._origin if origin is None else origin
+        iterator = iterator._dataset_iterator
+    return iterator, getattr(iterator, "dataset_meta", None) if meta is None else meta, origin
+
+
+def _is_ours(layer: Any) -> bool:
+    """Whether it is one of our layers itself: a client's subclass may lack what its parent's constructor makes."""
+    return isinstance(layer, DatasetIteratorIF) and "_layer_name" in vars(type(layer))
+
+
+def _stacked_on(layer: Any) -> list[Any]:
+    return list(layer._stacked_on() if _is_ours(layer) else getattr(layer, "underlying_iterators", ()))
+
+
+def _name(layer: Any) -> str:
+    return str(layer._layer_name) if _is_ours(layer) else type(layer).__name__
+
+
+def _length(layer: Any) -> int | None:
+    try:
+        return len(layer)
+    except Exception:  # noqa: BLE001  # whatever is wrong with it, the rest can be shown
+        return None
+
+
+def _samples_text(n_samples: int | None) -> str:
+    if n_samples is None:
+        return "of unknown length"
+    return "1 sample" if n_samples == 1 else f"{n_samples:,} samples"
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _dataset_text(node: _Node) -> str | None:
+    if node.origin is not None:
+        name = " ".join(str(node.origin[key]) for key in ("name", "version") if node.origin.get(key) is not None)
+        parts = [name, _text_or_none(node.origin.get("split"))]
+    elif node.meta is not None:
+        parts = [_text_or_none(node.meta.dataset_name), _text_or_none(node.meta.dataset_tag)]
+    else:
+        parts = []
+    return ", ".join(readable(part) for part in parts if part) or None
+
+
+def _notes(node: _Node) -> Iterator[str]:
+    layer = node.layer
+    if not isinstance(layer, DatasetIteratorIF):
+        yield f"a {type(layer).__name__}, read sample by sample, also to give one column"
+        return
+    if not _is_ours(layer):
+        yield from _notes_on_class(type(layer))
+        return
+    arguments = layer._arguments() if node.below else {}
+    if "epoch" in arguments and arguments.get("seed") is not None:
+        yield "random: at_epoch changes it"
+    if callable(arguments.get("function")):
+        yield f"calls a Python function for each {'batch' if arguments.get('batched') else 'sample'}"
+    if type(layer)._layer_name == "in_memory":
+        yield "all samples were read when it was made"
+
+
+def _notes_on_class(of: type[DatasetIteratorIF]) -> Iterator[str]:
+    base = DatasetIteratorIF
+    if of.read_batch is base.read_batch and of.__getitems__ is base.__getitems__:
+        yield "read sample by sample: neither read_batch nor __getitems__ is overridden"
+    if of.read_column is base.read_column:
+        yield "decodes whole samples to read a column: read_column is not overridden"
+
+
+def _licenses(layers: Sequence[ExplainedLayer]) -> dict[str | None, list[str]]:
+    """The datasets under each licence; sources that no repository knows are of none that we know."""
+    found: dict[str | None, list[str]] = {}
+    seen = {1}
+    waiting = [1] if layers else []
+    while waiting:
+        layer = layers[waiting.pop() - 1]
+        if layer.is_origin or not layer.stacked_on:
+            datasets = found.setdefault(layer.license, [])
+            name = (layer.dataset or layer.layer) if layer.is_origin else f"{layer.dataset or 'unnamed'} ({layer.layer})"
+            if name not in datasets:
+                datasets.append(name)
+            continue
+        new = [number for number in dict.fromkeys(layer.stacked_on) if number not in seen]
+        seen.update(new)
+        waiting += reversed(new)
+    return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))
+
+
+# ---------------------------------------------------------------------------------------------- arguments
+
+
+def _arguments_text(layer: Any) -> str:
+    if not _is_ours(layer):
+        return ""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
+    shown = [
+        f"{name}={_shown(value)}" for name, value in layer._arguments().items() if not _is_same(value, defaults.get(name, layer))
+    ]
+    return readable(", ".join(shown), _MOST_CHARACTERS_OF_ARGUMENTS)
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and isinstance(value, (bool, int, float, str)) and value == default)
+
+
+def _shown(value: Any, depth: int = 0) -> str:
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, (str, bytes)):
+        return repr(value if len(value) <= _MOST_CHARACTERS else value[:_MOST_CHARACTERS]) + (
+            "…" if len(value) > _MOST_CHARACTERS else ""
+        )
+    if isinstance(value, range):
+        return f"{value.start}:{value.stop}" + ("" if value.step == 1 else f":{value.step}")
+    if isinstance(value, np.ndarray):
+        if value.ndim == 1 and value.size <= _MOST_ITEMS and value.dtype != object:
+            return _shown(value.tolist(), depth)
+        return f"{value.dtype}[{' × '.join(f'{extent:,}' for extent in value.shape)}]"
+    if isinstance(value, np.generic):
+        return _shown(value.item(), depth) if value.dtype.kind in "biufSU" else str(value)
+    if isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return _shown_items(value, depth)
+    if isinstance(value, functools.partial):
+        return f"partial({_shown(value.func, depth + 1)})"
+    if isinstance(value, ComputedPositions):
+        return "by formula"
+    name = getattr(value, "__qualname__", None)  # of functions and classes
+    return name if isinstance(name, str) else type(value).__name__
+
+
+def _shown_items(values: Any, depth: int) -> str:
+    if depth > 1:
+        return "…"
+    if isinstance(values, Mapping):
+        items = [f"{_shown(key, depth + 1)}: {_shown(values[key], depth + 1)}" for key in list(values)[:_MOST_ITEMS]]
+        opening, closing = "{}"
+    else:
+        items = [_shown(item, depth + 1) for item in list(values)[:_MOST_ITEMS]]
+        opening, closing = "[]"
+    more = [f"… {len(values) - len(items):,} more"] if len(values) > len(items) else []
+    return opening + ", ".join(items + more) + closing
+
+
+OPERATIONS["explain"] = explain

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,10 +13,19 @@ import numpy as np
 
 from data_stack.exception import ConfigError
 
-__all__ = ["canonical_json", "from_plain", "to_plain"]
+__all__ = ["canonical_json", "from_plain", "shown", "to_plain"]
 
 _ARRAY_KINDS = "biufcmMSU"  # of fixed size, and nothing in them can run
+_DTYPE = re.compile(r"[<>|=]?[biufcmMSU][0-9]{1,9}(\[[0-9]{0,9}[a-zA-Z]{1,7}\])?", re.ASCII)
 _MOST_VALUES_SHOWN = 32
+_DEEPEST = 100
+_MOST_DIMENSIONS = 32  # of numpy before 2.0
+
+# Objects of so many values are not shown whole in messages.
+_MOST_SHOWN = 80
+_CONTAINERS = (dict, list, tuple, set, frozenset)
+
+_LAST_CHARACTER = 0x10FFFF
 
 
 def to_plain(value: Any, special: Callable[[Any], dict[str, Any] | None] | None = None) -> Any:
@@ -28,81 +37,85 @@ def to_plain(value: Any, special: Callable[[Any], dict[str, Any] | None] | None 
         special: what becomes of further types, as an object with one key; None from it where it knows none either.
 
     Raises:
-        ConfigError: a value of another type.
+        ConfigError: a value of another type, or nested more than 100 levels deep.
     """
 
-    def plain(value: Any) -> Any:
+    def plain(value: Any, depth: int) -> Any:
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
-        if isinstance(value, (np.ndarray, np.generic)):
-            return _plain_array(value, plain)
+        if depth > _DEEPEST:
+            raise ConfigError(f"values nested more than {_DEEPEST} levels deep cannot be written as plain data: {shown(value)}")
+        within = depth + 1
+        if isinstance(value, (np.ndarray, np.generic)) and _is_of_plain_values(value):
+            return _plain_array(value, lambda item: plain(item, within))
         if isinstance(value, list):
-            return [plain(item) for item in value]
-        if isinstance(value, tuple):
-            return {"tuple": [plain(item) for item in value]}
+            return [plain(item, within) for item in value]
+        if type(value) is tuple:
+            return {"tuple": [plain(item, within) for item in value]}
         if isinstance(value, Mapping):
-            return {"dict": [[plain(key), plain(item)] for key, item in value.items()]}
+            return {"dict": [[plain(key, within), plain(item, within)] for key, item in value.items()]}
         if isinstance(value, (set, frozenset)):
-            return {"set": sorted((plain(item) for item in value), key=canonical_json)}
+            return {"set": sorted((plain(item, within) for item in value), key=canonical_json)}
         if isinstance(value, range):
             return {"range": [value.start, value.stop, value.step]}
         if isinstance(value, slice):
-            return {"slice": [plain(value.start), plain(value.stop), plain(value.step)]}
+            return {"slice": [plain(end, within) for end in (value.start, value.stop, value.step)]}
         if isinstance(value, (bytes, bytearray)):
             return {"bytes": base64.b64encode(value).decode("ascii")}
         found = special(value) if special is not None else None
-        if found is None:
-            raise ConfigError(
-                f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as plain data: {value!r:.80}"
-            )
-        return found
+        if found is not None:
+            return found
+        if isinstance(value, tuple):  # one with names
+            return {"tuple": [plain(item, within) for item in value]}
+        raise ConfigError(
+            f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as plain data: {shown(value)}"
+        )
 
-    return plain(value)
+    return plain(value, 0)
 
 
 def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = None) -> Any:
     """What :func:`to_plain` was given; dicts, lists and arrays are new ones.
 
+    Sets come back as frozen ones, bytearrays as bytes, named tuples as tuples, arrays little-endian and in C order.
+
     Args:
-        data: what may come from a file of anyone's.
-        special: for each further key that names a type, what makes the value.
+        data: what may come from a file of anyone's. What it makes takes a few times the memory of ``data`` at most.
+        special: for each further key that names a type, what makes the value. Errors of these are not changed.
 
     Raises:
-        ConfigError: ``data`` is not of that form.
+        ConfigError: ``data`` is not of that form, or nested more than 100 levels deep.
     """
 
-    def value(data: Any) -> Any:
-        if data is None or isinstance(data, (bool, int, float, str)):
+    def value(data: Any, depth: int) -> Any:
+        if data is None or type(data) in (bool, int, str):
             return data
-        if isinstance(data, list):
-            return [value(item) for item in data]
-        if not isinstance(data, dict) or len(data) != 1:
-            raise ConfigError(f"no plain data: {data!r:.80}")
+        if type(data) is float:
+            if not math.isfinite(data):
+                raise ConfigError(f"{data} is no plain data, but {{'float': '{data}'}} is")
+            return data
+        if depth > _DEEPEST:
+            raise ConfigError(f"plain data nested more than {_DEEPEST} levels deep: {shown(data)}")
+        if type(data) is list:
+            return [value(item, depth + 1) for item in data]
+        if type(data) is not dict or len(data) != 1:
+            raise ConfigError(f"no plain data: {shown(data)}; an object has one key, which names a type")
         ((kind, content),) = data.items()
         if special is not None and kind in special:
             return special[kind](content)
+        maker = _MAKERS.get(kind)
+        if maker is None:
+            raise ConfigError(f"plain data of an unknown type {shown(kind)}")
         try:
-            return makers[kind](content)
-        except KeyError:
-            raise ConfigError(f"plain data of an unknown type {kind!r:.80}") from None
-        except (TypeError, ValueError, binascii.Error) as error:
-            raise ConfigError(f"no plain data of type {kind!r}: {content!r:.80} ({error})") from error
+            return maker(content, lambda item: value(item, depth + 2))
+        except ConfigError:
+            raise
+        except (TypeError, ValueError, LookupError, OverflowError, MemoryError) as error:
+            raise ConfigError(f"no plain data of type {kind!r}: {shown(content)} ({error})") from error
 
-    makers: dict[str, Callable[[Any], Any]] = {
-        "float": lambda text: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text],
-        "tuple": lambda items: tuple(value(_checked_list(items))),
-        "dict": lambda items: {value(key): value(item) for key, item in _checked_list(items)},
-        "set": lambda items: frozenset(value(_checked_list(items))),
-        "range": lambda ends: range(*_checked_list(ends)),
-        "slice": lambda ends: slice(*_checked_list(ends)),
-        "bytes": lambda text: base64.b64decode(text, validate=True),
-        "array": _array,
-        "scalar": lambda content: _array(content)[()],
-        "objects": lambda content: _objects(content, value),
-    }
-    return value(data)
+    return value(data, 0)
 
 
 def canonical_json(plain: Any) -> str:
@@ -110,13 +123,31 @@ def canonical_json(plain: Any) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
+def shown(value: Any) -> str:
+    """A value as messages show it: short, whatever it is, and without looking through all of it."""
+    n_values = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, _CONTAINERS) else 0
+    if n_values > _MOST_SHOWN:
+        return f"a {type(value).__name__} of {n_values:,} values"
+    if isinstance(value, (str, bytes)):
+        value = value[: _MOST_SHOWN + 1]
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # a number of too many digits, too deep a list, or anybody's class
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
+
+
+def _is_of_plain_values(array: Any) -> bool:
+    if isinstance(array, np.ma.MaskedArray):  # its mask would be lost
+        return False
+    return array.dtype == object or array.dtype.kind in _ARRAY_KINDS
+
+
 def _plain_array(value: Any, plain: Callable[[Any], Any]) -> Any:
     array = np.asarray(value)
     if array.dtype == object:
         return {"objects": {"shape": list(array.shape), "values": [plain(item) for item in array.ravel().tolist()]}}
-    if array.dtype.kind not in _ARRAY_KINDS:
-        raise ConfigError(f"an array of dtype {array.dtype} cannot be written as plain data")
-    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    little = np.asarray(array, dtype=array.dtype.newbyteorder("<"))
     content: dict[str, Any] = {"dtype": little.dtype.str, "shape": list(array.shape)}
     if array.dtype.kind in "iu" and array.size <= _MOST_VALUES_SHOWN:
         content["values"] = array.ravel().tolist()
@@ -126,25 +157,111 @@ def _plain_array(value: Any, plain: Callable[[Any], Any]) -> Any:
 
 
 def _array(content: Any) -> Any:
-    dtype = np.dtype(str(content["dtype"]))
-    if dtype.kind not in _ARRAY_KINDS:
-        raise ValueError(f"dtype {dtype} is not allowed")
-    shape = tuple(int(extent) for extent in _checked_list(content["shape"]))
+    shape = _shape(content)
+    text = content["dtype"]
+    if not isinstance(text, str) or not _DTYPE.fullmatch(text):
+        raise ValueError(f"no dtype of plain values: {shown(text)}")
+    dtype = np.dtype(text)
+    if dtype.itemsize == 0:
+        raise ValueError(f"dtype {text} has no size")
     if "values" in content:
-        return np.array(_checked_list(content["values"]), dtype=dtype).reshape(shape)
-    data = base64.b64decode(content["base64"], validate=True)
-    return np.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
+        values = _checked_list(content["values"])
+        if content.keys() != {"dtype", "shape", "values"} or dtype.kind not in "iu":
+            raise ValueError("only integers are listed")
+        bounds = np.iinfo(dtype)
+        if not all(type(number) is int and bounds.min <= number <= bounds.max for number in values):
+            raise ValueError(f"not all of the values are of dtype {text}")
+        return np.array(values, dtype=dtype).reshape(shape)
+    if content.keys() != {"dtype", "shape", "base64"}:
+        raise ValueError("an array has a dtype, a shape, and values or base64")
+    data = bytearray(_base64(content["base64"]))  # writable, as other arrays are
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes are no array of this shape")
+    array = np.frombuffer(data, dtype=dtype).reshape(shape)
+    if (dtype.kind == "b" and max(data, default=0) > 1) or (dtype.kind == "U" and _has_no_characters(data)):
+        raise ValueError(f"the bytes are no values of dtype {text}")
+    return array
+
+
+def _has_no_characters(data: bytearray) -> bool:
+    return int(np.frombuffer(data, dtype="<u4").max(initial=0)) > _LAST_CHARACTER
+
+
+def _scalar(content: Any) -> Any:
+    array = _array(content)
+    if array.ndim:
+        raise ValueError("a scalar has no shape")
+    return array[()]
 
 
 def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
-    values = value(_checked_list(content["values"]))
+    shape, values = _shape(content), value(_checked_list(content["values"]))
+    if content.keys() != {"shape", "values"} or len(values) != math.prod(shape):
+        raise ValueError(f"{len(values)} values are no array of this shape")
     array = np.empty(len(values), dtype=object)
     for position, item in enumerate(values):  # one by one: numpy would unfold values that are sequences
         array[position] = item
-    return array.reshape([int(extent) for extent in _checked_list(content["shape"])])
+    return array.reshape(shape)
+
+
+def _shape(content: Any) -> tuple[int, ...]:
+    if not isinstance(content, dict):
+        raise ValueError("an object is needed")
+    extents = _checked_list(content["shape"])
+    if len(extents) > _MOST_DIMENSIONS or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in extents):
+        raise ValueError(f"no shape: {shown(extents)}")
+    return tuple(extents)
+
+
+def _dict(pairs: Any, value: Callable[[Any], Any]) -> dict[Any, Any]:
+    made = {}
+    for pair in _checked_list(pairs):
+        key, item = _checked_list(pair)
+        made[value(key)] = value(item)
+    if len(made) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return made
+
+
+def _range(ends: Any) -> range:
+    start, stop, step = _checked_list(ends)
+    if not all(type(end) is int for end in (start, stop, step)):
+        raise ValueError("a range has three integers")
+    made = range(start, stop, step)
+    len(made)  # more than can be counted is no use to anybody
+    return made
+
+
+def _slice(ends: Any, value: Callable[[Any], Any]) -> slice:
+    start, stop, step = (value(end) for end in _checked_list(ends))
+    return slice(start, stop, step)
+
+
+def _base64(text: Any) -> bytes:
+    if not isinstance(text, str):
+        raise ValueError("a text is needed")
+    return base64.b64decode(text, validate=True)
+
+
+def _float(text: Any) -> float:
+    return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text]
 
 
 def _checked_list(data: Any) -> list[Any]:
     if not isinstance(data, list):
         raise ValueError("a list is needed")
     return data
+
+
+_MAKERS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    "float": lambda content, value: _float(content),
+    "tuple": lambda content, value: tuple(map(value, _checked_list(content))),
+    "dict": _dict,
+    "set": lambda content, value: frozenset(map(value, _checked_list(content))),
+    "range": lambda content, value: _range(content),
+    "slice": _slice,
+    "bytes": lambda content, value: _base64(content),
+    "array": lambda content, value: _array(content),
+    "scalar": lambda content, value: _scalar(content),
+    "objects": _objects,
+}

@@ -1,1 +1,276 @@
-"""Stacks of iterators as plain data: their recipe, its fingerprint, and the way back."""
+"""Stacks of iterators as plain data: their recipe, its fingerprint, and the same stack drawn anew."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.functions import code_content
+from data_stack.dataset.iterator.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF, _AdaptedIterator
+from data_stack.dataset.iterator.positions import ComputedPositions, as_index_array, narrowed
+from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.dataset.plain_data import canonical_json
+from data_stack.dataset.recipe_values import (
+    MOST_COMPUTED_POSITIONS,
+    MOST_EMBEDDED_BYTES,
+    class_name,
+    content_of,
+    content_of_indices,
+    known_content,
+    n_bytes,
+    probe,
+    range_content,
+    written,
+    written_by_digest,
+)
+from data_stack.exception import ConfigError
+
+__all__ = [
+    "DATASET",
+    "RECIPE_VERSION",
+    "Layer",
+    "at_epoch",
+    "code_digest",
+    "described_layer",
+    "fingerprint",
+    "node_digests",
+    "recipe",
+]
+
+RECIPE_VERSION = 1
+
+# Fingerprints are kept with splits and caches: a change of what they are taken of is a change of this number.
+_FINGERPRINT_VERSION = 1
+
+DATASET = "dataset"
+"""The layer that stands for a dataset that a repository loads by name."""
+
+# What holds samples or says of what they are, but does not decide what they are.
+_TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
+
+# Whose arguments are samples, which may be tuples or lists, or dicts with an order.
+_KEEPS_SAMPLES = ("sequence", "in_memory")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What an iterator says of itself; ``name`` is None where its class is none of ours."""
+
+    iterator: Any
+    name: str | None
+    of: list[Any]
+    arguments: Mapping[str, Any]
+
+
+def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
+    """Plain JSON data that names a stack exactly, see ``docs/stacking.md``."""
+    nodes: list[dict[str, Any]] = []
+    why_not: list[str] = []
+    numbers: dict[int, int] = {}
+    known: dict[str, int] = {}
+    for layer in _layers_below(iterator):
+        reasons: list[str] = []
+        of = [numbers[id(each)] for each in layer.of]
+        node = {"layer": layer.name, "of": of, "arguments": _written_arguments(layer, reasons)}
+        key = canonical_json(node)
+        # two objects of a class that is none of ours may look alike and differ
+        if layer.name is None or key not in known:
+            known[key] = len(nodes)
+            why_not += [f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}" for reason in reasons]
+            nodes.append(node)
+        numbers[id(layer.iterator)] = known[key]
+    return {"data_stack_recipe": RECIPE_VERSION, "nodes": nodes, "reproducible": not why_not, "why_not": why_not}
+
+
+def _written_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
+    if layer.name is None:
+        what = layer.arguments["class"]
+        why_not.append(
+            f"{what} is no layer of data_stack, so a recipe cannot make it; give from_recipe such an iterator, as one of "
+            f"sources=[…], or bring it as a dataset that data_stack.load knows by name"
+        )
+        return dict(layer.arguments)
+    values = {name: _simplified(value) for name, value in layer.arguments.items()}
+    if layer.of or sum(n_bytes(value, MOST_EMBEDDED_BYTES) for value in values.values()) <= MOST_EMBEDDED_BYTES:
+        reasons: list[str] = []
+        arguments = {name: written(value, reasons) for name, value in values.items()}
+        if layer.of or not reasons:
+            why_not += reasons
+            return arguments
+        why_not += reasons  # as nothing can be made of it anyway, it need not be long
+    return {name: written_by_digest(value, why_not) for name, value in values.items()}
+
+
+def _simplified(value: Any) -> Any:
+    """Numbers of numpy as Python's, positions that a formula gives as an array, ranges that are equal as the same one."""
+    if isinstance(value, range):
+        first, n_numbers, step = range_content(value)
+        return range(first, first + step * n_numbers, step)
+    if isinstance(value, (np.bool_, np.integer, np.float64)):
+        return value.item()
+    if isinstance(value, ComputedPositions) and len(value) <= MOST_COMPUTED_POSITIONS:
+        positions = as_index_array(value)
+        return narrowed(positions, int(positions.max(initial=0)) + 1)
+    return value
+
+
+def fingerprint(iterator: DatasetIteratorIF) -> str:
+    """SHA-256 of what decides the samples of a stack."""
+    digests: dict[int, str] = {}
+    layers = _layers_below(iterator)
+    for layer in layers:
+        of = [digests[id(each)] for each in layer.of]
+        if layer.name in _TRANSPARENT and len(of) == 1:
+            digests[id(layer.iterator)] = of[0]
+            continue
+        if layer.name == "in_memory" and layer.iterator._known_fingerprint is not None:  # of the source that a pickle left behind
+            digests[id(layer.iterator)] = layer.iterator._known_fingerprint
+            continue
+        name = "view" if layer.name == "informed_view" else layer.name
+        arguments = {key: _argument_content(name, key, value) for key, value in layer.arguments.items() if key != "view_tags"}
+        content = {"fingerprint": _FINGERPRINT_VERSION, "layer": name, "of": of, "arguments": arguments}
+        digests[id(layer.iterator)] = hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
+    return digests[id(layers[-1].iterator)]
+
+
+def code_digest(iterator: DatasetIteratorIF) -> str | None:
+    """SHA-256 of the compiled code of the functions that a stack calls, and of the global values that they use; None if none.
+
+    A fingerprint knows a function by its name, so that it is the same in all versions of Python. This changes when a function
+    is edited, and from one version of Python to the next: for caches, which can be made again. What a function calls is
+    known by name here too.
+    """
+    contents = [
+        found
+        for layer in _layers_below(iterator, probed=False)
+        for value in layer.arguments.values()
+        if (found := code_content(value, known_content)) is not None
+    ]
+    return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
+
+
+def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each node of a recipe a SHA-256 of it and all that it is stacked on.
+
+    Raises:
+        TypeError, ValueError, RecursionError: that is no JSON data.
+    """
+    digests: list[str] = []
+    for node in nodes:
+        content = {"layer": node["layer"], "of": [digests[number] for number in node["of"]], "arguments": node["arguments"]}
+        digests.append(hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest())
+    return digests
+
+
+def _argument_content(layer: str | None, key: str, value: Any) -> Any:
+    if layer == "view" and key == "indices":
+        return content_of_indices(value)
+    if layer in _KEEPS_SAMPLES:
+        return content_of(value)
+    # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
+    return content_of(list(value) if isinstance(value, tuple) else value)
+
+
+def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
+    """All that ``top`` is stacked on, each object once and after what it is stacked on; ``top`` is the last.
+
+    Args:
+        top: any iterator, or what is used as one.
+        probed: whether samples of classes that are none of ours are looked at.
+
+    Raises:
+        ConfigError: something is stacked on itself.
+    """
+    found: dict[int, Layer] = {}
+    finished: list[Layer] = []
+    done: set[int] = set()
+    to_do = [top]
+    while to_do:  # a stack may be far deeper than Python's
+        iterator = to_do[-1]
+        if id(iterator) in done:
+            to_do.pop()
+        elif id(iterator) in found:
+            to_do.pop()
+            done.add(id(iterator))
+            finished.append(found[id(iterator)])
+        else:
+            layer = found[id(iterator)] = described_layer(iterator, probed)
+            for below in layer.of:
+                if id(below) in found and id(below) not in done:
+                    raise ConfigError(f"{class_name(below)} is stacked on itself: its underlying_iterators lead back to it")
+            to_do += [below for below in reversed(layer.of) if id(below) not in done]
+    return finished
+
+
+def described_layer(iterator: Any, probed: bool = True) -> Layer:
+    """What an iterator says of itself.
+
+    Args:
+        iterator: any, or what is used as one.
+        probed: whether samples are looked at if its class is none of ours.
+    """
+    if isinstance(iterator, InformedDatasetIterator) and iterator._origin is not None:
+        origin = {key: iterator._origin.get(key) for key in ("name", "version", "split")}
+        return Layer(iterator, DATASET, [], {**origin, "config": dict(iterator._origin.get("config") or {})})
+    if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator)):
+        arguments = iterator._arguments()
+        if iterator._layer_name == "informed":
+            arguments = {"dataset_meta": arguments["dataset_meta"]}
+        return Layer(iterator, iterator._layer_name, list(iterator._stacked_on()), arguments)
+    below = list(iterator.underlying_iterators or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    samples = iterator._adapted_samples if isinstance(iterator, _AdaptedIterator) else iterator
+    return Layer(iterator, None, below, {"class": class_name(samples), **(probe(samples) if probed else {})})
+
+
+def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
+    """The same stack with its random layers drawn for another epoch.
+
+    Layers below which nothing is random are shared with ``iterator``, not made again; if nothing at all is random, the answer
+    is ``iterator``. A layer that reads when it is made (filtered, sorted, balanced, in memory …) reads again if what lies
+    below it changes. A dataset that a repository has loaded is taken as it is.
+
+    Args:
+        iterator: any stack.
+        epoch: at least 0; a stack is made for epoch 0 unless it says otherwise.
+
+    Raises:
+        ConfigError: ``epoch`` is no such number, or a class that is none of data_stack's, so that nobody can make it
+            again, is stacked on something random.
+    """
+    number = _checked_epoch(epoch)
+    drawn: dict[int, Any] = {}
+    layers = _layers_below(iterator, probed=False)
+    for layer in layers:
+        below = [drawn[id(each)] for each in layer.of]
+        arguments = layer.arguments
+        is_random = layer.name is not None and "epoch" in arguments and arguments.get("seed", 0) is not None
+        if is_random and arguments["epoch"] != number:
+            arguments = {**arguments, "epoch": number}
+        elif all(new is old for new, old in zip(below, layer.of, strict=True)):
+            drawn[id(layer.iterator)] = layer.iterator
+            continue
+        if layer.name is None:
+            raise ConfigError(
+                f"{class_name(layer.iterator)} is stacked on something random, but only layers of data_stack can be made again "
+                f"for another epoch; put it below the random layers, or make what it does a function for iterator.map()"
+            )
+        drawn[id(layer.iterator)] = type(layer.iterator)._rebuilt(below, arguments)
+    return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
+
+
+def _checked_epoch(epoch: Any) -> int:
+    if not hasattr(epoch, "__index__") or isinstance(epoch, (bool, np.bool_)) or operator.index(epoch) < 0:
+        raise ConfigError(f"an epoch is a whole number that is not negative, got {epoch!r:.80}")
+    return operator.index(epoch)
+
+
+OPERATIONS["at_epoch"] = at_epoch
+OPERATIONS["code_digest"] = code_digest
+OPERATIONS["fingerprint"] = fingerprint
+OPERATIONS["recipe"] = recipe

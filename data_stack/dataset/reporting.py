@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -15,23 +12,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset import column_statistics  # as a module: it may be the first one imported, and then leads here
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
+from data_stack.dataset.iterator.positions import as_index_array
+from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.dataset.iterator.stacking import value_of
+from data_stack.dataset.markup import as_html, as_markdown
+from data_stack.dataset.report_formats import as_dict, as_json, document_of, plain_report
+from data_stack.dataset.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
 
 __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 
-# More distinct targets than this are no classes: they are reported as ranges.
-_MAX_CLASSES = 1000
-_MAX_CLASSES_OF_FLOATS = 100
-_N_RANGES = 10
-
 _SPEED_MAX_SAMPLES = 10_000
 _SPEED_MAX_SECONDS = 0.2
 
+# Layouts are told of so many iterators of a stack, for a sample may be a picture to decode.
+_MOST_SAMPLES_READ = 100
 
-@dataclass
+# Target columns of this many bytes at most are kept during a report, for what is stacked on their iterators.
+_MOST_BYTES_KEPT = 1 << 28
+
+
+@dataclass(repr=False)
 class DatasetIteratorReport:
-    """What is known of one iterator.
+    """What is known of one iterator. It prints as Markdown, and shows as HTML in a notebook.
 
     Attributes:
         identifier: of its meta; None without one.
@@ -44,6 +49,12 @@ class DatasetIteratorReport:
         target_dist: number of samples for each target, ordered by target; see :class:`DatasetIteratorReportGenerator`.
         iteration_speed: samples per second; None if it was not measured.
         sub_reports: of the underlying iterators, in order; a shared one has one report, found in several places.
+        target_kind: of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
+        class_names: of its meta: names of the classes in the order of their numbers; None if unknown.
+        feature_names: of its meta; None if unknown.
+        provenance: of its meta: the layers that the samples went through since they were loaded, lowest first.
+        columns: shape and dtype of each column; empty for an iterator without samples, and for an iterator below the one
+            reported on that has no meta, or before which 100 others have been looked into.
     """
 
     identifier: str | None
@@ -56,17 +67,36 @@ class DatasetIteratorReport:
     target_dist: dict[Any, int]
     iteration_speed: float | None
     sub_reports: list[DatasetIteratorReport]
+    target_kind: str | None = None
+    class_names: tuple[Any, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    provenance: tuple[str, ...] = ()
+    columns: tuple[column_statistics.ColumnReport, ...] = field(default=())
+
+    def __repr__(self) -> str:  # not of all that lies below: that may be a thousand layers
+        tag = "" if self.tag is None else f" {self.tag!r}"
+        below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
+        return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
+
+    def __str__(self) -> str:
+        return as_markdown(document_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(document_of(self))
 
 
 class DatasetIteratorReportGenerator:
     """Makes reports.
 
     Targets are counted as plain Python values: numpy and tensor numbers as their value, one-hot vectors as the position
-    of their one, bytes as text, vectors as tuples. Numbers of more than 1,000 distinct values (100 if fractional), as in
-    a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``; of other targets of more than
-    1,000 distinct values the most frequent are counted and the rest is summed up as ``"(others)"``. An iterator without
-    meta, or whose samples have no target, has an empty distribution. Targets are read as a column: samples that need not
-    be built are not.
+    of their one, bytes, dates and other objects as text, vectors as tuples. Numbers of more than 1,000 distinct values (100 if
+    fractional), as in a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``; of other targets of
+    more than 1,000 distinct values the most frequent are counted and the rest is summed up as ``"(others)"``. Targets of more
+    than 64 values each, such as masks, are not counted, nor read. An iterator without meta, or whose samples have no target,
+    has an empty distribution.
+
+    Targets are read as a column, and of samples the first one, for shapes and dtypes. What a layer only rearranges is not
+    read again where the iterator below it has been reported on.
     """
 
     class ReportFormat(Enum):
@@ -76,32 +106,51 @@ class DatasetIteratorReportGenerator:
         YAML = "yaml"
         JSON = "json"
         DICT = "dict"
+        MARKDOWN = "markdown"
+        HTML = "html"
 
     @staticmethod
     def generate_report(
-        iterator: DatasetIteratorIF, report_format: ReportFormat | str = ReportFormat.DATA_CLASS, *, measure_speed: bool = False
+        iterator: DatasetIteratorIF,
+        report_format: ReportFormat | str = ReportFormat.DATA_CLASS,
+        *,
+        measure_speed: bool = False,
+        statistics: bool = False,
     ) -> Any:
         """A report on ``iterator`` and, nested in it, on what it is stacked on.
 
         Args:
             iterator: with or without meta.
-            report_format: a DatasetIteratorReport, the same as a dict, or that as JSON or YAML text.
+            report_format: a DatasetIteratorReport, the same as a dict, or that as JSON or YAML text, or as a document in
+                Markdown or HTML. JSON and YAML tell of an iterator once: where it is met again, or lies more than 25 layers
+                deep, there stand its name and length with ``"see_report": n`` instead; the report itself has
+                ``"report_number": n``, and the deeper ones stand in the list ``"further_reports"`` at the end of the first.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).
+            statistics: read all samples of ``iterator`` (not of those below it), and tell what is missing in each column, the
+                extremes, mean and deviation of its numbers, and how many values are distinct. Memory stays bounded.
 
         Raises:
+            ConfigError: there is no such format.
             MissingDependencyError: for YAML, PyYAML is not installed.
         """
         formats = DatasetIteratorReportGenerator.ReportFormat
-        wanted = formats(report_format)
-        report = _report(iterator, measure_speed, {})
-        if wanted is formats.DATA_CLASS:
-            return report
-        as_dict = dataclasses.asdict(report)
+        try:
+            wanted = formats(report_format)
+        except ValueError:
+            known = ", ".join(repr(each.value) for each in formats)
+            raise ConfigError(f"there is no report format {report_format!r}: there are {known}") from None
+        report = _Reporter(measure_speed).report(iterator)
+        if statistics and report.columns:
+            report.columns = column_statistics.with_statistics(adapted(iterator), report.columns, report.feature_names)
         if wanted is formats.DICT:
-            return as_dict
+            return as_dict(report)
         if wanted is formats.JSON:
-            return json.dumps(_with_text_keys(as_dict), indent=4)
-        return _as_yaml(as_dict)
+            return as_json(report)
+        if wanted is formats.YAML:
+            return _as_yaml(plain_report(report, has_text_keys=False))
+        if wanted is formats.MARKDOWN:
+            return as_markdown(document_of(report))
+        return as_html(document_of(report)) if wanted is formats.HTML else report
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
@@ -115,119 +164,117 @@ class DatasetIteratorReportGenerator:
         return n_samples / max(seconds, 1e-9)
 
 
-def _report(iterator: Any, measure_speed: bool, done: dict[int, tuple[Any, DatasetIteratorReport]]) -> DatasetIteratorReport:
-    if id(iterator) in done:
-        return done[id(iterator)][1]
-    sub_reports = [_report(underlying, measure_speed, done) for underlying in getattr(iterator, "underlying_iterators", [])]
-    meta = getattr(iterator, "dataset_meta", None)
-    speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if measure_speed else None
-    if meta is None:
-        name = type(iterator).__name__
-        report = DatasetIteratorReport(None, name, None, len(iterator), None, None, None, {}, speed, sub_reports)
-    else:
-        report = DatasetIteratorReport(
+class _Reporter:
+    """Makes the reports of one stack, each iterator's once."""
+
+    def __init__(self, measure_speed: bool) -> None:
+        self._measures_speed = measure_speed
+        self._columns: dict[tuple[int, ColumnKey], tuple[DatasetIteratorIF, npt.NDArray[Any]]] = {}
+        self._n_bytes_kept = 0
+        self._n_samples_read = 0
+
+    def report(self, iterator: Any) -> DatasetIteratorReport:
+        nodes = _in_post_order(iterator)
+        reports = {id(node): self._bare_report(node, is_root=node is iterator) for node, _ in nodes}
+        for node, underlying in nodes:
+            reports[id(node)].sub_reports += [reports[id(each)] for each in underlying]
+        return reports[id(iterator)]
+
+    def _bare_report(self, iterator: Any, is_root: bool) -> DatasetIteratorReport:
+        """The report without those that are nested in it."""
+        meta = getattr(iterator, "dataset_meta", None)
+        speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if self._measures_speed else None
+        n_samples = len(iterator)
+        sample: Any = None
+        columns: tuple[column_statistics.ColumnReport, ...] = ()
+        if n_samples and (is_root or (meta is not None and self._n_samples_read < _MOST_SAMPLES_READ)):
+            self._n_samples_read += 1
+            sample = iterator[0]
+            columns = column_statistics.columns_of_sample(sample, meta)
+        if meta is None:
+            name = type(iterator).__name__
+            return DatasetIteratorReport(None, name, None, n_samples, None, None, None, {}, speed, [], columns=columns)
+        class_names, feature_names = getattr(meta, "class_names", None), getattr(meta, "feature_names", None)
+        return DatasetIteratorReport(
             identifier=meta.identifier,
             name=meta.dataset_name,
             tag=meta.dataset_tag,
-            length=len(iterator),
+            length=n_samples,
             sample_pos=meta.sample_pos,
             target_pos=meta.target_pos,
             tag_pos=meta.tag_pos,
-            target_dist=_distribution(adapted(iterator), meta.target_pos),
+            target_dist=self._distribution(adapted(iterator), meta.target_pos, sample),
             iteration_speed=speed,
-            sub_reports=sub_reports,
+            sub_reports=[],
+            target_kind=getattr(meta, "target_kind", None),
+            class_names=None if class_names is None else tuple(class_names),
+            feature_names=None if feature_names is None else tuple(feature_names),
+            provenance=tuple(getattr(meta, "provenance", ())),
+            columns=columns,
         )
-    done[id(iterator)] = iterator, report  # kept alive, so that nothing else gets its id
-    return report
+
+    def _distribution(self, iterator: DatasetIteratorIF, target_pos: ColumnKey, sample: Any) -> dict[Any, int]:
+        try:
+            if sample is not None and _is_no_class(value_of(sample, target_pos)):
+                return {}
+            return target_distribution(self._target_column(iterator, target_pos))
+        except ConfigError:  # the samples have no target
+            return {}
+
+    def _target_column(self, iterator: DatasetIteratorIF, key: ColumnKey) -> npt.NDArray[Any]:
+        """A column of ``iterator``, taken from that of the iterator below which has it, if that one was read."""
+        if "_column_at" not in iterator._shortcuts:  # its columns are not those of what it lies on
+            return column_at(iterator, key, None)
+        source, positions = iterator._located()
+        if (id(source), key) in self._columns:
+            _, column = self._columns[id(source), key]
+        elif positions is None:
+            column = column_at(source, key, None)
+            if self._n_bytes_kept + column.nbytes <= _MOST_BYTES_KEPT:
+                self._n_bytes_kept += column.nbytes
+                self._columns[id(source), key] = source, column  # with the source, so that nothing else gets its id
+        else:
+            return column_at(source, key, as_index_array(positions))
+        return column if positions is None else column.take(as_index_array(positions), axis=0)
 
 
-def _distribution(iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
-    try:
-        targets = iterator.read_column(target_pos)
-    except ConfigError:  # the samples have no target
-        return {}
-    if targets.ndim == 2 and targets.shape[1] > 1 and targets.dtype.kind in "biuf" and _is_one_hot(targets):
-        targets = targets.argmax(axis=1)
-    elif targets.ndim > 1 and targets[0:1].size == 1:
-        targets = targets.reshape(len(targets))
-    if targets.ndim == 1 and targets.dtype.kind in "iuf":
-        n_distinct = len(np.unique(targets))
-        if n_distinct > (_MAX_CLASSES_OF_FLOATS if targets.dtype.kind == "f" else _MAX_CLASSES):
-            return _distribution_of_ranges(targets.astype(np.float64))
-    counts = Counter(_plain(target) for target in targets.tolist())
-    if len(counts) > _MAX_CLASSES:
-        counts = Counter(dict(counts.most_common(_MAX_CLASSES)))
-        counts["(others)"] += len(targets) - counts.total()
-    return {target: counts[target] for target in sorted(counts, key=_order)}
+def _in_post_order(root: Any) -> list[tuple[Any, list[Any]]]:
+    """All iterators of a stack with what they are stacked on, each once and after what is below it (but for circles)."""
+    found = {id(root): (root, _underlying(root))}
+    order: list[tuple[Any, list[Any]]] = []
+    path: list[tuple[int, Iterator[Any]]] = [(id(root), iter(found[id(root)][1]))]
+    while path:
+        identity, remaining = path[-1]
+        for iterator in remaining:
+            if id(iterator) not in found:
+                found[id(iterator)] = iterator, _underlying(iterator)
+                path.append((id(iterator), iter(found[id(iterator)][1])))
+                break
+        else:
+            order.append(found[identity])
+            path.pop()
+    return order
 
 
-def _is_one_hot(targets: npt.NDArray[Any]) -> bool:
-    return bool(((targets == 0) | (targets == 1)).all() and (targets.sum(axis=1) == 1).all())
+def _underlying(iterator: Any) -> list[Any]:
+    return list(getattr(iterator, "underlying_iterators", ()))
 
 
-def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
-    finite = targets[np.isfinite(targets)]
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            counts, edges = np.histogram(finite, bins=_N_RANGES)
-    except ValueError:  # too wide or too narrow to be divided
-        counts, edges = np.array([len(finite)]), np.array([finite.min(), finite.max()])
-    names = _range_names(edges, 6)
-    if len(set(names)) < len(names):
-        names = _range_names(edges, 17)
-    ranges = dict(zip(names, counts.tolist(), strict=True))
-    others = Counter(str(target) for target in targets[~np.isfinite(targets)].tolist())
-    return ranges | dict(sorted(others.items()))
+def _is_no_class(target: Any) -> bool:
+    """Whether a target has so many values that only one-hot vectors of that length would be counted, and is none."""
+    if n_values_of(target) <= MOST_VALUES_OF_A_TARGET:
+        return False
+    array = np.asarray(target.detach().cpu() if hasattr(target, "detach") else target)
+    return not (array.ndim == 1 and array.dtype.kind in "biuf" and np.count_nonzero(array) == 1 and array.max() == 1)
 
 
-def _range_names(edges: npt.NDArray[np.float64], n_digits: int) -> list[str]:
-    texts = [f"{edge:.{n_digits}g}" for edge in edges.tolist()]
-    closing = [")"] * (len(texts) - 2) + ["]"]
-    return [f"[{low}, {high}{end}" for low, high, end in zip(texts, texts[1:], closing, strict=False)]
-
-
-def _plain(target: Any) -> Any:
-    """A target as a hashable Python value; equal targets give equal values."""
-    if hasattr(target, "tolist"):  # an array of its own shape in a ragged column
-        target = target.tolist()
-    if isinstance(target, bytes):
-        return target.decode("utf-8", errors="backslashreplace")
-    if isinstance(target, (list, tuple)):
-        return tuple(_plain(value) for value in target)
-    if isinstance(target, float) and target != target:
-        return "nan"  # no nan equals another
-    if target is None or isinstance(target, (str, bool, int, float)):
-        return target
-    return str(target)
-
-
-def _order(target: Any) -> tuple[int, Any]:
-    """Numbers by size, then text, then tuples by their values, then None."""
-    if isinstance(target, (int, float)):
-        return 0, target
-    if isinstance(target, str):
-        return 1, target
-    return (2, tuple(map(_order, target))) if isinstance(target, tuple) else (3, 0)
-
-
-def _with_text_keys(report: dict[str, Any]) -> dict[str, Any]:
-    texts: dict[str, int] = {}
-    for target, count in report["target_dist"].items():
-        text = str(target)
-        texts[json.dumps(text) if text in texts else text] = count  # the label "1" beside the label 1
-    return report | {"target_dist": texts, "sub_reports": [_with_text_keys(sub_report) for sub_report in report["sub_reports"]]}
-
-
-def _as_yaml(report: dict[str, Any]) -> str:
+def _as_yaml(report: Any) -> str:
     try:
         import yaml  # optional, for this format alone
     except ModuleNotFoundError as error:
         raise MissingDependencyError("a report in YAML", "PyYAML", "yaml") from error
-    text: str = yaml.safe_dump(_with_plain_keys(report), indent=4, sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(report, indent=4, sort_keys=False, allow_unicode=True)
     return text
 
 
-def _with_plain_keys(report: dict[str, Any]) -> dict[str, Any]:
-    """Tuples as text: YAML's safe form has no key of several values."""
-    counts = {str(target) if isinstance(target, tuple) else target: count for target, count in report["target_dist"].items()}
-    return report | {"target_dist": counts, "sub_reports": [_with_plain_keys(sub_report) for sub_report in report["sub_reports"]]}
+OPERATIONS["report"] = DatasetIteratorReportGenerator.generate_report

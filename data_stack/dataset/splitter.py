@@ -1,31 +1,49 @@
-"""Splits of a dataset: by ratios or into folds, at random or stratified, the same for the same seed."""
+"""Splitters: objects that divide an iterator by ratios or into folds, the same for the same seed."""
 
 from __future__ import annotations
 
-import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.class_numbers import ClassNumbers, class_numbers
+from data_stack.dataset.iterator.iterator import (
+    ColumnKey,
+    DatasetIteratorIF,
+    IndexArray,
+    adapted,
+    checked_indices,
+)
+from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.dataset.parts import Division, Fold, Folding, SplitPartIterator, checked_n_folds
+from data_stack.dataset.randomness import derived_seed
+from data_stack.dataset.scikit_learn_splits import drawn_part, sorted_numbers, stratified_folds
+from data_stack.dataset.splitting import checked_ratios, positions_of_parts
+from data_stack.exception import ConfigError
 
 __all__ = [
     "CVSplitterImpl",
+    "Fold",
+    "GroupedCVSplitterImpl",
+    "GroupedSplitterImpl",
     "NestedCVSplitterImpl",
+    "PredefinedSplitterImpl",
     "RandomSplitterImpl",
     "Splitter",
     "SplitterFactory",
     "SplitterIF",
     "StratifiedSplitterImpl",
+    "TimeSplitterImpl",
 ]
 
-_Positions = npt.NDArray[np.intp]
+_Positions = npt.NDArray[np.integer[Any]]
+
+_MOST_IN_INT32 = 2**31
 
 
 class SplitterIF(ABC):
@@ -61,6 +79,7 @@ class RandomSplitterImpl(SplitterIF):
     """Parts of given sizes, drawn without looking at the samples.
 
     Part ``i`` has ``int(ratios[i] * n)`` samples, cut off as the original did, and the last one also what remains.
+    (``iterator.split`` rounds instead, and draws several times as fast.)
 
     Args:
         ratios: sizes as fractions; none negative, of sum 1 (to 1e-9).
@@ -71,96 +90,83 @@ class RandomSplitterImpl(SplitterIF):
     """
 
     def __init__(self, ratios: Sequence[float], seed: int | None = 1) -> None:
-        self.ratios = _checked_ratios(ratios)
+        self.ratios = checked_ratios(ratios)
         self.seed = _drawn_if_none(seed)
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each ratio."""
-        return [DatasetIteratorView(dataset_iterator, indices) for indices in self.get_indices(dataset_iterator)]
+        return [_view(dataset_iterator, part) for part in self._positions(len(dataset_iterator))]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each ratio; no sample is read."""
-        return self._determine_split_indices(len(dataset_iterator), self.ratios)
+        return [part.tolist() for part in self._positions(len(dataset_iterator))]
 
-    def _determine_split_indices(self, dataset_length: int, ratios: Sequence[float]) -> list[list[int]]:
-        indices = list(range(dataset_length))
-        random.Random(self.seed).shuffle(indices)  # noqa: S311  # an order, not a secret
-        parts: list[list[int]] = []
-        start = 0
-        for ratio in ratios:
-            end = start + int(ratio * dataset_length)
-            parts.append(indices[start:end])
-            start = end
-        parts[-1] += indices[start:]
-        return parts
+    def _positions(self, n_samples: int) -> list[_Positions]:
+        order = _all_positions(n_samples)
+        # Python's own shuffle, of an array: a list of positions takes ten times the memory and half as long again.
+        random.Random(self.seed).shuffle(_memory(order))  # noqa: S311  # an order, not a secret
+        ends = np.cumsum([int(ratio * n_samples) for ratio in self.ratios])
+        return np.split(order, ends[:-1])
 
 
 class StratifiedSplitterImpl(SplitterIF):
-    """Parts of given sizes with the same mixture of targets in each; needs scikit-learn.
+    """Parts of given sizes with the same mixture of targets in each, as scikit-learn's ``train_test_split`` draws them.
 
     Args:
         ratios: sizes as fractions; none negative, of sum 1 (to 1e-9). Sizes are cut off as in :class:`RandomSplitterImpl`.
-        seed: decides the drawing; None draws one now, to be found in ``seed``.
-        target_pos: position or key of the target in a sample.
+        seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
+        target_pos: position or key of the target in a sample. Rows of several values are classes of their own.
 
     Raises:
-        ConfigError: the ratios are not such; when splitting: a class or a part is too small to be stratified.
-        MissingDependencyError: scikit-learn is not installed.
+        ConfigError: the ratios are not such; when splitting: the seed is not, or a class or a part is too small.
     """
 
     def __init__(self, ratios: Sequence[float], seed: int | None = None, target_pos: ColumnKey = 1) -> None:
-        self.ratios = _checked_ratios(ratios)
+        self.ratios = checked_ratios(ratios)
         self.seed = _drawn_if_none(seed)
         self.target_pos = target_pos
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each ratio."""
-        return [DatasetIteratorView(dataset_iterator, indices) for indices in self.get_indices(dataset_iterator)]
+        return [_view(dataset_iterator, part) for part in self._positions(dataset_iterator)]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each ratio; only targets are read."""
+        return [part.tolist() for part in self._positions(dataset_iterator)]
+
+    def _positions(self, dataset_iterator: DatasetIteratorIF) -> list[_Positions]:
         n_samples = len(dataset_iterator)
-        remaining = np.arange(n_samples)
+        remaining = _all_positions(n_samples)
         if len(self.ratios) == 1:
-            return [remaining.tolist()]
-        # Rows of several values, such as one-hot vectors, are classes of their own to scikit-learn.
-        targets = _targets(dataset_iterator, self.target_pos)
-        parts: list[list[int]] = []
+            return [remaining]
+        numbers, names = sorted_numbers(adapted(dataset_iterator).read_column(self.target_pos))
+        parts: list[_Positions] = []
         for ratio in self.ratios[:-1]:
-            n_wanted = int(n_samples * ratio)
+            n_wanted = min(int(n_samples * ratio), len(remaining))
             if ratio == 0 or n_wanted == len(remaining):
                 part, remaining = remaining[:n_wanted], remaining[n_wanted:]
             else:
-                part, remaining = self._drawn(remaining, targets[remaining], n_wanted)
-            parts.append(part.tolist())
-        parts.append(remaining.tolist())
-        return parts
-
-    def _drawn(self, positions: _Positions, targets: npt.NDArray[Any], n_wanted: int) -> tuple[_Positions, _Positions]:
-        try:
-            from sklearn.model_selection import train_test_split  # a second to import, so only where it is used
-        except ModuleNotFoundError as error:
-            raise MissingDependencyError("a stratified split", "scikit-learn", "sklearn") from error
-        try:
-            part, rest = train_test_split(positions, train_size=n_wanted, stratify=targets, random_state=self.seed, shuffle=True)
-        except (TypeError, ValueError) as error:
-            raise _not_stratifiable(error) from error
-        return part, rest
+                # the same seed each time: so the original drew three and more parts
+                drawn, rest = drawn_part(numbers, names, n_wanted, _random_state(self.seed))
+                part, remaining, numbers = remaining[drawn], remaining[rest], numbers[rest]
+            parts.append(part)
+        return [*parts, remaining]
 
 
 class CVSplitterImpl(SplitterIF):
     """Folds for cross validation: each sample in exactly one, sizes differing by one at most.
 
+    They are drawn as scikit-learn's ``KFold`` and ``StratifiedKFold`` draw them.
+
     Args:
         num_folds: at least 2.
-        stratification: the same mixture of targets in each fold (needs scikit-learn). Without it no sample is read.
+        stratification: the same mixture of targets in each fold. Without it no sample is read.
         target_pos: position or key of the target in a sample.
         shuffle: draw the folds; otherwise they are consecutive.
-        seed: decides the drawing; None draws one now, to be found in ``seed``.
+        seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
 
     Raises:
         ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has that many samples.
-        MissingDependencyError: scikit-learn is not installed.
     """
 
     def __init__(
@@ -171,7 +177,7 @@ class CVSplitterImpl(SplitterIF):
         shuffle: bool = True,
         seed: int | None = 1,
     ) -> None:
-        self.num_folds = _checked_num_folds(num_folds)
+        self.num_folds = checked_n_folds(num_folds)
         self.stratification = stratification
         self.target_pos = target_pos
         self.shuffle = shuffle
@@ -179,30 +185,35 @@ class CVSplitterImpl(SplitterIF):
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each fold."""
-        return [DatasetIteratorView(dataset_iterator, indices) for indices in self.get_indices(dataset_iterator)]
+        return [_view(dataset_iterator, fold) for fold in self._positions(dataset_iterator)]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each fold, ascending; at most targets are read."""
+        return [fold.tolist() for fold in self._positions(dataset_iterator)]
+
+    def _positions(self, dataset_iterator: DatasetIteratorIF) -> list[_Positions]:
         labels = _labels(dataset_iterator, self.target_pos) if self.stratification else None
-        random_state = np.random.RandomState(self.seed) if self.shuffle else None
-        return [fold.tolist() for fold in _folds(len(dataset_iterator), self.num_folds, labels, random_state)]
+        random_state = _random_state(self.seed) if self.shuffle else None
+        return _folds(len(dataset_iterator), self.num_folds, labels, random_state)
 
 
 class NestedCVSplitterImpl(SplitterIF):
-    """Outer folds, and for each of them inner folds of all samples outside of it.
+    """Outer folds, and for each of them inner folds of all samples outside of it; either plain, stratified or grouped.
 
     Args:
         num_outer_loop_folds: at least 2.
         num_inner_loop_folds: at least 2.
-        inner_stratification: the same mixture of targets in each inner fold (needs scikit-learn).
-        outer_stratification: the same of the outer folds. With neither no sample is read.
+        inner_stratification: the same mixture of targets in each inner fold.
+        outer_stratification: the same of the outer folds. With neither no target is read.
         target_pos: position or key of the target in a sample.
         shuffle: draw the folds; otherwise they are consecutive.
-        seed: decides the drawing; None draws one now, to be found in ``seed``.
+        seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
+        inner_group_pos: a column whose equal values stay together in one inner fold, placed as :class:`GroupedCVSplitterImpl`
+            places them; stratified, too, as far as groups allow, if ``inner_stratification`` says so.
+        outer_group_pos: the same of the outer folds.
 
     Raises:
-        ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has that many samples.
-        MissingDependencyError: scikit-learn is not installed.
+        ConfigError: fewer than 2 folds; when splitting: more folds than samples or groups, or no class has that many samples.
     """
 
     def __init__(
@@ -214,21 +225,26 @@ class NestedCVSplitterImpl(SplitterIF):
         target_pos: ColumnKey = 1,
         shuffle: bool = True,
         seed: int | None = 1,
+        *,
+        inner_group_pos: ColumnKey | None = None,
+        outer_group_pos: ColumnKey | None = None,
     ) -> None:
-        self.num_outer_loop_folds = _checked_num_folds(num_outer_loop_folds)
-        self.num_inner_loop_folds = _checked_num_folds(num_inner_loop_folds)
+        self.num_outer_loop_folds = checked_n_folds(num_outer_loop_folds)
+        self.num_inner_loop_folds = checked_n_folds(num_inner_loop_folds)
         self.inner_stratification = inner_stratification
         self.outer_stratification = outer_stratification
         self.target_pos = target_pos
         self.shuffle = shuffle
         self.seed = _drawn_if_none(seed)
+        self.inner_group_pos = inner_group_pos
+        self.outer_group_pos = outer_group_pos
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[DatasetIteratorView], list[list[DatasetIteratorView]]]:
         """Views of the outer folds; and for each of them, views of its inner folds. All look through ``dataset_iterator``."""
         outer_folds, inner_folds = self._positions(dataset_iterator)
         return (
-            [DatasetIteratorView(dataset_iterator, fold) for fold in outer_folds],
-            [[DatasetIteratorView(dataset_iterator, fold) for fold in folds] for folds in inner_folds],
+            [_view(dataset_iterator, fold) for fold in outer_folds],
+            [[_view(dataset_iterator, fold) for fold in folds] for folds in inner_folds],
         )
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[list[int]], list[list[list[int]]]]:
@@ -237,19 +253,171 @@ class NestedCVSplitterImpl(SplitterIF):
         return [fold.tolist() for fold in outer_folds], [[fold.tolist() for fold in folds] for folds in inner_folds]
 
     def _positions(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[_Positions], list[list[_Positions]]]:
-        stratifies = self.inner_stratification or self.outer_stratification
-        labels = _labels(dataset_iterator, self.target_pos) if stratifies else None
+        stratifies_outside = self.outer_stratification and self.outer_group_pos is None
+        stratifies_inside = self.inner_stratification and self.inner_group_pos is None
+        labels = _labels(dataset_iterator, self.target_pos) if stratifies_outside or stratifies_inside else None
         # One generator for all folds, outer ones first: published folds depend on it.
-        random_state = np.random.RandomState(self.seed) if self.shuffle else None
-        outer_labels = labels if self.outer_stratification else None
-        outer_folds = _folds(len(dataset_iterator), self.num_outer_loop_folds, outer_labels, random_state)
+        random_state = _random_state(self.seed) if self.shuffle else None
+        if self.outer_group_pos is None:
+            outer_labels = labels if stratifies_outside else None
+            outer_folds = _folds(len(dataset_iterator), self.num_outer_loop_folds, outer_labels, random_state)
+        else:
+            target_pos = self.target_pos if self.outer_stratification else None
+            seed = self.seed if self.shuffle else None
+            folding = Folding.of(self.num_outer_loop_folds, seed=seed, stratify=target_pos, group_by=self.outer_group_pos)
+            outer_folds = _grouped_folds(dataset_iterator, folding)
         inner_folds: list[list[_Positions]] = []
         for left_out in range(len(outer_folds)):
             others = np.concatenate([fold for number, fold in enumerate(outer_folds) if number != left_out])
-            inner_labels = labels[others] if labels is not None and self.inner_stratification else None
-            folds = _folds(len(others), self.num_inner_loop_folds, inner_labels, random_state)
+            if self.inner_group_pos is None:
+                inner_labels = labels.among(others) if labels is not None and stratifies_inside else None
+                folds = _folds(len(others), self.num_inner_loop_folds, inner_labels, random_state)
+            else:
+                target_pos = self.target_pos if self.inner_stratification else None
+                seed = derived_seed("nested", self.seed, left_out) if self.shuffle else None
+                folding = Folding.of(self.num_inner_loop_folds, seed=seed, stratify=target_pos, group_by=self.inner_group_pos)
+                folds = _grouped_folds(DatasetIteratorView(dataset_iterator, others), folding)
             inner_folds.append([others[fold] for fold in folds])
         return outer_folds, inner_folds
+
+
+class GroupedSplitterImpl(SplitterIF):
+    """Parts of given sizes as nearly as it can be with groups kept whole; :class:`~data_stack.dataset.parts.Division` says how.
+
+    Args:
+        ratios: sizes as fractions of sum 1; a mapping names the parts.
+        seed: decides the drawing; None draws one now, to be found in ``seed``.
+        group_pos: position or key of the group in a sample.
+        target_pos: of a column to be mixed as equally in all parts as the groups allow; None for no such thing.
+
+    Raises:
+        ConfigError: the ratios are not such; when splitting: fewer groups than parts, or a group is NaN or None.
+    """
+
+    def __init__(
+        self,
+        ratios: Sequence[float] | Mapping[str, float],
+        seed: int | None = 1,
+        group_pos: ColumnKey = 2,
+        target_pos: ColumnKey | None = None,
+    ) -> None:
+        self.seed = _drawn_if_none(seed)
+        self.division = Division.of(ratios, seed=self.seed, group_by=group_pos, stratify=target_pos)
+
+    def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One view for each part: a dict if parts have names, otherwise a list."""
+        return _views_of(self.division, dataset_iterator)
+
+    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One list of positions for each part, ascending, arranged likewise; groups, and targets if they are named, are read."""
+        return _indices_of(self.division, dataset_iterator)
+
+
+class TimeSplitterImpl(SplitterIF):
+    """Parts in the order of time, the earliest samples in the first; equal times are in one part.
+
+    Args:
+        ratios: sizes as fractions of sum 1; a mapping names the parts.
+        time_pos: position or key of the time in a sample: a number, a datetime, or text that sorts by time.
+
+    Raises:
+        ConfigError: the ratios are not such; when splitting: a time is NaN, NaT or None, or times do not compare.
+    """
+
+    def __init__(self, ratios: Sequence[float] | Mapping[str, float], time_pos: ColumnKey) -> None:
+        self.division = Division.of(ratios, time=time_pos)
+
+    def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One view for each part, its samples in the iterator's order: a dict if parts have names, otherwise a list."""
+        return _views_of(self.division, dataset_iterator)
+
+    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One list of positions for each part, ascending, arranged likewise; only times are read."""
+        return _indices_of(self.division, dataset_iterator)
+
+
+class PredefinedSplitterImpl(SplitterIF):
+    """Parts that somebody else has decided on: by a column that names the part of each sample, or by their indices.
+
+    Args:
+        part_pos: position or key of the column with the parts' names. Parts come as a dict, in the order of appearance.
+        indices: for each part the positions of its samples (negative ones count from the end) or one bool for each sample; a
+            mapping names the parts. A part keeps the order of its indices. There may be samples in no part.
+
+    Raises:
+        ConfigError: neither or both are given; when splitting: a sample is in two parts, or twice in one; a name is NaN or None.
+        DatasetOutOfBoundsError: when splitting: a position lies outside of the iterator, or a mask has another length.
+    """
+
+    def __init__(
+        self, part_pos: ColumnKey | None = None, indices: Sequence[IndexArray] | Mapping[str, IndexArray] | None = None
+    ) -> None:
+        if (part_pos is None) == (indices is None):
+            raise ConfigError("a predefined split needs either part_pos, a column that names each sample's part, or indices")
+        self.part_pos = part_pos
+        self.indices = indices
+
+    def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One view for each part: a dict if parts have names, otherwise a list."""
+        if self.part_pos is not None:
+            return _views_of(Division.of(None, by=self.part_pos), dataset_iterator)
+        return self._arranged({name: _view(dataset_iterator, part) for name, part in self._positions(dataset_iterator).items()})
+
+    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One list of positions for each part, arranged likewise."""
+        if self.part_pos is not None:
+            return _indices_of(Division.of(None, by=self.part_pos), dataset_iterator)
+        return self._arranged({name: part.tolist() for name, part in self._positions(dataset_iterator).items()})
+
+    def _arranged(self, parts: dict[Any, Any]) -> Any:
+        return parts if isinstance(self.indices, Mapping) else list(parts.values())
+
+    def _positions(self, dataset_iterator: DatasetIteratorIF) -> dict[Any, _Positions]:
+        given = self.indices if isinstance(self.indices, Mapping) else dict(enumerate(self.indices or ()))
+        n_samples = len(dataset_iterator)
+        positions_of: dict[Any, _Positions] = {name: checked_indices(indices, n_samples) for name, indices in given.items()}
+        all_positions = np.concatenate([np.empty(0, dtype=np.intp), *positions_of.values()])
+        in_order = np.sort(all_positions)
+        again = np.flatnonzero(in_order[1:] == in_order[:-1])
+        if len(again):
+            position = int(in_order[again[0]])
+            parts = [repr(name) for name, positions in positions_of.items() for _ in np.flatnonzero(positions == position)]
+            raise ConfigError(f"position {position} is in several parts of a predefined split, or several times in one: {parts}")
+        return positions_of
+
+
+class GroupedCVSplitterImpl(SplitterIF):
+    """Folds for cross validation that keep groups whole, of sizes as equal as the groups allow.
+
+    Args:
+        num_folds: at least 2.
+        group_pos: position or key of the group in a sample.
+        target_pos: of a column to be mixed as equally in all folds as the groups allow; None for no such thing.
+        shuffle: draw among groups of about one size; otherwise larger ones, then earlier ones, are placed first.
+        seed: decides the drawing; None draws one now, to be found in ``seed``.
+
+    Raises:
+        ConfigError: fewer than 2 folds; when splitting: more folds than groups, or than members of a class.
+    """
+
+    def __init__(
+        self,
+        num_folds: int = 5,
+        group_pos: ColumnKey = 2,
+        target_pos: ColumnKey | None = None,
+        shuffle: bool = True,
+        seed: int | None = 1,
+    ) -> None:
+        self.seed = _drawn_if_none(seed)
+        self.folding = Folding.of(num_folds, seed=self.seed if shuffle else None, stratify=target_pos, group_by=group_pos)
+
+    def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
+        """One view for each fold."""
+        return [_view(dataset_iterator, fold) for fold in _grouped_folds(dataset_iterator, self.folding)]
+
+    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
+        """One list of positions for each fold, ascending; groups, and targets if they are named, are read."""
+        return [fold.tolist() for fold in _grouped_folds(dataset_iterator, self.folding)]
 
 
 class SplitterFactory:
@@ -274,6 +442,9 @@ class SplitterFactory:
         target_pos: ColumnKey = 1,
         shuffle: bool = True,
         seed: int | None = 1,
+        *,
+        inner_group_pos: ColumnKey | None = None,
+        outer_group_pos: ColumnKey | None = None,
     ) -> Splitter:
         """See :class:`NestedCVSplitterImpl`."""
         splitter_impl = NestedCVSplitterImpl(
@@ -284,6 +455,8 @@ class SplitterFactory:
             target_pos=target_pos,
             shuffle=shuffle,
             seed=seed,
+            inner_group_pos=inner_group_pos,
+            outer_group_pos=outer_group_pos,
         )
         return Splitter(splitter_impl=splitter_impl)
 
@@ -301,71 +474,116 @@ class SplitterFactory:
         )
         return Splitter(splitter_impl=splitter_impl)
 
+    @staticmethod
+    def get_grouped_splitter(
+        ratios: Sequence[float] | Mapping[str, float],
+        seed: int | None,
+        group_pos: ColumnKey = 2,
+        target_pos: ColumnKey | None = None,
+    ) -> Splitter:
+        """See :class:`GroupedSplitterImpl`."""
+        return Splitter(splitter_impl=GroupedSplitterImpl(ratios, seed=seed, group_pos=group_pos, target_pos=target_pos))
 
-def _checked_ratios(ratios: Sequence[float]) -> list[float]:
-    ratios = list(ratios)
-    # written so that nan fails as well
-    if not ratios or not all(ratio >= 0 for ratio in ratios) or not abs(math.fsum(ratios) - 1) <= 1e-9:
-        raise ConfigError(f"ratios must not be negative and must sum to 1; {ratios} sum to {math.fsum(ratios)}")
-    return ratios
+    @staticmethod
+    def get_time_splitter(ratios: Sequence[float] | Mapping[str, float], time_pos: ColumnKey) -> Splitter:
+        """See :class:`TimeSplitterImpl`."""
+        return Splitter(splitter_impl=TimeSplitterImpl(ratios, time_pos=time_pos))
 
+    @staticmethod
+    def get_predefined_splitter(
+        part_pos: ColumnKey | None = None, indices: Sequence[IndexArray] | Mapping[str, IndexArray] | None = None
+    ) -> Splitter:
+        """See :class:`PredefinedSplitterImpl`."""
+        return Splitter(splitter_impl=PredefinedSplitterImpl(part_pos=part_pos, indices=indices))
 
-def _checked_num_folds(num_folds: int) -> int:
-    if num_folds < 2:
-        raise ConfigError(f"cross validation needs at least 2 folds, got {num_folds}")
-    return num_folds
+    @staticmethod
+    def get_grouped_cv_splitter(
+        num_folds: int = 5,
+        group_pos: ColumnKey = 2,
+        target_pos: ColumnKey | None = None,
+        shuffle: bool = True,
+        seed: int | None = 1,
+    ) -> Splitter:
+        """See :class:`GroupedCVSplitterImpl`."""
+        splitter_impl = GroupedCVSplitterImpl(
+            num_folds=num_folds, group_pos=group_pos, target_pos=target_pos, shuffle=shuffle, seed=seed
+        )
+        return Splitter(splitter_impl=splitter_impl)
 
 
 def _drawn_if_none(seed: int | None) -> int:
     return random.SystemRandom().randrange(1 << 32) if seed is None else seed
 
 
-def _targets(dataset_iterator: DatasetIteratorIF, target_pos: ColumnKey) -> npt.NDArray[Any]:
-    targets = adapted(dataset_iterator).read_column(target_pos)
-    if targets.dtype != object:
-        return targets
+def _random_state(seed: int) -> np.random.RandomState:
     try:
-        return np.array(targets.tolist())  # strings, as numpy sorts them
-    except ValueError as error:  # arrays of different shapes
-        raise _not_stratifiable(error) from error
+        return np.random.RandomState(seed)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the seed of this splitter must be an integer from 0 to 2**32 - 1, got {seed!r}") from error
 
 
-def _labels(dataset_iterator: DatasetIteratorIF, target_pos: ColumnKey) -> npt.NDArray[Any]:
-    """One label a sample: of one-hot targets, the position of the one."""
-    targets = _targets(dataset_iterator, target_pos)
-    if targets.ndim == 2 and targets.dtype.kind in "biuf":
-        is_one_hot = ((targets == 0) | (targets == 1)).all() and (targets.sum(axis=1) == 1).all()
-        if targets.shape[1] == 1 or is_one_hot:
-            return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
-    if targets.ndim != 1:
+def _all_positions(n_samples: int) -> _Positions:
+    return np.arange(n_samples, dtype=np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
+
+
+def _view(dataset_iterator: DatasetIteratorIF, positions: _Positions) -> DatasetIteratorView:
+    # A view made with an array has an array as its ``indices``; made with anything else, a list, as the original's had.
+    return DatasetIteratorView(dataset_iterator, _memory(positions))
+
+
+def _memory(positions: Any) -> Any:
+    return memoryview(positions)  # which numpy declares arrays to have from Python 3.12 on only
+
+
+def _views_of(division: Division, dataset_iterator: DatasetIteratorIF) -> Any:
+    arguments = division.arguments()
+    return division.arranged(
+        {
+            part: SplitPartIterator(dataset_iterator, part=part, positions=positions, **arguments)
+            for part, positions in division.positions(dataset_iterator).items()
+        }
+    )
+
+
+def _indices_of(division: Division, dataset_iterator: DatasetIteratorIF) -> Any:
+    positions_of = division.positions(dataset_iterator)
+    return division.arranged({part: as_index_array(positions).tolist() for part, positions in positions_of.items()})
+
+
+def _grouped_folds(dataset_iterator: DatasetIteratorIF, folding: Folding) -> list[_Positions]:
+    return [as_index_array(fold) for fold in positions_of_parts(folding.fold_of(dataset_iterator), folding.n_folds)]
+
+
+def _labels(dataset_iterator: DatasetIteratorIF, target_pos: ColumnKey) -> ClassNumbers:
+    """The class of each sample, of targets that are one label each, or one-hot."""
+    targets = adapted(dataset_iterator).read_column(target_pos)
+    refusal = f"column {target_pos!r} cannot be stratified"
+    classes = class_numbers(targets, refusal)
+    values = classes.values.reshape(len(classes), -1)
+    if values.shape[1] > 1:
+        if values.dtype.kind not in "biuf" or not ((values == 0) | (values == 1)).all() or (values.sum(axis=1) != 1).any():
+            raise ConfigError(
+                f"stratification needs one label a sample; column {target_pos!r} has values of shape {targets.shape[1:]}. "
+                f"Name the label's column as target_pos, or split without stratification."
+            )
+    elif values.dtype.kind == "f" and (values != np.floor(values)).any():
+        measured = int(np.argmax(values != np.floor(values)))
         raise ConfigError(
-            f"stratification needs one label a sample; column {target_pos!r} has values of shape {targets.shape[1:]}. "
-            f"Name the label's column as target_pos, or split without stratification."
+            f"{refusal}: {classes.shown(measured)} is no label but a measured number. "
+            f"Map them to intervals first, or split without stratification."
         )
-    return targets
+    return classes
 
 
 def _folds(
-    n_samples: int, num_folds: int, labels: npt.NDArray[Any] | None, random_state: np.random.RandomState | None
+    n_samples: int, num_folds: int, labels: ClassNumbers | None, random_state: np.random.RandomState | None
 ) -> list[_Positions]:
     """The positions in each fold, ascending."""
     if n_samples < num_folds:
         raise ConfigError(f"{n_samples} samples cannot be divided into {num_folds} folds")
-    if labels is None:
-        order = np.arange(n_samples)
-        if random_state is not None:
-            random_state.shuffle(order)  # as scikit-learn's KFold, which need not be installed for it
-        return [np.sort(fold) for fold in np.array_split(order, num_folds)]
-    try:
-        from sklearn.model_selection import StratifiedKFold  # a second to import, so only where it is used
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError("stratified cross validation", "scikit-learn", "sklearn") from error
-    splitter = StratifiedKFold(n_splits=num_folds, shuffle=random_state is not None, random_state=random_state)
-    try:
-        return [fold for _, fold in splitter.split(X=np.zeros(n_samples), y=labels)]
-    except (TypeError, ValueError) as error:
-        raise _not_stratifiable(error) from error
-
-
-def _not_stratifiable(error: Exception) -> ConfigError:
-    return ConfigError(f"the targets cannot be stratified: {error} Use larger parts, or split without stratification.")
+    if labels is not None:
+        return stratified_folds(labels, num_folds, random_state)
+    order = _all_positions(n_samples)
+    if random_state is not None:
+        random_state.shuffle(order)  # as scikit-learn's KFold
+    return [np.sort(fold) for fold in np.array_split(order, num_folds)]

@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.formats.torch_tensors", "torch", "torch") from error
 
-__all__ = ["TorchDatasetIterator", "load_tensors", "save_tensors", "write_tensor"]
+__all__ = ["TorchDatasetIterator", "load_tensors", "save_tensors", "tensor_of", "write_tensor"]
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _ALIGNMENT = 64
@@ -122,6 +122,18 @@ def _check_storages(value: Any, name: str) -> None:
     elif isinstance(value, (list, tuple)):
         for item in value:
             _check_storages(item, name)
+
+
+def tensor_of(array: npt.NDArray[Any], dtype: str) -> torch.Tensor:
+    """A tensor of the values of ``array``, of a dtype by its name in torch, such as ``"bfloat16"``.
+
+    Raises:
+        TypeError: torch has no such dtype, or numpy's has no counterpart in it.
+    """
+    torch_dtype = getattr(torch, dtype, None)
+    if not isinstance(torch_dtype, torch.dtype) or not isinstance(array, np.ndarray):
+        raise TypeError(f"{dtype!r:.40} is no dtype of torch, or a {type(array).__name__} no array")
+    return torch.from_numpy(array).to(torch_dtype)
 
 
 def save_tensors(file: Any, tensors: Any) -> None:

@@ -9,7 +9,7 @@ A plugin is a module with functions of these names, marked with ``hookimpl``::
         return {"mongodb": connect}
 
 and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It is imported when a
-scheme that is not built in is first asked for. A hook returns data and has no side effects.
+scheme, or a kind of encoder, that is not built in is first asked for. A hook returns data and has no side effects.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from data_stack.dataset.encoders import Encoder
     from data_stack.io.retriever.transfer import Fetch
     from data_stack.io.storage_connectors import StorageConnector
 
@@ -52,6 +53,20 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
     mirrors, retries and publishing are the engine's.
 
     Called once, when a scheme that is not built in is first asked for. A scheme that is already taken is an error of the
+    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    """
+    raise NotImplementedError  # specifications are never run
+
+
+@hookspec
+def data_stack_encoders() -> Mapping[str, type[Encoder]]:
+    """Name the kinds of encoders this plugin brings, e.g. ``{"tfidf": TfidfEncoder}``.
+
+    Each is a class derived from :class:`~data_stack.dataset.encoders.Encoder` whose ``kind`` is that name: it stands in the
+    states of such encoders, by which a store, a recipe or another process rebuilds them. A kind keeps the meaning of its
+    states for as long as these are to be read.
+
+    Called once, when a kind that is not built in is first asked for. A kind that is already taken is an error of the
     plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
     """
     raise NotImplementedError  # specifications are never run

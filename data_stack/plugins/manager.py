@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 import re
 import threading
 import time
@@ -27,6 +28,7 @@ from data_stack.plugins.record import PluginRecord, said
 from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
+    from data_stack.dataset.encoders import Encoder
     from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.io.retriever.transfer import Fetch
 
@@ -37,6 +39,19 @@ _Value = TypeVar("_Value")
 _RETRIEVER_SCHEMES = {"file", "http", "https", "package"}
 _SOURCE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)
+#: What data_stack.dataset.encoders has by itself; it must not be imported for this, it brings numpy.
+_ENCODER_KINDS = {
+    "categorical",
+    "class_mapping",
+    "continuous",
+    "features",
+    "hashing",
+    "image",
+    "one_hot",
+    "sklearn",
+    "text_labels",
+}
+_ENCODER_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("data_stack_"))
 
 
@@ -45,7 +60,7 @@ class PluginManager:
 
     Listing reads metadata and imports nothing. A dataset's module is imported when the dataset is asked for; one that
     failed is tried again when it is asked for again, so that installing what it lacks heals it. Modules with hooks are
-    imported together when a scheme that is not built in is first asked for.
+    imported together when a scheme or kind of encoder that is not built in is first asked for.
 
     A plugin may do anything while it is imported (installing it is trusting it): one that hangs cannot be interrupted,
     but it is not imported before it is asked for, and does not keep another thread from other datasets.
@@ -62,6 +77,7 @@ class PluginManager:
         self._loading: set[PluginRecord] = set()
         self._storage_schemes: Mapping[str, Connect] = {}
         self._retriever_schemes: Mapping[str, Fetch] = {}
+        self._encoder_kinds: Mapping[str, type[Encoder]] = {}
 
     # ------------------------------------------------------------------ what there is
 
@@ -137,6 +153,11 @@ class PluginManager:
         """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
         self._load_behaviour()
         return self._retriever_schemes
+
+    def encoder_kinds(self) -> Mapping[str, type[Encoder]]:
+        """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""
+        self._load_behaviour()
+        return self._encoder_kinds
 
     def register_retrievers(self, sources: Iterable[str]) -> None:
         """Have ``retrieve()`` fetch the schemes of plugins, if one of ``sources`` is of no built-in scheme."""
@@ -235,6 +256,7 @@ class PluginManager:
                 self._results(plugin, "data_stack_storage_connectors"), BUILT_IN_STORAGE_SCHEMES, self._storage_schemes
             )
             retrievers = _claimed(self._results(plugin, "data_stack_retrievers"), _RETRIEVER_SCHEMES, self._retriever_schemes)
+            encoders = _claimed_kinds(self._results(plugin, "data_stack_encoders"), _ENCODER_KINDS, self._encoder_kinds)
         except BaseException:
             if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed
                 self._hooks.unregister(plugin, name)
@@ -242,6 +264,7 @@ class PluginManager:
         connects = {scheme: _Connect(record, connect) for scheme, connect in storage.items()}
         self._storage_schemes = MappingProxyType({**self._storage_schemes, **connects})
         self._retriever_schemes = MappingProxyType({**self._retriever_schemes, **retrievers})
+        self._encoder_kinds = MappingProxyType({**self._encoder_kinds, **encoders})
 
     def _check_hooks(self, plugin: object) -> None:
         callers = self._hooks.get_hookcallers(plugin) or []
@@ -312,6 +335,39 @@ def _claimed(results: list[object], *taken: Container[object]) -> dict[str, Call
                 raise _IncompatibleError(f"the scheme {scheme}:// is taken, by data_stack or another plugin")
             claimed[scheme] = function
     return claimed
+
+
+def _claimed_kinds(results: list[object], *taken: Container[object]) -> dict[str, type[Encoder]]:
+    """The kinds of encoders that a hook named, checked without importing what encoders are built on."""
+    claimed: dict[str, type[Encoder]] = {}
+    for result in results:
+        if not isinstance(result, Mapping):
+            raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of kinds to classes of encoders")
+        for kind, encoder_class in dict(result).items():
+            if not isinstance(kind, str) or not _ENCODER_KIND.fullmatch(kind) or not _is_encoder_class(encoder_class):
+                raise _IncompatibleError(
+                    f"its hook returned {kind!r:.80}: {encoder_class!r:.80}, not a kind such as 'tfidf' and a class of Encoder"
+                )
+            if encoder_class.kind != kind:
+                raise _IncompatibleError(f"its hook calls {kind!r:.80} an encoder whose kind is {encoder_class.kind!r:.80}")
+            if inspect.isabstract(encoder_class):
+                lacks = ", ".join(sorted(getattr(encoder_class, "__abstractmethods__", ())))
+                raise _IncompatibleError(f"the encoder {kind!r} is abstract: it lacks {lacks}")
+            if any(kind in kinds for kinds in taken):
+                raise _IncompatibleError(f"the kind of encoder {kind!r} is taken, by data_stack or another plugin")
+            claimed[kind] = encoder_class
+    return claimed
+
+
+def _is_encoder_class(value: object) -> bool:
+    return (
+        isinstance(value, type)
+        and any(
+            (ancestor.__module__, ancestor.__qualname__) == ("data_stack.dataset.encoders.encoder", "Encoder")
+            for ancestor in value.__mro__
+        )
+        and isinstance(getattr(value, "kind", None), str)
+    )
 
 
 @functools.cache

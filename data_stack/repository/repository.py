@@ -141,8 +141,9 @@ class DatasetRepository:
             config: further options of the dataset.
 
         Returns:
-            An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order, or, where the
-            factory declares no splits, the one iterator that it gives without asking for a split.
+            An InformedDatasetIterator, whose recipe names the dataset, its version, split and options. For split None: a dict
+            of one for each split, in the dataset's order, or, where the factory declares no splits, the one iterator that it
+            gives without asking for a split.
 
         Raises:
             DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
@@ -151,12 +152,15 @@ class DatasetRepository:
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
         factory = self.get_factory(identifier, storage)
-        if split is not None:
-            return _informed(identifier, split, factory.get_dataset_iterator({"split": split, **config}))
+
+        def loaded(name: str | None) -> InformedDatasetIteratorIF:
+            given = factory.get_dataset_iterator(config if name is None else {"split": name, **config})
+            return _informed(identifier, name, given, origin=self._origin(identifier, factory, name, config))
+
         splits = _splits(factory)
-        if splits:
-            return {name: _informed(identifier, name, factory.get_dataset_iterator({"split": name, **config})) for name in splits}
-        return _informed(identifier, None, factory.get_dataset_iterator(config))
+        if split is None and splits:
+            return {name: loaded(name) for name in splits}
+        return loaded(split)
 
     def get_factory(self, identifier: str, storage: Storage | None = None) -> BaseDatasetFactory:
         """The factory of a dataset; nothing is prepared.
@@ -241,6 +245,22 @@ class DatasetRepository:
         except DatasetNotFoundError as error:
             raise self._not_found(identifier, str(error)) from None
 
+    def _origin(
+        self, identifier: str, factory: BaseDatasetFactory, split: str | None, config: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What a recipe says of a loaded dataset, and besides it what can be told of it."""
+        card = getattr(factory, "card", None)
+        provider = self._provider(identifier)
+        return {
+            "name": identifier,
+            "version": getattr(card, "version", None),
+            "split": split,
+            "config": dict(config),
+            "license": getattr(card, "license", None),
+            "homepage": getattr(card, "homepage", None),
+            "distribution": provider.distribution if provider is not None else None,
+        }
+
     def _provider(self, identifier: str) -> PluginRecord | None:
         """The plugin that provides what is not registered under a name, or the first of several."""
         if identifier in self._registered or self._plugins is None:
@@ -263,11 +283,13 @@ def default_repository() -> DatasetRepository:
     return DatasetRepository(default_manager())
 
 
-def _informed(identifier: str, split: str | None, given: Any) -> InformedDatasetIteratorIF:
+def _informed(identifier: str, split: str | None, given: Any, *, origin: Mapping[str, Any]) -> InformedDatasetIteratorIF:
     from data_stack.dataset.iterator import InformedDatasetIterator, InformedDatasetIteratorIF
     from data_stack.dataset.meta import IteratorMeta, MetaFactory
 
     if isinstance(given, InformedDatasetIteratorIF):
+        if isinstance(given, InformedDatasetIterator) and given._origin is None:
+            given._origin = dict(origin)  # the factory's own object is handed on, and this is a way to have it again
         return given
     if not (
         isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "__getitem__") and isinstance(given[1], IteratorMeta)
@@ -280,7 +302,7 @@ def _informed(identifier: str, split: str | None, given: Any) -> InformedDataset
     meta = MetaFactory.get_dataset_meta(
         identifier=name if split is None else f"{name}/{split}", dataset_name=name, dataset_tag=split, iterator_meta=iterator_meta
     )
-    return InformedDatasetIterator(iterator, meta)
+    return InformedDatasetIterator(iterator, meta, origin=origin)
 
 
 def _is_redefined(old: object, new: object) -> bool:

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import hypothesis.extra.numpy as hnp
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from data_stack.dataset import column_statistics
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIterator,
@@ -23,7 +38,8 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
-from data_stack.dataset.reporting import DatasetIteratorReportGenerator
+from data_stack.dataset.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator
+from data_stack.exception import ConfigError
 
 FORMATS = DatasetIteratorReportGenerator.ReportFormat
 META = DatasetMeta(IteratorMeta(), "id", "digits", "train")
@@ -41,18 +57,24 @@ def distribution(targets: Any) -> dict[Any, int]:
 def test_a_report_has_the_fields_of_the_original() -> None:
     report = DatasetIteratorReportGenerator.generate_report(with_targets([1, 0, 1]), report_format=FORMATS.DICT)
 
-    assert report == {
-        "identifier": "id",
-        "name": "digits",
-        "tag": "train",
-        "length": 3,
-        "sample_pos": 0,
-        "target_pos": 1,
-        "tag_pos": 2,
-        "target_dist": {0: 1, 1: 2},
-        "iteration_speed": None,
-        "sub_reports": [],
-    }
+    assert list(report.items())[:10] == [
+        ("identifier", "id"),
+        ("name", "digits"),
+        ("tag", "train"),
+        ("length", 3),
+        ("sample_pos", 0),
+        ("target_pos", 1),
+        ("tag_pos", 2),
+        ("target_dist", {0: 1, 1: 2}),
+        ("iteration_speed", None),
+        ("sub_reports", []),
+    ]
+
+
+def test_a_report_can_be_made_from_the_values_of_the_original() -> None:
+    report = DatasetIteratorReport("id", "digits", "train", 3, 0, 1, 2, {0: 3}, None, [])
+
+    assert (report.target_kind, report.class_names, report.provenance, report.columns) == (None, None, (), ())
 
 
 def test_a_report_can_be_asked_of_the_class_and_of_an_instance() -> None:
@@ -103,22 +125,24 @@ def test_speed_is_measured_only_when_asked_and_briefly() -> None:
     iterator = InformedDatasetIterator(Slow(), META)
 
     assert DatasetIteratorReportGenerator.generate_report(iterator).iteration_speed is None
-    assert Slow.n_read == 0
+    assert Slow.n_read == 1  # for the shapes
     assert 0 < DatasetIteratorReportGenerator.generate_report(iterator, measure_speed=True).iteration_speed <= 20
-    assert Slow.n_read <= 5
+    assert Slow.n_read <= 7
     assert DatasetIteratorReportGenerator.generate_report(with_targets([]), measure_speed=True).iteration_speed == 0
 
 
 def test_a_shared_iterator_is_read_once() -> None:
     class Counting(DatasetIterator):
         n_columns_read = 0
+        n_samples_read = 0
         dataset_meta = META
 
         def __len__(self) -> int:
             return 4
 
         def __getitem__(self, index: int) -> Any:
-            raise AssertionError("a sample was read")
+            type(self).n_samples_read += 1
+            return index, index
 
         def read_column(self, key: Any, indices: Any = None) -> Any:
             type(self).n_columns_read += 1
@@ -129,7 +153,7 @@ def test_a_shared_iterator_is_read_once() -> None:
 
     report = DatasetIteratorReportGenerator.generate_report(stack)
 
-    assert Counting.n_columns_read == 1
+    assert (Counting.n_columns_read, Counting.n_samples_read) == (1, 2)  # the first one, of the source and of the stack
     assert [sub.sub_reports[0].target_dist for sub in report.sub_reports] == [{0: 1, 1: 1, 2: 1, 3: 1}] * 4
 
 
@@ -211,6 +235,491 @@ def test_json_and_yaml_hold_what_the_dict_holds(targets: Any) -> None:
     assert all(isinstance(key, str) for key in from_json["target_dist"])
     if not any(isinstance(key, tuple) for key in as_dict["target_dist"]):
         assert from_yaml["target_dist"] == as_dict["target_dist"]
+
+
+class Colour(str, Enum):
+    RED = "red"
+
+
+class Opaque:
+    def __str__(self) -> str:
+        return "opaque"
+
+
+def column_of(*values: Any) -> Any:
+    """An object column of these very values."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+EVERY_KIND = {
+    "ints": [3, 1, 3],
+    "huge ints": [10**30, 2**63, -(10**400)],
+    "uint64": np.array([2**64 - 1, 0], dtype=np.uint64),
+    "int8": np.array([-128, 127], dtype=np.int8),
+    "numpy ints": column_of(np.int64(1), np.uint8(2)),
+    "bools": [True, False],
+    "floats": [0.5, -math.inf, math.nan, -0.0],
+    "float16": np.array([0.5, 2], dtype=np.float16),
+    "longdouble": np.array([0.5, 2], dtype=np.longdouble),
+    "complex": [1j, 2.0],
+    "strings": ["a|b", "<script>alert('x')</script>", "two\nlines", "", " ", "`*_[x](y)_*`", "\x00\x1b", "\u2028", "x" * 500],
+    "lone surrogates": ["\ud800", "ok"],
+    "fixed width strings": np.array(["ab", "c"]),
+    "bytes": [b"a", b"\xff\x00", b""],
+    "fixed width bytes": np.array([b"ab", b"c"]),
+    "none": [None, None],
+    "mixed": [1, "1", "'1'", '"1"', 1.5, None, b"1", True, (1, 2), [1, 2], {"a": 1}],
+    "nested": [(1, ("a", None)), (1, ("b", math.nan))],
+    "one-hot": np.eye(3, dtype=np.float32),
+    "one-hot tensors": list(torch.eye(3)),
+    "tensors": [torch.tensor(1), torch.tensor([1, 2])],
+    "bfloat16": [torch.tensor([1.0, 2.0], dtype=torch.bfloat16), "x"],
+    "multi-label": [["a", "b"], ["a"]],
+    "enumeration": [Colour.RED, Colour.RED],
+    "int subclass": [signal.SIGINT, re.ASCII],
+    "datetimes": [datetime(2020, 1, 2, 3), datetime(2020, 1, 2, 3, tzinfo=timezone.utc)],
+    "days": np.array(["2020-01-02", "NaT", "NaT"], dtype="M8[D]"),
+    "nanoseconds": np.array(["2020-01-02T03:04:05.000000006", "NaT"], dtype="M8[ns]"),
+    "times of several values": np.array([["2020-01-02", "NaT"]], dtype="M8[ns]"),
+    "durations": np.array([1, 2], dtype="m8[ns]"),
+    "decimals": [Decimal("1.5"), Decimal("NaN")],
+    "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+    "objects": [Opaque(), Path("/x"), {1, 2}],
+    "pandas": [pd.NA, pd.NaT, pd.Timestamp("2020-01-01")],
+}
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
+    targets = EVERY_KIND[kind]
+    iterator = with_targets(targets)
+
+    reports = {each: iterator.report(each.value, statistics=True) for each in FORMATS}
+
+    as_dict = reports[FORMATS.DICT]
+    assert sum(as_dict["target_dist"].values()) == len(targets)
+    from_json = json.loads(reports[FORMATS.JSON], parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    from_yaml = yaml.safe_load(reports[FORMATS.YAML])
+    assert list(from_json["target_dist"].values()) == list(as_dict["target_dist"].values())
+    assert list(from_yaml["target_dist"].values()) == list(as_dict["target_dist"].values())
+    for text in (reports[FORMATS.MARKDOWN], reports[FORMATS.HTML]):
+        text.encode("utf-8")
+        assert "<script>" not in text
+        assert all(character.isprintable() or character == "\n" for character in text)
+    assert_is_well_formed(reports[FORMATS.HTML])
+    assert_has_whole_tables(reports[FORMATS.MARKDOWN])
+
+
+def assert_is_well_formed(html: str) -> None:
+    ElementTree.fromstring(html.replace("<br>", "<br/>").replace("<style scoped>", "<style>"))
+
+
+def assert_has_whole_tables(markdown: str) -> None:
+    n_cells = None
+    for line in markdown.splitlines():
+        if not line.startswith("|"):
+            n_cells = None
+            continue
+        cells = len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))
+        assert n_cells in (None, cells), line
+        n_cells = cells
+
+
+def test_labels_that_read_alike_stay_apart_in_json() -> None:
+    report = json.loads(with_targets([1, "1", '"1"', None, "None", (1,), "(1,)"]).report("json"))
+
+    assert len(report["target_dist"]) == 7
+
+
+def test_an_unknown_format_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"no report format 'xml'.*'markdown'"):
+        with_targets([1]).report("xml")
+
+
+def test_a_report_tells_shape_and_dtype_of_each_column_and_its_role() -> None:
+    meta = DatasetMeta(IteratorMeta(sample_pos="image", target_pos="label", tag_pos="tag"), "id", "digits")
+    samples = [{"image": np.zeros((2, 3), dtype=np.uint8), "label": 1, "text": "a", "none": None, "list": [1.0, 2.0]}]
+
+    report = InformedDatasetIterator(InMemoryDatasetIterator(samples), meta).report()
+
+    assert [(each.key, each.role, each.dtype, each.shape) for each in report.columns] == [
+        ("image", "sample", "uint8", (2, 3)),
+        ("label", "target", "int64", ()),
+        ("text", None, "str", ()),
+        ("none", None, "NoneType", ()),
+        ("list", None, "float64", (2,)),
+    ]
+
+
+def test_bare_samples_are_one_column() -> None:
+    report = InMemoryDatasetIterator([1.5, 2.5]).report(statistics=True)
+
+    (column,) = report.columns
+    assert (column.key, column.role, column.dtype, column.shape) == (None, None, "float64", ())
+    assert column.statistics is not None
+    assert column.statistics.mean == 2
+
+
+def test_an_empty_iterator_is_reported() -> None:
+    for each in FORMATS:
+        report = with_targets([]).report(each.value, statistics=True, measure_speed=True)
+        assert report
+
+    assert with_targets([]).report().columns == ()
+
+
+def test_a_report_shows_the_meta() -> None:
+    meta = replace(META, target_kind="label", class_names=("cat", "dog"), feature_names=("a", "b"), provenance=("mapped", "view"))
+    iterator = InformedDatasetIterator(SequenceDatasetIterator([np.zeros((3, 2)), [1, 0, 1]]), meta)
+
+    report = iterator.report("dict")
+    text = iterator.report("markdown")
+
+    assert list(report)[10:14] == ["target_kind", "class_names", "feature_names", "provenance"]
+    assert list(report.values())[10:14] == ["label", ["cat", "dog"], ["a", "b"], ["mapped", "view"]]
+    assert "| 1 | dog | 2 | 66.7 % |" in text
+    assert "mapped → view" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "targets", "shown"),
+    [
+        ("label", ("cat", "dog"), ["dog"], None),
+        ("label", (0, 1, 5), [1], None),  # numbers that are names themselves
+        ("one_hot", (3, 5, 8), np.eye(3)[[1]], "5"),
+        ("label", ("cat",), [1], None),
+        ("label", ("a|b",), [0], "a\\|b"),
+    ],
+)
+def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any, targets: Any, shown: str | None) -> None:
+    iterator = InformedDatasetIterator(
+        SequenceDatasetIterator([[0], targets]), replace(META, target_kind=kind, class_names=names)
+    )
+
+    text = iterator.report("markdown")
+
+    assert ("| name |" in text) == (shown is not None)
+    assert shown is None or f"| {shown} | 1 |" in text
+
+
+def test_a_client_meta_without_our_further_properties_is_reported() -> None:
+    class Meta:
+        identifier, dataset_name, dataset_tag = "i", "n", None
+        sample_pos, target_pos, tag_pos = np.int64(0), -1, 2
+
+    class Client(DatasetIterator):
+        dataset_meta = Meta()
+
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> Any:
+            return index, "label"
+
+    report = Client().report()
+
+    assert report.target_dist == {"label": 2}
+    assert [column.role for column in report.columns] == [None, "target"]
+    assert json.loads(Client().report("json"))["sample_pos"] == 0
+
+
+def stack_of(n_layers: int) -> DatasetIteratorIF:
+    stack: DatasetIteratorIF = with_targets([0, 1, 1])
+    for _ in range(n_layers):
+        stack = InformedDatasetIterator(DatasetIteratorView(stack, range(3)), META)
+    return stack
+
+
+@pytest.mark.parametrize("each", FORMATS)
+def test_a_stack_of_a_thousand_layers_is_reported(each: Any) -> None:
+    stack = stack_of(1000)
+
+    report = stack.report(each.value)
+
+    assert report
+    if each is FORMATS.DATA_CLASS:
+        repr(report)
+
+
+def test_json_of_a_deep_stack_can_be_read_and_holds_every_layer_once() -> None:
+    report = json.loads(stack_of(60).report("json"))
+
+    n_reports, n_references = 0, 0
+    waiting = [report, *report["further_reports"]]
+    numbers = set()
+    while waiting:
+        each = waiting.pop()
+        if "see_report" in each:
+            n_references += 1
+            numbers.add(each["see_report"])
+            continue
+        n_reports += 1
+        numbers.discard(each.get("report_number"))
+        waiting += each["sub_reports"]
+    assert n_reports == 61
+    assert n_references == len(report["further_reports"]) == 2
+    assert {each["report_number"] for each in report["further_reports"]} == {27, 53}
+
+
+def test_a_shared_iterator_stands_once_in_json_and_is_referred_to_then() -> None:
+    source = with_targets([0, 1])
+    pair = CombinedDatasetIterator([source, source, DatasetIteratorView(source, [1])])
+
+    as_object = pair.report()
+    texts = [json.loads(pair.report("json")), yaml.safe_load(pair.report("yaml"))]
+
+    assert as_object.sub_reports[0] is as_object.sub_reports[1] is as_object.sub_reports[2].sub_reports[0]
+    assert pair.report("dict")["sub_reports"][0] is not None
+    for report in texts:
+        first, second, view = report["sub_reports"]
+        assert (first["target_dist"], first["report_number"]) != ({}, None)
+        assert second == {"identifier": "id", "name": "digits", "tag": "train", "length": 2, "see_report": first["report_number"]}
+        assert view["sub_reports"] == [second]
+
+
+def test_a_doubling_stack_is_no_exponential_report() -> None:
+    stack: DatasetIteratorIF = with_targets([0])
+    for _ in range(40):
+        stack = CombinedDatasetIterator([DatasetIteratorView(stack, [0]), DatasetIteratorView(stack, [0])])
+
+    texts = [stack.report(each.value) for each in FORMATS]
+
+    assert len(texts[2]) < 500_000
+
+
+def test_an_iterator_that_is_stacked_on_itself_is_reported() -> None:
+    class Circle(DatasetIterator):
+        dataset_meta = META
+
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, index: int) -> Any:
+            return 0, 0
+
+        @property
+        def underlying_iterators(self) -> list[DatasetIteratorIF]:
+            return [self]
+
+    report = Circle().report()
+
+    assert report.sub_reports[0] is report
+    assert json.loads(Circle().report("json"))["sub_reports"][0]["see_report"] == 1
+    assert all(Circle().report(each.value) for each in FORMATS)
+
+
+def test_layers_that_rearrange_samples_do_not_read_them_again() -> None:
+    class Counting(DatasetIterator):
+        n_columns_read = 0
+
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, index: int) -> Any:
+            return index, index % 2
+
+        def read_column(self, key: Any, indices: Any = None) -> Any:
+            type(self).n_columns_read += 1
+            return np.arange(6)[slice(None) if indices is None else indices] % 2
+
+    source = InformedDatasetIterator(Counting(), META)
+    stack = source[::-1][[0, 0, 2, 5]][1:]
+
+    report = stack.report()
+
+    assert Counting.n_columns_read == 1
+    assert report.target_dist == {0: 1, 1: 2}
+    assert report.sub_reports[0].target_dist == {0: 1, 1: 3}
+
+
+def test_a_subclass_that_reads_columns_in_its_own_way_is_asked_itself() -> None:
+    class Negated(DatasetIteratorView):
+        dataset_meta = META
+
+        def read_column(self, key: Any, indices: Any = None) -> Any:
+            return -super().read_column(key, indices)
+
+    report = Negated(with_targets([1, 2, 2]), [0, 1]).report()
+
+    assert report.target_dist == {-2: 1, -1: 1}
+    assert report.sub_reports[0].target_dist == {1: 1, 2: 2}
+
+
+def test_masks_are_no_classes_and_are_not_read() -> None:
+    class Masks(DatasetIterator):
+        dataset_meta = META
+
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int) -> Any:
+            return index, np.zeros((20, 20))
+
+        def read_column(self, key: Any, indices: Any = None) -> Any:
+            raise AssertionError("all masks were read")
+
+    assert Masks().report().target_dist == {}
+    assert distribution(np.eye(100)) == dict.fromkeys(range(100), 1)
+    assert distribution([np.zeros(65), np.zeros(66)]) == {}
+
+
+@given(hnp.arrays(st.sampled_from([np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float32, bool]), st.integers(0, 40)))
+@settings(max_examples=100)
+def test_numbers_are_counted_as_python_counts_them(targets: Any) -> None:
+    expected = Counter("nan" if target != target else target for target in targets.tolist())
+
+    assert distribution(targets) == expected
+
+
+def statistics_of(column: Any) -> Any:
+    return InMemoryDatasetIterator([(value,) for value in column]).report(statistics=True).columns[0].statistics
+
+
+COLUMNS = st.sampled_from([np.uint8, np.int16, np.int64, np.float16, np.float64, np.bool_]).flatmap(
+    lambda dtype: hnp.arrays(
+        dtype,
+        st.one_of(st.tuples(st.integers(1, 30)), st.tuples(st.integers(1, 30), st.integers(1, 4)), st.just((7, 2, 3))),
+        elements=st.one_of(st.integers(-1000, 1000).map(lambda x: x / 8), st.sampled_from([math.nan, math.inf, -math.inf]))
+        if np.dtype(dtype).kind == "f"
+        else None,
+    )
+)
+
+
+@given(COLUMNS)
+@settings(max_examples=150, deadline=None)
+def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
+    values = column.astype(np.float64).ravel()
+    numbers, finite = values[~np.isnan(values)], values[np.isfinite(values)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_statistics, "_MOST_SAMPLES_IN_A_BLOCK", 4)
+        found = InformedDatasetIterator(SequenceDatasetIterator([column]), META).report(statistics=True).columns[0].statistics
+
+    assert found.n_missing == np.isnan(values).sum()
+    assert found.n_samples_with_missing == np.isnan(values).reshape(len(column), -1).any(axis=1).sum()
+    assert (found.n_numbers, found.n_infinite) == (len(numbers), len(numbers) - len(finite))
+    assert (found.min, found.max) == ((numbers.min(), numbers.max()) if len(numbers) else (None, None))
+    assert (found.mean, found.std) == (pytest.approx((finite.mean(), finite.std())) if len(finite) else (None, None))
+    assert found.n_distinct == (len(np.unique(numbers)) if column.ndim == 1 else None)
+    for position, feature in enumerate(found.features):
+        of_feature = column[:, position].astype(np.float64)
+        finite = of_feature[np.isfinite(of_feature)]
+        assert feature.n_missing == np.isnan(of_feature).sum()
+        assert (feature.mean, feature.std) == (pytest.approx((finite.mean(), finite.std())) if len(finite) else (None, None))
+
+
+def test_statistics_lose_no_digits_to_a_large_mean() -> None:
+    column = 1e9 + np.arange(100_000) % 10
+
+    found = SequenceDatasetIterator([column]).report(statistics=True).columns[0].statistics
+
+    assert found.std == pytest.approx(math.sqrt(8.25), rel=1e-12)
+
+
+def test_extremes_of_large_integers_are_exact() -> None:
+    found = SequenceDatasetIterator([np.array([2**64 - 1, 2**64 - 3], dtype=np.uint64)]).report(statistics=True)
+
+    assert (found.columns[0].statistics.min, found.columns[0].statistics.max) == (2**64 - 3, 2**64 - 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "n_missing", "n_numbers", "low", "mean", "n_distinct"),
+    [
+        (["a", None, "b", "a"], 1, 0, None, None, 2),
+        ([1, None, 3.0, math.nan], 2, 2, 1.0, 2.0, 2),
+        ([True, None, False], 1, 2, 0, 0.5, 2),
+        ([10**400, 1, None], 1, 2, 1.0, 1.0, 2),
+        (column_of(pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), "x"), 4, 0, None, None, 1),
+        (column_of(np.array([1.0, math.nan]), np.zeros(3), 5), 1, 5, 0.0, 1.2, None),
+        (column_of(torch.tensor([1.0, 2.0]), torch.tensor(3)), 0, 3, 1.0, 2.0, None),
+        (column_of([], [1]), 0, 1, 1, 1.0, None),
+        (column_of(["a"], {"b": 1}), 0, 0, None, None, None),
+        ([1 + 1j, complex(math.nan, 0)], 1, 0, None, None, 1),
+        ([None, None], 2, 0, None, None, 0),
+    ],
+)
+def test_missing_values_and_numbers_are_found_among_objects(
+    values: Any, n_missing: int, n_numbers: int, low: Any, mean: float | None, n_distinct: int | None
+) -> None:
+    found = SequenceDatasetIterator([values]).report(statistics=True).columns[0].statistics
+
+    assert (found.n_missing, found.n_numbers, found.n_distinct) == (n_missing, n_numbers, n_distinct)
+    assert (found.min, found.mean) == (low, None if mean is None else pytest.approx(mean))
+
+
+def test_times_have_extremes_and_missing_values() -> None:
+    column = np.array(["2021-01-01", "NaT", "2020-05-05", "2021-01-01"], dtype="M8[D]")
+
+    found = SequenceDatasetIterator([column]).report(statistics=True).columns[0].statistics
+
+    assert (found.min, found.max, found.n_missing, found.n_distinct) == ("2020-05-05", "2021-01-01", 1, 2)
+
+
+def test_features_have_names_and_statistics_of_their_own() -> None:
+    meta = replace(META, feature_names=("height", "width"))
+    iterator = InformedDatasetIterator(SequenceDatasetIterator([np.array([[1.0, 10], [math.nan, 30]]), [0, 1]]), meta)
+
+    height, width = iterator.report(statistics=True).columns[0].statistics.features
+
+    assert (height.name, height.n_missing, height.n_numbers, height.mean) == ("height", 1, 1, 1.0)
+    assert (width.name, width.n_missing, width.mean, width.std) == ("width", 0, 20.0, 10.0)
+    assert "| height | 1 | 0 | 1 | 1 | 1 | 0 |" in iterator.report("markdown", statistics=True)
+
+
+def test_statistics_tell_which_extents_vary() -> None:
+    pictures = column_of(np.zeros((2, 3)), np.zeros((2, 4)))
+    ragged = column_of(np.zeros((2, 3)), np.zeros(4))
+
+    columns = SequenceDatasetIterator([pictures, ragged]).report(statistics=True).columns
+
+    assert [column.shape for column in columns] == [(2, None), None]
+
+
+def test_statistics_are_made_of_the_iterator_asked_for_only() -> None:
+    class Counting(DatasetIterator):
+        n_read = 0
+
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, index: int) -> Any:
+            type(self).n_read += 1
+            return (index,)
+
+    report = DatasetIteratorView(Counting(), [1, 2]).report(statistics=True)
+
+    assert Counting.n_read == 3  # the first for its shapes
+    assert report.columns[0].statistics.mean == 1.5
+    assert report.sub_reports[0].columns == ()
+
+
+def test_distinct_values_are_counted_up_to_a_bound() -> None:
+    found = SequenceDatasetIterator([np.arange(100_001), np.arange(100_001) % 7]).report(statistics=True).columns
+
+    assert [column.statistics.n_distinct for column in found] == [None, 7]
+
+
+def test_documents_are_bounded_however_much_there_is_to_tell() -> None:
+    parts = [with_targets(np.arange(1000)) for _ in range(200)]
+    meta = replace(META, class_names=tuple(map(str, range(1000))))
+    iterator = InformedDatasetIterator(CombinedDatasetIterator(parts), meta)
+
+    markdown, html = iterator.report("markdown"), iterator.report("html")
+
+    assert "… and 900 more targets" in markdown
+    assert "… and 101 more iterators" in markdown
+    assert len(markdown) + len(html) < 100_000
+
+
+def test_a_report_prints_as_markdown_and_shows_as_html() -> None:
+    report = with_targets([0, 1]).report()
+
+    assert str(report) == with_targets([0, 1]).report("markdown")
+    assert report._repr_html_() == with_targets([0, 1]).report("html")
+    assert repr(report) == "<DatasetIteratorReport: 'digits' 'train', 2 samples, 2 targets>"
 
 
 def test_yaml_without_its_package_says_what_to_install() -> None:

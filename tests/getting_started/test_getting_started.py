@@ -50,9 +50,9 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def read_notebook() -> Any:
-    """The notebook as it is kept."""
-    return nbformat.read(ROOT / "getting_started" / "getting_started.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+def read_notebook(name: str) -> Any:
+    """A notebook as it is kept."""
+    return nbformat.read(ROOT / "getting_started" / name, as_version=4)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_the_quickstart_writes_nowhere_else(quickstart: Quickstart) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_runs_from_top_to_bottom(home: Path) -> None:
-    notebook = read_notebook()
+    notebook = read_notebook("getting_started.ipynb")
 
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
 
@@ -127,8 +127,23 @@ def test_the_notebook_runs_from_top_to_bottom(home: Path) -> None:
     assert any("1,437" in output.get("text", "") for output in outputs)
 
 
-def test_the_notebook_is_kept_without_outputs() -> None:
-    notebook = read_notebook()
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
+def test_the_notebook_on_stacking_runs_from_top_to_bottom(home: Path) -> None:
+    notebook = read_notebook("02_stacking.ipynb")
+
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+
+    results = [
+        "".join(output.get("data", {}).get("text/plain", "")) for cell in notebook.cells for output in cell.get("outputs", [])
+    ]
+    assert "(True, False)" in results  # the same sample however it is read, another one in another epoch
+    assert "(True, True)" in results  # fingerprint and pictures of the stack that was rebuilt
+    assert any("CC-BY-4.0" in result for result in results)
+
+
+@pytest.mark.parametrize("name", ["getting_started.ipynb", "02_stacking.ipynb"])
+def test_a_notebook_is_kept_without_outputs(name: str) -> None:
+    notebook = read_notebook(name)
 
     assert [cell.outputs for cell in notebook.cells if cell.cell_type == "code" and cell.outputs] == []
 
@@ -141,6 +156,13 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
 
     assert result.stdout.splitlines()[0] == "1437 (8, 8) 0"
     assert "digits" in result.stdout.splitlines()[1]
+
+
+def test_the_code_of_the_page_on_stacking_runs_as_it_stands(home: Path) -> None:
+    page = (ROOT / "docs" / "stacking.md").read_text(encoding="utf-8")
+    (home / "stacking.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+
+    python("stacking.py")
 
 
 def test_the_data_loader_of_the_readme_works_as_it_is(home: Path) -> None:
@@ -187,7 +209,16 @@ def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/datasets.md", "docs/plugins.md", "docs/storage.md"]
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/datasets.md",
+        "docs/plugins.md",
+        "docs/stacking.md",
+        "docs/storage.md",
+    ],
 )
 def test_links_within_the_documents_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 # Iterators offer these by methods, but lie below them, see registry.py. They import what they need of this package by module.
 from data_stack.dataset import encoding, explanation, recipe, reporting, splitter  # noqa: F401
-from data_stack.dataset.iterator import (  # noqa: F401  # each layer puts itself into the registry
-    balanced,
-    batched,
-    cached,
-    deduplicated,
-    encoded,
-    fields,
-    filtered,
-    interleaved,
-    mapped,
-    mixed,
-    ordered,
-    repeated,
-    resampled,
-    sharded,
-    shuffled,
-    stored_cache,
-    windowed,
-    zipped,
-)
+from data_stack.dataset.iterator.balanced import BalancedDatasetIterator
+from data_stack.dataset.iterator.batched import BatchedDatasetIterator
+from data_stack.dataset.iterator.cached import CachedDatasetIterator
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.deduplicated import DeduplicatedDatasetIterator
+from data_stack.dataset.iterator.encoded import EncodedDatasetIterator
+from data_stack.dataset.iterator.fields import (
+    DictsDatasetIterator,
+    FieldsDatasetIterator,
+    RenamedDatasetIterator,
+    TuplesDatasetIterator,
+)
+from data_stack.dataset.iterator.filtered import FilteredDatasetIterator
 from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.interleaved import InterleavedDatasetIterator
 from data_stack.dataset.iterator.iterator import (
     Batch,
     Column,
@@ -37,22 +30,53 @@ from data_stack.dataset.iterator.iterator import (
     InformedDatasetIteratorIF,
     Sample,
 )
+from data_stack.dataset.iterator.mapped import MappedDatasetIterator
+from data_stack.dataset.iterator.mixed import MixedDatasetIterator
+from data_stack.dataset.iterator.ordered import SortedDatasetIterator
+from data_stack.dataset.iterator.repeated import RepeatedDatasetIterator
+from data_stack.dataset.iterator.resampled import ResampledDatasetIterator
 from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
+from data_stack.dataset.iterator.sharded import ShardedDatasetIterator
+from data_stack.dataset.iterator.shuffled import ShuffledDatasetIterator
+from data_stack.dataset.iterator.stored_cache import StoredCacheDatasetIterator
 from data_stack.dataset.iterator.view import DatasetIteratorView, sample_or_view
+from data_stack.dataset.iterator.windowed import WindowedDatasetIterator
+from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
 
 __all__ = [
+    "BalancedDatasetIterator",
     "Batch",
+    "BatchedDatasetIterator",
+    "CachedDatasetIterator",
     "Column",
     "ColumnKey",
     "CombinedDatasetIterator",
     "DatasetIterator",
     "DatasetIteratorIF",
     "DatasetIteratorView",
+    "DeduplicatedDatasetIterator",
+    "DictsDatasetIterator",
+    "EncodedDatasetIterator",
+    "FieldsDatasetIterator",
+    "FilteredDatasetIterator",
     "InMemoryDatasetIterator",
     "IndexArray",
     "InformedDatasetIterator",
     "InformedDatasetIteratorIF",
+    "InterleavedDatasetIterator",
+    "MappedDatasetIterator",
+    "MixedDatasetIterator",
+    "RenamedDatasetIterator",
+    "RepeatedDatasetIterator",
+    "ResampledDatasetIterator",
     "Sample",
     "SequenceDatasetIterator",
+    "ShardedDatasetIterator",
+    "ShuffledDatasetIterator",
+    "SortedDatasetIterator",
+    "StoredCacheDatasetIterator",
+    "TuplesDatasetIterator",
+    "WindowedDatasetIterator",
+    "ZippedDatasetIterator",
     "sample_or_view",
 ]

@@ -1,1 +1,127 @@
 """Samples of an iterator, every class equally often."""
+
+from __future__ import annotations
+
+import sys
+from itertools import accumulate
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.class_numbers import class_numbers, grouped_positions
+from data_stack.dataset.iterator.iterator import (
+    ColumnKey,
+    DatasetIteratorIF,
+    IndexArrayOfInts,
+    adapted,
+    checked_integer,
+    column_at,
+)
+from data_stack.dataset.iterator.positions import ComputedPositions, Positions
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.keyed import hashed, hashed_array, permuted, permuted_array
+from data_stack.dataset.randomness import derived_seed
+from data_stack.exception import ConfigError
+
+__all__ = ["BalancedDatasetIterator"]
+
+
+class BalancedDatasetIterator(DatasetIteratorView):
+    """Samples of ``dataset_iterator`` such that every class comes equally often.
+
+    With k classes, every run of k samples from a multiple of k on has one sample of each class, in an order drawn for it. So
+    the counts of any two classes never differ by more than one, after whichever sample one stops. The members of a class come
+    in a drawn order, each of them once, then in another order, and so on: those of a rare class again and again, equally often;
+    those of a frequent class perhaps not all. Seed, epoch and position alone decide which sample is where, and it is computed
+    in constant time.
+
+    The column ``by`` is read once, here; a copy in another process does not read it again. 4 bytes a sample are kept (8 for
+    more than 2**31 samples).
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        by: the column of classes: ints, strings, bools, floats, or arrays of one shape such as one-hot vectors. Classes are
+            told apart by equality.
+        seed: any integer.
+        n_samples: how many; None for as many as ``dataset_iterator`` has.
+        epoch: which of the orders of that seed, from 0 on; see ``at_epoch``.
+
+    Raises:
+        ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be compared; ``n_samples`` is
+            negative, or positive where there are no samples.
+    """
+
+    _layer_name = "balanced"
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        by: ColumnKey,
+        seed: SupportsIndex,
+        *,
+        n_samples: SupportsIndex | None = None,
+        epoch: SupportsIndex = 0,
+    ) -> None:
+        self._by: ColumnKey = str(by) if isinstance(by, str) else checked_integer("the column to balance by", by)
+        self._seed = checked_integer("the seed of a balanced iterator", seed)
+        self._epoch = checked_integer("the epoch of a balanced iterator", epoch, at_least=0)
+        self._n_wanted: int | None = None
+        if n_samples is not None:
+            name = "the n_samples of a balanced iterator"
+            self._n_wanted = checked_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
+        super().__init__(dataset_iterator, self._balanced(adapted(dataset_iterator)))
+
+    def _balanced(self, source: DatasetIteratorIF) -> Positions:
+        n_samples = len(source) if self._n_wanted is None else self._n_wanted
+        if n_samples == 0:
+            return range(0)
+        if len(source) == 0:
+            raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
+        classes = class_numbers(column_at(source, self._by, None), f"samples cannot be balanced by column {self._by!r}")
+        key = derived_seed("balanced", self._seed, self._epoch)
+        return _InTurn(grouped_positions(classes.numbers), classes.counts.tolist(), n_samples, key)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"by": self._by, "seed": self._seed, "n_samples": self._n_wanted, "epoch": self._epoch}
+
+
+class _InTurn(ComputedPositions):
+    """Rounds in which each class has one turn.
+
+    Args:
+        members: the positions of all classes, class by class.
+        counts: how many each class has; positive.
+        length: number of positions.
+        key: what decides the order.
+    """
+
+    def __init__(self, members: npt.NDArray[np.integer[Any]], counts: list[int], length: int, key: int) -> None:
+        self._members, self._length = members, length
+        self._members.setflags(write=False)
+        self._counts, self._starts = counts, list(accumulate(counts, initial=0))[:-1]
+        self._round_key = hashed(key, 0)
+        self._class_keys = [hashed(key, 1 + number) for number in range(len(counts))]
+        self._arrays = (
+            np.array(self._counts, dtype=np.uint64),
+            np.array(self._starts, dtype=np.intp),
+            np.array(self._class_keys, dtype=np.uint64),
+        )
+
+    def __len__(self) -> int:
+        return self._length
+
+    def at(self, index: int) -> int:
+        round_, turn = divmod(index, len(self._counts))
+        number = permuted(len(self._counts), hashed(self._round_key, round_), turn)
+        pass_, nth = divmod(round_, self._counts[number])  # each round takes one member of each class
+        member = permuted(self._counts[number], hashed(self._class_keys[number], pass_), nth)
+        return int(self._members[self._starts[number] + member])
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        counts, starts, keys = self._arrays
+        rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
+        numbers = permuted_array(len(counts), hashed_array(self._round_key, rounds), turns).astype(np.intp)
+        passes, nths = np.divmod(rounds, counts[numbers])
+        members = permuted_array(counts[numbers], hashed_array(keys[numbers], passes), nths).astype(np.intp)
+        return self._members.take(starts[numbers] + members)

@@ -1,1 +1,81 @@
 """Batches of an iterator's samples, as samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.iterator.grouped import GroupedDatasetIterator
+from data_stack.dataset.iterator.iterator import (
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    IndexArrayOfInts,
+    Sample,
+    checked_integer,
+)
+from data_stack.dataset.iterator.stacking import stack_values
+
+__all__ = ["BatchedDatasetIterator"]
+
+
+class BatchedDatasetIterator(GroupedDatasetIterator):
+    """Sample ``i`` is the batch of the samples ``i * batch_size`` to ``(i + 1) * batch_size - 1`` of ``dataset_iterator``.
+
+    It is what ``read_batch`` gives for them: columns of shape ``(batch_size, ...)``, in one request. Several batches are one
+    request too, of shape ``(n, batch_size, ...)``. Making it reads nothing and keeps nothing, however many samples there are.
+
+    Args:
+        dataset_iterator: what is read; it stays the caller's to close.
+        batch_size: samples in a batch, at least 1.
+        drop_last: whether the last batch is left out if it is shorter. Otherwise batches stacked together with it are columns of
+            objects, one array each.
+
+    Raises:
+        ConfigError: ``batch_size`` is no positive integer.
+    """
+
+    _layer_name = "batched"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False) -> None:
+        super().__init__(dataset_iterator)
+        self._batch_size = checked_integer("batch_size", batch_size, at_least=1)
+        self._drop_last = drop_last
+        self._n_below = len(self._source)
+        self._n_full, rest = divmod(self._n_below, self._batch_size)
+        self._n_samples = self._n_full + (1 if rest and not drop_last else 0)
+
+    def _slots_of(self, index: int) -> IndexArrayOfInts:
+        start = index * self._batch_size
+        return np.arange(start, min(start + self._batch_size, self._n_below), dtype=np.intp)
+
+    def _slots_at(self, indices: IndexArrayOfInts) -> IndexArrayOfInts | None:
+        is_short = indices == self._n_full
+        if not bool(is_short.any()):
+            return indices.astype(np.intp)[:, np.newaxis] * self._batch_size + np.arange(self._batch_size, dtype=np.intp)
+        return np.tile(self._slots_of(self._n_full), (len(indices), 1)) if bool(is_short.all()) else None
+
+    def _several(self, indices: IndexArrayOfInts) -> list[Sample]:
+        is_short = indices == self._n_full
+        if bool(is_short.all()) or not bool(is_short.any()):
+            return super()._several(indices)
+        full, short = iter(super()._several(indices[~is_short])), self._one(self._n_full)
+        return [short if each else next(full) for each in is_short.tolist()]
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        if positions is None:
+            positions = np.arange(self._n_samples, dtype=np.intp)
+        is_short = positions == self._n_full
+        if bool(is_short.all()) or not bool(is_short.any()):
+            return super()._columns_at(keys, positions)
+        columns = []
+        shorts = super()._columns_at(keys, np.array([self._n_full]))
+        for full, short in zip(super()._columns_at(keys, positions[~is_short]), shorts, strict=True):
+            values = iter(full)
+            columns.append(stack_values([short[0] if each else next(values) for each in is_short.tolist()]))
+        return columns
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"batch_size": self._batch_size, "drop_last": self._drop_last}

@@ -1,1 +1,98 @@
 """The samples of an iterator without those that were there before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.digests import DIGEST_BYTES, row_digests, sample_digest
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.exception import ConfigError
+
+__all__ = ["DeduplicatedDatasetIterator", "equal_groups", "iterator_digests"]
+
+
+class DeduplicatedDatasetIterator(DatasetIteratorView):
+    """The first of all samples of ``dataset_iterator`` that are equal, in their order.
+
+    Equal are samples of equal content, see :func:`data_stack.dataset.digests.sample_digest`: numbers by value whatever their
+    dtype, arrays by shape and values, NaN and NaN. Everything, or the columns ``by``, is read once when this is made, in blocks
+    of a few MiB. Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones; then 4 bytes are kept for
+    each one that stays. A pickle carries the positions, so another process does not read again.
+
+    Args:
+        dataset_iterator: the iterator looked through; it stays the caller's to close.
+        by: the column, or a list of the columns, that count; None for whole samples.
+
+    Raises:
+        ConfigError: there is no such column, or a sample holds an object of unknown content.
+    """
+
+    _layer_name = "deduplicated"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
+        self._by = by
+        first, _ = equal_groups(iterator_digests(dataset_iterator, by))
+        super().__init__(dataset_iterator, first)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"by": self._by}
+
+
+def iterator_digests(
+    dataset_iterator: DatasetIteratorIF, columns: ColumnKey | Sequence[ColumnKey] | None = None
+) -> npt.NDArray[np.uint8]:
+    """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
+
+    Raises:
+        ConfigError: there is no such column, or a sample holds an object of unknown content.
+    """
+    source = adapted(dataset_iterator)
+    keys: list[ColumnKey] | None = None
+    if columns is not None:
+        keys = [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
+    if keys is not None and not keys:
+        raise ConfigError("samples are compared by at least one column; for whole samples leave the columns out")
+
+    def read(positions: npt.NDArray[np.intp]) -> tuple[Any, Any]:
+        if keys is not None:
+            return tuple(columns_at(source, keys, positions)), None
+        try:
+            return batch_at(source, positions), None
+        except ConfigError:  # samples of different columns, which make no batch
+            return None, source.__getitems__(positions.tolist())
+
+    digests = np.empty((len(source), DIGEST_BYTES), dtype=np.uint8)
+    for start, (batch, samples) in in_blocks(len(source), read):
+        if samples is None:
+            block = row_digests(batch)
+        else:
+            block = np.frombuffer(b"".join(map(sample_digest, samples)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        digests[start : start + len(block)] = block
+    return digests
+
+
+def equal_groups(digests: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Which digests are equal: the position of the first of each, ascending, and for each its number among these.
+
+    Args:
+        digests: shape ``(n, 16)``.
+
+    Returns:
+        Arrays of shape ``(n_distinct,)`` and ``(n,)``, such that ``digests[first][number] == digests``.
+    """
+    low, high = digests.view(np.uint64).T if len(digests) else np.empty((2, 0), dtype=np.uint64)
+    order = np.lexsort((low, high))  # stable: equal ones in their old order
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = (low[order[1:]] != low[order[:-1]]) | (high[order[1:]] != high[order[:-1]])
+    firsts = order[starts]
+    rank = np.empty(len(firsts), dtype=np.intp)
+    rank[np.argsort(firsts)] = np.arange(len(firsts))
+    numbers = np.empty(len(order), dtype=np.intp)
+    numbers[order] = rank[np.cumsum(starts) - 1]
+    return np.sort(firsts), numbers

@@ -1,1 +1,329 @@
 """Samples of an iterator with columns that went through encoders."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.encoder import Encoder
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
+from data_stack.dataset.iterator.iterator import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIterator,
+    DatasetIteratorIF,
+    IndexArray,
+    IndexArrayOfInts,
+    Sample,
+    adapted,
+    checked_indices,
+)
+from data_stack.dataset.iterator.positions import narrowed
+from data_stack.dataset.iterator.stacking import column_of, stack_values, value_of
+from data_stack.dataset.iterator.view import DatasetIteratorView, sample_or_view
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.exception import ConfigError, ModelNotTrainedError
+
+__all__ = ["EncodedDatasetIterator", "MappedClassesView"]
+
+_LABELS_AT_ONCE = 1 << 16
+
+
+class EncodedDatasetIterator(DatasetIterator):
+    """The samples of ``dataset_iterator`` with some columns replaced by what encoders make of them.
+
+    A column is encoded whenever it is read, a batch in one call; other columns pass through untouched, and reading one column
+    reads only that one. Samples keep their form: tuples, lists and named tuples, dicts, or bare values, which count as their
+    own column 0. Shapes and dtypes are those that each encoder states; a single sample is a row of what a batch would be.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        encoders: by column (a position in tuple samples, negative ones from the end, or a key of dict samples); fitted ones.
+
+    Raises:
+        ModelNotTrainedError: an encoder is not fitted.
+        ConfigError: there is none, or an object is no encoder.
+        EncodingError: (when read) a value is unknown to its encoder; it names the column, the value and its position.
+    """
+
+    _layer_name = "encoded"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
+        self._dataset_iterator = dataset_iterator
+        self._below = adapted(dataset_iterator)
+        self._encoders = checked_encoders(encoders)
+        for key, encoder in self._encoders.items():
+            if not encoder.is_fitted:
+                raise ModelNotTrainedError(
+                    f"the encoder of column {key!r}, {encoder!r}, is not fitted: "
+                    f"name the split to fit it on, iterator.encode(…, fit_on=train), or call its fit(column)"
+                )
+        self._structure: _Structure | None = None
+
+    def __len__(self) -> int:
+        return len(self._below)
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an int; a view for a slice or an index array."""
+        if type(index) is int and 0 <= index < len(self._below):
+            return self._encoded_sample(self._below[index], index)
+        return sample_or_view(self, index)
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        """The samples at ``indices``, each column encoded in one call."""
+        positions = checked_indices(indices, len(self))
+        samples = self._below.__getitems__(positions)
+        if not samples:
+            return []
+        structure = self._structure_of(samples[0])
+        if structure.is_bare:
+            return list(self._transformed(0, structure.encoders[0], stack_values(samples), positions))
+        columns = {
+            key: self._transformed(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
+            for key, encoder in structure.encoders.items()
+        }
+        return [
+            structure.made_like(sample, {key: column[row] for key, column in columns.items()})
+            for row, sample in enumerate(samples)
+        ]
+
+    def read_batch(self, indices: IndexArray) -> Batch:
+        """The samples at ``indices`` as columns: one request below, then one call to each encoder."""
+        return self._batch_at(checked_indices(indices, len(self)))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One column; no other is read."""
+        return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
+
+    # ------------------------------------------------------------------ inside
+
+    def _reader(self) -> Callable[[int], Sample]:
+        read, encoded = self._below._reader(), self._encoded_sample
+        return lambda index: encoded(read(index), index)
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
+        batch = self._below._batch_at(positions)
+        if isinstance(batch, np.ndarray):
+            return self._encoded(0, self._structure_of(batch).encoders[0], batch, positions)
+        if len(self) == 0 and not batch:
+            return batch
+        encoders = self._structure_of(batch).encoders
+        encoded = {key: self._encoded(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}
+        if isinstance(batch, dict):
+            return {key: encoded.get(key, column) for key, column in batch.items()}
+        return tuple(encoded.get(number, column) for number, column in enumerate(batch))
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        return self._columns_at([key], positions)[0]
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        if len(self) == 0:
+            columns = self._below._columns_at(keys, positions)
+            encoders = [self._encoders.get(key) for key in keys]
+        else:
+            structure = self._known_structure(keys)
+            if structure is not None and structure.is_bare:
+                whole = np.arange(len(self), dtype=np.intp) if positions is None else positions
+                rows = list(self._batch_at(whole)) or [self[0]]
+                return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
+            columns = self._below._columns_at(keys, positions)
+            if structure is None:
+                encoders = [self._encoders.get(key) for key in keys]
+            else:
+                encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
+        return [
+            column if encoder is None else self._encoded(key, encoder, column, positions)
+            for key, encoder, column in zip(keys, encoders, columns, strict=True)
+        ]
+
+    def _encoded_sample(self, sample: Sample, index: int) -> Sample:
+        structure = self._structure or self._structure_of(sample)
+        try:
+            if structure.is_bare:
+                return structure.encoders[0].transform(stack_values([sample]))[0]
+            values = {}
+            for key, encoder in structure.encoders.items():
+                values[key] = encoder.transform(stack_values([value_of(sample, key)]))[0]
+        except EncodingError as error:
+            raise error.within(_column_name(0 if structure.is_bare else key), index) from error
+        except ConfigError as error:
+            raise ConfigError(f"{_column_name(0 if structure.is_bare else key)}: sample {index}: {error}") from error
+        return structure.made_like(sample, values)
+
+    def _encoded(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+        """What ``read_batch`` gives: as samples are stacked."""
+        encoded = self._transformed(key, encoder, column, positions)
+        if encoded.dtype.kind != "O" or (len(encoded) == 0 and len(self) == 0):
+            return encoded
+        if len(encoded) == 0:  # only a sample tells what becomes of one
+            first = np.zeros(1, dtype=np.intp)
+            is_bare = self._structure is not None and self._structure.is_bare
+            column = stack_values(self._below.__getitems__(first)) if is_bare else self._below._column_at(key, first)
+            return self._encoded(key, encoder, column, first)[:0]
+        types = set(map(type, encoded.tolist()))
+        return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
+
+    def _transformed(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+        try:
+            encoded = encoder.transform(column)
+        except EncodingError as error:
+            at = error.position if positions is None else int(positions[error.position])
+            raise error.within(_column_name(key), at) from error
+        except ConfigError as error:
+            raise ConfigError(f"{_column_name(key)}: {error}") from error
+        if len(encoded) != len(column):
+            raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
+        return encoded
+
+    def _known_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
+        """How samples are made; None where that need not be known, for then no sample is read to find out."""
+        if self._structure is None and needs_a_sample([*self._encoders, *keys], list(self._encoders)):
+            return self._structure_of(self._below[0])
+        return self._structure
+
+    def _structure_of(self, sample: Any) -> _Structure:
+        """How samples, or a batch, are made; found with the first one."""
+        if self._structure is None:
+            self._structure = _Structure(sample, self._encoders)
+        return self._structure
+
+    # ------------------------------------------------------------------ what it is
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"encoders": dict(self._encoders)}
+
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        followed = MetaFactory.copy_dataset_meta(meta)
+        encoders: Mapping[ColumnKey, Encoder] = self._encoders
+        if any(isinstance(key, int) and key < 0 for key in encoders) and len(self):
+            encoders = self._structure_of(self._below[0]).encoders  # only with a sample is it known where the end is
+        if meta.sample_pos in encoders:
+            names = encoders[meta.sample_pos].names_after(followed.feature_names)
+            followed = replace(followed, feature_names=names)
+        if meta.target_pos in encoders:
+            encoder = encoders[meta.target_pos]
+            followed = replace(
+                followed, target_kind=encoder.target_kind, class_names=encoder.class_names_after(followed.class_names)
+            )
+        return followed
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterator whose columns are encoded."""
+        return [self._dataset_iterator]
+
+    @property
+    def encoders(self) -> dict[ColumnKey, Encoder]:
+        """The encoders by column."""
+        return dict(self._encoders)
+
+
+class MappedClassesView(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` whose labels a class mapping names, in their order; reads the labels when it is made.
+
+    What ``iterator.map_classes`` puts below the mapping where it drops labels. Pickled, it keeps the positions it has found.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        mapping: which labels stay.
+        columns: where the labels are; a sample stays if all of them do.
+    """
+
+    _layer_name = "mapped_classes"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, mapping: ClassMapping, columns: Sequence[ColumnKey]) -> None:
+        self._mapping, self._label_columns = mapping, list(columns)
+        below = adapted(dataset_iterator)
+        found = []
+        for start in range(0, len(below), _LABELS_AT_ONCE):
+            positions = np.arange(start, min(start + _LABELS_AT_ONCE, len(below)), dtype=np.intp)
+            stays = np.ones(len(positions), dtype=bool)
+            for key, labels in zip(columns, below._columns_at(self._label_columns, positions), strict=True):
+                if labels.ndim != 1:
+                    raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
+                try:
+                    stays &= mapping.is_mapped(labels)
+                except EncodingError as error:
+                    raise error.within(_column_name(key), start + error.position) from error
+            found.append(narrowed(positions[stays], len(below)))
+        super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"mapping": self._mapping, "columns": self._label_columns}
+
+
+class _Structure:
+    """How samples are made, and so which column each encoder is for.
+
+    Attributes:
+        is_bare: samples are values without columns.
+        encoders: by columns as they are written in a sample: positions from 0 on, or keys.
+    """
+
+    def __init__(self, sample: Any, encoders: Mapping[ColumnKey, Encoder]) -> None:
+        self._n_columns = len(sample) if isinstance(sample, (tuple, list)) else None
+        self.is_bare = self._n_columns is None and not isinstance(sample, Mapping)
+        self.encoders: dict[Any, Encoder] = {}
+        for key, encoder in encoders.items():
+            if self.is_bare and (key not in (0, -1) or len(encoders) > 1):
+                raise ConfigError(f"samples are bare values: encode the one column 0, there is no column {key!r}")
+            column = 0 if self.is_bare else self.normal(key)
+            if not self.is_bare:
+                value_of(sample, column)  # raises where it has no such column
+            if column in self.encoders:
+                raise ConfigError(f"two encoders are for one column: {key!r} is column {column!r}")
+            self.encoders[column] = encoder
+
+    def normal(self, key: Any) -> Any:
+        """A column as it is written in a sample."""
+        if self._n_columns is None or not hasattr(key, "__index__"):
+            return key
+        position = operator.index(key)
+        return position + self._n_columns if -self._n_columns <= position < 0 else position
+
+    def made_like(self, sample: Any, values: Mapping[Any, Any]) -> Any:
+        """``sample`` with other values in some columns."""
+        if type(sample) is tuple or type(sample) is list:
+            changed = list(sample)
+            for key, value in values.items():
+                changed[key] = value
+            return tuple(changed) if type(sample) is tuple else changed
+        if isinstance(sample, Mapping):
+            return {**sample, **values}
+        changed = list(sample)
+        for key, value in values.items():
+            changed[key] = value
+        return sample._make(changed) if hasattr(sample, "_make") else tuple(changed)
+
+
+def needs_a_sample(keys: Sequence[ColumnKey], encoded: Sequence[ColumnKey]) -> bool:
+    """Whether it takes a sample to know what columns ``keys`` mean: negative ones, or if samples may be bare values."""
+    return list(encoded) in ([0], [-1]) or any(hasattr(key, "__index__") and operator.index(key) < 0 for key in keys)
+
+
+def checked_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
+    """Encoders by column; objects with ``fit`` and ``transform`` become such.
+
+    Raises:
+        ConfigError: there is none, an object is no encoder, or a column is named neither by an int nor by a string.
+    """
+    if not isinstance(encoders, Mapping) or not encoders:
+        raise ConfigError(f"encoders are a dict with an encoder for each column to encode, got {encoders!r:.80}")
+    checked: dict[ColumnKey, Encoder] = {}
+    for key, encoder in encoders.items():
+        is_position = hasattr(key, "__index__") and not isinstance(key, bool)
+        if not is_position and not isinstance(key, str):
+            raise ConfigError(f"a column is named by a position or a key, not by {key!r:.80}")
+        checked[operator.index(key) if is_position else key] = as_encoder(encoder)
+    return checked
+
+
+def _column_name(key: ColumnKey) -> str:
+    return f"column {key!r}"

@@ -1,1 +1,439 @@
 """Samples with some of an iterator's columns, under other names, as tuples or as dicts."""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Union
+
+import numpy as np
+
+from data_stack.dataset.iterator.iterator import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIterator,
+    DatasetIteratorIF,
+    IndexArray,
+    IndexArrayOfInts,
+    Sample,
+    adapted,
+    batch_at,
+    checked_indices,
+    column_at,
+    columns_at,
+)
+from data_stack.dataset.iterator.stacking import column_of
+from data_stack.dataset.iterator.view import sample_or_view
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.exception import ConfigError
+
+__all__ = ["DictsDatasetIterator", "FieldsDatasetIterator", "RenamedDatasetIterator", "TuplesDatasetIterator"]
+
+_Form = Union[int, tuple[ColumnKey, ...]]
+"""The columns of a sample or batch: how many a tuple has, or which keys a dict has."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Where the columns of this layer come from.
+
+    Attributes:
+        keys: the columns below, in the order of the columns here.
+        names: their keys here; None: their positions are their names, so the samples are tuples.
+        takes_all: whether no column below is left out.
+    """
+
+    keys: tuple[ColumnKey, ...]
+    names: tuple[ColumnKey, ...] | None
+    takes_all: bool
+
+    def put_together(self, columns: Sequence[Any]) -> Any:
+        """A sample of values, or a batch of columns."""
+        return tuple(columns) if self.names is None else dict(zip(self.names, columns, strict=True))
+
+    def rearranged(self, sample: Any) -> Any:
+        """A sample or a batch below as one of this layer."""
+        return self.put_together([sample[key] for key in self.keys])
+
+    def key_below(self, key: ColumnKey) -> ColumnKey:
+        """What a column of this layer is called below."""
+        known = self.names if self.names is not None else tuple(range(len(self.keys)))
+        if self.names is not None:
+            if key in self.names:
+                return self.keys[self.names.index(key)]
+        elif hasattr(key, "__index__") and -len(known) <= operator.index(key) < len(known):
+            return self.keys[operator.index(key)]
+        raise ConfigError(f"samples have no column {key!r}: {_described(len(self.keys) if self.names is None else self.names)}")
+
+
+class _RearrangedDatasetIterator(DatasetIterator):
+    """Other columns of the same samples: which, a subclass plans from what columns there are below.
+
+    What columns there are is known when sample 0, or a batch, is read; neither is when this is made.
+    """
+
+    #: Whether no column is left out, whatever columns there are.
+    _takes_all = False
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
+        self._dataset_iterator = dataset_iterator
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._source = adapted(self._dataset_iterator)
+        self._read = self._source._reader()
+        self._last_plan: tuple[_Form, _Plan] | None = None
+        self._first_form: _Form | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        derived = ("_source", "_read", "_last_plan", "_first_form")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    @abstractmethod
+    def _planned(self, form: _Form) -> _Plan:
+        """What to make of samples of that form.
+
+        Raises:
+            ConfigError: it cannot be made of them.
+        """
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an int; a view for a slice or an index array."""
+        if type(index) is int and 0 <= index < len(self._source):
+            return self._rearranged(self._read(index))
+        return sample_or_view(self, index)
+
+    def __iter__(self) -> Iterator[Sample]:
+        for sample in self._source:
+            yield self._rearranged(sample)
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        """The samples at ``indices``, in one request."""
+        positions = checked_indices(indices, len(self)).tolist()
+        return [self._rearranged(sample) for sample in self._source.__getitems__(positions)] if positions else []
+
+    def read_batch(self, indices: IndexArray) -> Batch:
+        """The samples at ``indices`` as columns, in one request for the columns wanted."""
+        return self._batch_at(checked_indices(indices, len(self)))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One column, as the iterator below reads it."""
+        return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
+
+    def _reader(self) -> Callable[[int], Sample]:
+        read, rearranged = self._read, self._rearranged
+        return lambda index: rearranged(read(index))
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
+        # of an empty iterator a batch alone tells which columns there would be
+        if self._takes_all or len(self) == 0 or self._plan_of_first().takes_all:
+            batch = batch_at(self._source, positions)
+            return () if isinstance(batch, tuple) and not batch else self._rearranged(batch)
+        plan = self._plan_of_first()
+        return plan.put_together(columns_at(self._source, plan.keys, positions))  # type: ignore[no-any-return]  # a batch
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        if len(self) == 0:
+            return self._columns_of_none([key])[0]
+        return column_at(self._source, self._plan_of_first().key_below(key), positions)
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        if len(self) == 0:
+            return self._columns_of_none(keys)
+        plan = self._plan_of_first()
+        return columns_at(self._source, [plan.key_below(key) for key in keys], positions)
+
+    def _columns_of_none(self, keys: Sequence[ColumnKey]) -> list[Column]:
+        batch = self._batch_at(np.empty(0, dtype=np.intp))
+        if isinstance(batch, tuple) and not batch:  # nobody knows
+            return [np.empty(0) for _ in keys]
+        return [column_of(batch, key) for key in keys]  # type: ignore[arg-type]  # no layer of these gives bare samples
+
+    def _rearranged(self, sample: Any) -> Any:
+        return self._plan_for(len(sample) if type(sample) is tuple else _form_of(sample)).rearranged(sample)
+
+    def _plan_of_first(self) -> _Plan:
+        return self._plan_for(self._form_of_first())
+
+    def _plan_for(self, form: _Form) -> _Plan:
+        last = self._last_plan
+        if last is None or last[0] != form:
+            self._last_plan = last = (form, self._planned(form))  # in one step, for threads
+        return last[1]
+
+    def _form_of_first(self) -> _Form:
+        if self._first_form is None:
+            self._first_form = _form_of(self._read(0))
+        return self._first_form
+
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        followed = MetaFactory.copy_dataset_meta(meta)
+        positions: dict[str, ColumnKey] = {"sample": meta.sample_pos, "target": meta.target_pos, "tag": meta.tag_pos}
+        moved = {role: self._moved(position) for role, position in positions.items()}
+        if moved["sample"] is None:
+            followed = replace(followed, feature_names=None)
+        if moved["target"] is None:
+            followed = replace(followed, target_kind=None, class_names=None)
+        # What is left out keeps its key, which names no other column. Its position would name one, so its role stands
+        # there: whoever asks a tuple for "target" is told what columns there are.
+        left_out = {role: position if isinstance(position, str) else role for role, position in positions.items()}
+        sample_pos, target_pos, tag_pos = (left_out[role] if place is None else place for role, place in moved.items())
+        return replace(followed, iterator_meta=IteratorMeta(sample_pos, target_pos, tag_pos))
+
+    @abstractmethod
+    def _moved(self, position: ColumnKey) -> ColumnKey | None:
+        """Where the column ``position`` of the iterator below is here; None if it is left out."""
+        raise NotImplementedError
+
+    def _place_among(self, columns: Sequence[ColumnKey], position: ColumnKey) -> int | None:
+        """Where in ``columns`` is the column that a meta calls ``position``; None if nowhere."""
+        if any(not isinstance(column, str) and column < 0 for column in (*columns, position)):
+            form = self._form_of_first() if len(self) else None
+            if isinstance(form, int):
+                columns = [column + form if not isinstance(column, str) and column < 0 else column for column in columns]
+                position = position + form if not isinstance(position, str) and position < 0 else position
+        return columns.index(position) if position in columns else None
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterator whose columns these are."""
+        return [self._dataset_iterator]
+
+
+class FieldsDatasetIterator(_RearrangedDatasetIterator):
+    """Samples of only the columns ``columns``, in that order: of tuples tuples, of dicts dicts.
+
+    The other columns are not read where the iterator below can read columns by themselves. To know whether samples are tuples
+    or dicts, sample 0 is read once, when a column or batch is read for the first time.
+
+    An iterator's meta follows: positions are those in the new samples. The position of a column that is left out becomes the
+    word ``"sample"``, ``"target"`` or ``"tag"``, a key stays as it is: both name no column, so that asking for it is a
+    ConfigError; what was known of its values (target kind, class names, feature names) is dropped with it. If positions
+    are counted from the end, sample 0 is read for the meta when this is made.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        columns: positions of tuple samples (negative ones count from the end) or keys of dict samples; at least one.
+
+    Raises:
+        ConfigError: no columns, or one twice. When reading: the samples have no such column, or are neither tuples nor dicts.
+    """
+
+    _layer_name = "fields"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey]) -> None:
+        self._columns = _checked_columns(columns)
+        if not self._columns:
+            raise ConfigError("samples need at least one column; none was selected")
+        super().__init__(dataset_iterator)
+
+    def _planned(self, form: _Form) -> _Plan:
+        keys = _found(self._columns, form)
+        return _Plan(keys, None if isinstance(form, int) else keys, len(keys) == _width(form))
+
+    def _moved(self, position: ColumnKey) -> ColumnKey | None:
+        place = self._place_among(self._columns, position)
+        if any(isinstance(column, str) for column in self._columns):
+            return None if place is None and isinstance(position, str) else position
+        return position if isinstance(position, str) else place
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"columns": list(self._columns)}
+
+
+class RenamedDatasetIterator(_RearrangedDatasetIterator):
+    """Dict samples with new names for some of their keys; the order of the columns stays. An iterator's meta follows.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        names: ``{"old": "new"}``. Two columns may swap their names.
+
+    Raises:
+        ConfigError: two columns would get the same name. When reading: there is no column to rename, a new name is another
+            column's, or the samples are not dicts.
+    """
+
+    _layer_name = "renamed"
+    _takes_all = True
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, names: Mapping[str, str]) -> None:
+        if not isinstance(names, Mapping):
+            raise ConfigError(f'names must be a mapping such as {{"old": "new"}}, got {names!r}')
+        _check_names(list(names.values()))
+        self._names = dict(names)
+        super().__init__(dataset_iterator)
+
+    def _planned(self, form: _Form) -> _Plan:
+        if isinstance(form, int):
+            raise ConfigError(f"samples are tuples of {form} columns without names to change; name them by as_dict() first")
+        _found(list(self._names), form)
+        kept = set(form) - set(self._names)
+        for old, new in self._names.items():
+            if new in kept:
+                raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
+        return _Plan(form, tuple([self._moved(key) for key in form]), True)
+
+    def _moved(self, position: ColumnKey) -> ColumnKey:
+        return self._names.get(position, position) if isinstance(position, str) else position
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"names": dict(self._names)}
+
+
+class DictsDatasetIterator(_RearrangedDatasetIterator):
+    """Tuple samples as dicts. An iterator's meta follows: its positions become names.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        names: one key for each column, in their order.
+
+    Raises:
+        ConfigError: no names, or one twice. When reading: not as many names as columns, or the samples are not tuples.
+    """
+
+    _layer_name = "dicts"
+    _takes_all = True
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str]) -> None:
+        if isinstance(names, str) or not names:
+            raise ConfigError(f"a dict needs a list of names, one for each column; got {names!r}")
+        self._names = list(names)
+        _check_names(self._names)
+        super().__init__(dataset_iterator)
+
+    def _planned(self, form: _Form) -> _Plan:
+        if not isinstance(form, int):
+            raise ConfigError(f"samples are dicts already: {_described(form)}; rename() gives them other names")
+        if form != len(self._names):
+            raise ConfigError(f"samples of {form} columns were given {len(self._names)} names: {_listed(self._names)}")
+        return _Plan(tuple(range(form)), tuple(self._names), True)
+
+    def _moved(self, position: ColumnKey) -> ColumnKey | None:
+        n_names = len(self._names)
+        return position if isinstance(position, str) or not -n_names <= position < n_names else self._names[position]
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"names": list(self._names)}
+
+
+class TuplesDatasetIterator(_RearrangedDatasetIterator):
+    """Samples as tuples of ``columns``, in that order; of dict samples without any, of all keys in the order of sample 0.
+
+    Columns that are left out are not read where that is possible, and an iterator's meta follows, both as of
+    ``FieldsDatasetIterator``. Sample 0 is read once, when the first sample is, to know the order of the keys; without
+    ``columns`` and with a meta, when this is made.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        columns: keys of dict samples, or positions of tuple samples (negative ones count from the end); none for all.
+
+    Raises:
+        ConfigError: a column twice. When reading: the samples have no such column, or are neither tuples nor dicts.
+    """
+
+    _layer_name = "tuples"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
+        self._columns = _checked_columns(columns)
+        self._takes_all = not self._columns
+        super().__init__(dataset_iterator)
+
+    def _planned(self, form: _Form) -> _Plan:
+        if not self._columns:
+            return _Plan(tuple(range(form)) if isinstance(form, int) else self._in_order(form), None, True)
+        keys = _found(self._columns, form)
+        return _Plan(keys, None, len(keys) == _width(form))
+
+    def _moved(self, position: ColumnKey) -> ColumnKey | None:
+        if self._columns:
+            # of dicts whose meta does not name keys nothing was known; in tuples its positions may be right
+            if not isinstance(position, str) and all(isinstance(column, str) for column in self._columns):
+                return position
+            return self._place_among(self._columns, position)
+        if not isinstance(position, str):
+            return position
+        form = self._form_of_first() if len(self) else 0
+        return None if isinstance(form, int) else self._place_among(form, position)
+
+    def _in_order(self, keys: tuple[ColumnKey, ...]) -> tuple[ColumnKey, ...]:
+        """``keys`` in the order of sample 0: equal dicts may have theirs in different orders, tuples may not."""
+        first = self._form_of_first() if len(self) else keys
+        if isinstance(first, int) or set(first) != set(keys):
+            raise ConfigError(f"samples differ in their columns: for one {_described(first)}, for another {_described(keys)}")
+        return first
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"columns": list(self._columns)}
+
+
+def _form_of(sample: Any) -> _Form:
+    """The columns of a sample or a batch."""
+    if isinstance(sample, Mapping):
+        return tuple(sample)
+    if isinstance(sample, (tuple, list)):
+        return len(sample)
+    raise ConfigError("samples have no columns to choose from or to name: they are bare values, neither tuples nor dicts")
+
+
+def _width(form: _Form) -> int:
+    return form if isinstance(form, int) else len(form)
+
+
+def _found(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
+    """``columns`` as samples of that form have them: keys, or positions from 0 on."""
+    found: list[ColumnKey] = []
+    for column in columns:
+        if not isinstance(form, int):
+            known = column in form
+        else:
+            known = not isinstance(column, str) and -form <= column < form
+        if not known:
+            raise ConfigError(f"samples have no column {column!r}: {_described(form)}")
+        place = column + form if isinstance(form, int) and not isinstance(column, str) and column < 0 else column
+        if place in found:
+            raise ConfigError(f"column {column!r} of {form} is column {place!r}, which is selected twice")
+        found.append(place)
+    return tuple(found)
+
+
+def _described(form: _Form | Sequence[ColumnKey]) -> str:
+    if isinstance(form, int):
+        return f"they have the columns 0 to {form - 1}" if form else "they have no columns"
+    return f"they have the columns {_listed(form)}"
+
+
+def _listed(names: Sequence[ColumnKey]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _checked_columns(columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
+    if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
+        raise ConfigError(f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]")
+    checked: list[ColumnKey] = []
+    for column in columns:
+        if not isinstance(column, str) and not hasattr(column, "__index__"):
+            raise ConfigError(f"a column is named by a position or a key, not by {column!r}")
+        key = column if isinstance(column, str) else operator.index(column)
+        if key in checked:
+            raise ConfigError(f"column {key!r} is selected twice, among {_listed(columns)}")
+        checked.append(key)
+    return tuple(checked)
+
+
+def _check_names(names: Sequence[Any]) -> None:
+    for place, name in enumerate(names):
+        if not isinstance(name, str):
+            raise ConfigError(f"the name of a column must be a string, got {name!r}")
+        if name in names[:place]:
+            raise ConfigError(f"two columns cannot both be named {name!r}, among {_listed(names)}")

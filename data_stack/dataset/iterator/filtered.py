@@ -1,1 +1,186 @@
 """The samples of an iterator for which a predicate is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
+from data_stack.dataset.iterator.positions import narrowed
+from data_stack.dataset.iterator.stacking import Column, as_array
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.exception import ConfigError
+
+__all__ = ["FilteredDatasetIterator"]
+
+
+class FilteredDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` for which ``predicate`` is true, in their order.
+
+    They are found when this is made: every sample is read once, from first to last, in blocks of a few MiB; with ``column`` only
+    those columns are read. Then 4 bytes are kept for each sample found (8 in an iterator of more than 2**31). A pickle carries
+    the positions, so another process does not read again; a predicate that cannot be pickled, such as a lambda, stays behind.
+
+    Args:
+        dataset_iterator: the iterator looked through; it stays the caller's to close.
+        predicate: says of a sample whether it stays: a bool, or whatever has one truth (a tensor of one element, too).
+
+            * With one ``column``, it is given that column's value. Numbers arrive as Python's, so that
+              ``lambda label: label in {1, 2}`` works; numpy times as ``datetime64``; values with a shape as arrays (not to be
+              written to); everything else as it is in the sample.
+            * With a list of columns, it is given their values, one argument each.
+            * ``batched``, it is given many samples at once: the batch as ``read_batch`` gives it; with ``column`` that column, or
+              those columns one argument each. It gives a bool for each sample: an array, tensor or list, shape ``(n,)``. It is
+              called once for each block, so one sample's answer must not depend on the others.
+        column: what to read; None for whole samples.
+        batched: whether the predicate takes many samples at once.
+
+    Raises:
+        ConfigError: there is no such column, the answer of the predicate has no truth (the message names the position), or a
+            batched one did not give a bool for each sample. What the predicate itself raises comes through as it is, with a
+            note of the position from Python 3.11 on.
+    """
+
+    _layer_name = "filtered"
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        predicate: Callable[..., Any],
+        *,
+        column: ColumnKey | Sequence[ColumnKey] | None = None,
+        batched: bool = False,
+    ) -> None:
+        if not callable(predicate):
+            raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
+        self._predicate, self._column, self._batched = predicate, column, batched
+        source = adapted(dataset_iterator)
+        find = _found_by_batches if batched else _found_one_by_one
+        found = [narrowed(positions, len(source)) for positions in find(source, predicate, column)]
+        super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if _is_local(self._predicate):
+            state["_predicate"] = _LeftBehind(self._predicate)
+        return state
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"predicate": self._predicate, "column": self._column, "batched": self._batched}
+
+
+class _LeftBehind:
+    """Stands for a function that could not be pickled; it has its name."""
+
+    def __init__(self, function: Any) -> None:
+        self.__module__, self.__qualname__, self.__name__ = function.__module__, function.__qualname__, function.__name__
+
+    def __call__(self, *arguments: Any) -> Any:
+        raise ConfigError(
+            f"the predicate {self.__qualname__} of {self.__module__} did not come along to this process, for it has no name "
+            f"that it could be found by; define it at the top of a module"
+        )
+
+
+def _is_local(function: Any) -> bool:
+    return "<lambda>" in getattr(function, "__qualname__", "") or "<locals>" in getattr(function, "__qualname__", "")
+
+
+def _found_one_by_one(
+    source: DatasetIteratorIF, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
+) -> Iterator[npt.NDArray[np.intp]]:
+    arguments: Any
+    for start, block in in_blocks(
+        len(source), _reader(source, column, lambda positions: source.__getitems__(positions.tolist()))
+    ):
+        if column is None:
+            arguments = zip(block)
+        else:
+            arguments = zip(*map(_values, block), strict=True)
+        yield _true_positions(predicate, arguments, start)
+
+
+def _found_by_batches(
+    source: DatasetIteratorIF, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
+) -> Iterator[npt.NDArray[np.intp]]:
+    read = _reader(source, column, lambda positions: batch_at(source, positions))
+
+    def read_and_count(positions: npt.NDArray[np.intp]) -> tuple[Any, int]:
+        return read(positions), len(positions)
+
+    for start, (block, length) in in_blocks(len(source), read_and_count):
+        yield start + np.flatnonzero(_mask(predicate, (block,) if column is None else block, start, length))
+
+
+def _reader(
+    source: DatasetIteratorIF, column: ColumnKey | Sequence[ColumnKey] | None, whole: Callable[..., Any]
+) -> Callable[[npt.NDArray[np.intp]], Any]:
+    """Reads what a predicate is given: whole samples, or a list of columns."""
+    if column is None:
+        return whole
+    keys: list[ColumnKey] = [column] if isinstance(column, (str, int, np.integer)) else list(column)
+    if not keys:
+        raise ConfigError("a filter reads at least one column; for whole samples leave `column` out")
+    return lambda positions: columns_at(source, keys, positions)
+
+
+def _values(column: Column) -> list[Any]:
+    """The values of a column as a predicate gets them."""
+    return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else list(column)
+
+
+def _true_positions(predicate: Callable[..., Any], arguments: Any, start: int) -> npt.NDArray[np.intp]:
+    found = []
+    position = start
+    try:
+        for values in arguments:
+            answer = predicate(*values)
+            if answer is True or (answer is not False and _truth(answer, position)):
+                found.append(position)
+            position += 1
+    except Exception as error:
+        _note(error, f"while the predicate looked at position {position}")
+        raise
+    return np.array(found, dtype=np.intp)
+
+
+def _truth(answer: Any, position: int) -> bool:
+    problem: Exception | None = None
+    if not isinstance(answer, np.ndarray) or answer.size == 1:
+        try:
+            return bool(answer)
+        except (ValueError, TypeError, RuntimeError) as error:
+            problem = error
+    shape = f" of shape {tuple(answer.shape)}" if hasattr(answer, "shape") else ""
+    raise ConfigError(
+        f"at position {position} the predicate gave a {type(answer).__name__}{shape}, which is neither true nor false; "
+        f"a predicate gives one bool for a sample (of whole columns: batched=True)"
+    ) from problem
+
+
+def _mask(predicate: Callable[..., Any], arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
+    where = f"for the samples {start} to {start + length - 1}"
+    try:
+        answer = predicate(*arguments)
+    except Exception as error:
+        _note(error, f"{where}, while the batched predicate looked at them")
+        raise
+    try:
+        mask = as_array(answer)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ConfigError(f"{where} the batched predicate gave a {type(answer).__name__}, which is no array of bools") from error
+    if mask.dtype != bool or mask.shape != (length,):
+        raise ConfigError(
+            f"{where} the batched predicate must give an array of bools of shape ({length},); "
+            f"it gave a {type(answer).__name__} of shape {mask.shape} and dtype {mask.dtype}"
+        )
+    return mask
+
+
+def _note(error: Exception, note: str) -> None:
+    if hasattr(error, "add_note"):  # from Python 3.11 on
+        error.add_note(note)

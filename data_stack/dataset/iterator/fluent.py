@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import numpy as np
     import numpy.typing as npt
 
     from data_stack.dataset.encoders import ClassMapping, EncoderLike
@@ -69,7 +72,7 @@ class FluentIterator:
 
         Args:
             others: the other iterators.
-            proportions: one positive number for each iterator, this one first; they need not sum to 1.
+            proportions: one number for each iterator, this one first; none negative, and they need not sum to 1.
             seed: decides the order, together with ``epoch``.
             n_samples: how many; None for as many as there are before an iterator is exhausted for the first time.
             epoch: see :meth:`at_epoch`.
@@ -120,7 +123,7 @@ class FluentIterator:
         *,
         stride: int = 1,
         order_by: ColumnKey | None = None,
-        max_gap: float | None = None,
+        max_gap: float | timedelta | np.timedelta64 | None = None,
         overlap: bool = True,
         group_by: ColumnKey | None = None,
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
@@ -160,7 +163,10 @@ class FluentIterator:
         return self._stacked("mapped", function=function, batched=batched, seed=seed, epoch=epoch)
 
     def select(self, *columns: ColumnKey) -> DatasetIteratorIF:
-        """Samples of only these columns, in this order; the others are not read where that is possible."""
+        """Samples of only these columns, in this order; the others are not read where that is possible.
+
+        With meta, columns counted from the end need to know how many there are: then sample 0 is read now.
+        """
         return self._stacked("fields", columns=list(columns))
 
     def rename(self, names: Mapping[str, str]) -> DatasetIteratorIF:
@@ -250,7 +256,7 @@ class FluentIterator:
         time: ColumnKey | None = None,
         by: ColumnKey | None = None,
     ) -> Any:
-        """Divide into parts. Reads at most one column.
+        """Divide into parts, each in this iterator's order. Reads only the columns named. See ``Division`` for the arithmetic.
 
         ::
 

@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.positions import Positions, narrowed
 from data_stack.dataset.iterator.registry import LAYERS
 from data_stack.dataset.iterator.stacking import Batch, Column, column_of, emptied, stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.exception import DatasetOutOfBoundsError
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 __all__ = [
     "Batch",
@@ -31,6 +31,7 @@ __all__ = [
     "batch_at",
     "checked_index",
     "checked_indices",
+    "checked_integer",
     "checked_positions",
     "column_at",
     "columns_at",
@@ -200,7 +201,12 @@ class DatasetIteratorIF(FluentIterator, ABC):
         """Several columns, likewise, in one request; where the class reads no column by itself, each sample is read once."""
         if len(keys) == 1 or type(self).read_column is not DatasetIteratorIF.read_column or len(self) == 0:
             return [column_at(self, key, positions) for key in keys]
-        batch = batch_at(self, np.arange(len(self), dtype=np.intp) if positions is None else positions)
+        if positions is None:
+            positions = np.arange(len(self), dtype=np.intp)
+        if type(self).read_batch is DatasetIteratorIF.read_batch and len(positions):
+            samples = self.__getitems__(positions)  # and stack no column that is not wanted
+            return [stack_values([value_of(sample, key) for sample in samples]) for key in keys]
+        batch = batch_at(self, positions)
         if isinstance(batch, np.ndarray):
             return [column_at(self, key, positions) for key in keys]
         return [column_of(batch, key) for key in keys]
@@ -359,6 +365,23 @@ def checked_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range
         if highest < 0:
             return range(indices.start + length, indices.stop + length, indices.step)
     return narrowed(checked_indices(indices, length), length)
+
+
+def checked_integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
+    """``value`` as a plain int, for arguments such as counts and seeds.
+
+    Raises:
+        ConfigError: it is no integer (of Python or numpy), or out of range.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be an integer, got {value!r:.80}") from None
+    if at_least is not None and number < at_least:
+        raise ConfigError(f"{name} must be at least {at_least}, got {number}")
+    if at_most is not None and number > at_most:
+        raise ConfigError(f"{name} must be at most {at_most}, got {number}")
+    return number
 
 
 def _out_of_bounds(position: int, length: int) -> DatasetOutOfBoundsError:

@@ -1,1 +1,145 @@
 """The samples of an iterator in the order of a column's values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
+from data_stack.dataset.iterator.stacking import Column
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.exception import ConfigError
+
+__all__ = ["SortedDatasetIterator", "missing_values", "stable_order"]
+
+
+class SortedDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` in the order of the values of one column; equal ones stay in their old order.
+
+    The column is read whole when this is made, and nothing else. Then 4 bytes are kept for each sample (8 in an iterator of
+    more than 2**31). A pickle carries the order, so another process does not read again.
+
+    Args:
+        dataset_iterator: the iterator looked through; it stays the caller's to close.
+        by: the column: numbers, bools, times, strings, bytes, or tuples, lists or arrays of these, which are compared by their
+            first value, then by their second, and so on. Other values are compared with ``<``.
+        descending: from the largest to the smallest; equal ones stay in their old order here too. NaN and NaT come last in both
+            directions, and so do tuples that hold one.
+
+    Raises:
+        ConfigError: there is no such column, a value is None (the message names its position), or two values cannot be compared
+            (it names both).
+    """
+
+    _layer_name = "sorted"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:
+        self._by, self._descending = by, descending
+        source = adapted(dataset_iterator)
+        column = column_at(source, by, None) if len(source) else np.empty(0)
+        super().__init__(dataset_iterator, stable_order(column, by, descending=descending))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"by": self._by, "descending": self._descending}
+
+
+def stable_order(column: Column, key: ColumnKey, *, descending: bool = False) -> npt.NDArray[np.intp]:
+    """The positions of a column's values from the smallest to the largest, equal ones in their old order, missing ones last.
+
+    Args:
+        column: shape ``(n,)`` or ``(n, k)``.
+        key: names the column in messages.
+        descending: from the largest to the smallest.
+
+    Raises:
+        ConfigError: a value is None, or values have no order.
+    """
+    if column.dtype.kind in "cV" or column.ndim > 2:
+        kind = f"of shape {column.shape[1:]}" if column.ndim > 2 else f"of dtype {column.dtype}"
+        raise ConfigError(f"values {kind} have no order; samples cannot be sorted by column {key!r}")
+    missing = missing_values(column, key)
+    if not bool(missing.any()):
+        return _order(column, key, np.arange(len(column), dtype=np.intp), descending)
+    present = np.flatnonzero(~missing)
+    return np.concatenate([present[_order(column[present], key, present, descending)], np.flatnonzero(missing)])
+
+
+def missing_values(column: Column, key: ColumnKey) -> npt.NDArray[np.bool_]:
+    """For each value of a column whether it is NaN or NaT, or holds one; shape ``(n,)``.
+
+    Raises:
+        ConfigError: a value is None.
+    """
+    kind = column.dtype.kind
+    missing: npt.NDArray[np.bool_]
+    if kind in "fc":
+        missing = np.isnan(column)
+    elif kind in "mM":
+        missing = np.isnat(column)
+    elif kind != "O":
+        return np.zeros(len(column), dtype=bool)
+    else:
+        for position, value in enumerate(column):
+            if value is None or (column.ndim > 1 and any(item is None for item in value.ravel())):
+                raise ConfigError(f"column {key!r} has no value (None) at position {position}; filter such samples out first")
+        missing = np.array([_is_missing(value) for value in column], dtype=bool)
+    return np.asarray(missing.reshape(len(column), -1).any(axis=1)) if missing.ndim > 1 else missing
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, (str, bytes)):
+        return False
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_missing, value))
+    try:
+        return bool(np.any(value != value))
+    except (ValueError, TypeError):  # it says so when it is compared
+        return False
+
+
+def _order(column: Column, key: ColumnKey, positions: npt.NDArray[np.intp], descending: bool) -> npt.NDArray[np.intp]:
+    """As :func:`stable_order` for values none of which is missing; ``positions`` are theirs, for messages."""
+    if column.dtype.kind == "O":
+        values = [value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value for value in column.tolist()]
+        return _order_of_objects(values, key, positions, descending)
+    # From behind, so that the reversal of all puts equal ones back into their old order
+    ascending = column[::-1] if descending else column
+    if column.ndim == 2 and column.shape[1] == 0:
+        order = np.arange(len(column), dtype=np.intp)
+    elif column.ndim == 2:
+        order = np.lexsort(ascending.T[::-1])
+    else:
+        order = np.argsort(ascending, kind="stable")
+    return len(column) - 1 - order[::-1] if descending else order
+
+
+def _order_of_objects(
+    values: Sequence[Any], key: ColumnKey, positions: npt.NDArray[np.intp], descending: bool
+) -> npt.NDArray[np.intp]:
+    try:
+        order = sorted(range(len(values)), key=values.__getitem__, reverse=descending)
+    except (TypeError, ValueError):
+        # the same again, only slower and with the names of those that cannot be compared
+        order = sorted(
+            range(len(values)), key=lambda number: _Compared(values[number], int(positions[number]), key), reverse=descending
+        )
+    return np.array(order, dtype=np.intp)
+
+
+class _Compared:
+    def __init__(self, value: Any, position: int, key: ColumnKey) -> None:
+        self.value, self.position, self.key = value, position, key
+
+    def __lt__(self, other: _Compared) -> bool:
+        try:
+            return bool(self.value < other.value)
+        except (TypeError, ValueError) as error:
+            first, second = sorted((self, other), key=lambda each: each.position)
+            raise ConfigError(
+                f"column {self.key!r} cannot be sorted: {first.value!r:.60} ({type(first.value).__name__}) at position "
+                f"{first.position} and {second.value!r:.60} ({type(second.value).__name__}) at position {second.position} "
+                f"cannot be compared"
+            ) from error

@@ -1,1 +1,58 @@
 """All samples of an iterator, several times over."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.exception import ConfigError
+
+__all__ = ["RepeatedDatasetIterator"]
+
+
+class RepeatedDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` ``times`` times, one pass after the other, all in the same order.
+
+    For another order in each pass, combine ``iterator.shuffle(seed, epoch=pass)``.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read or kept.
+        times: number of passes; 0 gives an empty iterator, as an empty iterator does any number of times.
+
+    Raises:
+        ConfigError: ``times`` is no integer or negative, or there would be more than ``sys.maxsize`` samples.
+    """
+
+    _layer_name = "repeated"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, times: SupportsIndex) -> None:
+        self._times = checked_integer("the times of a repeated iterator", times, at_least=0)
+        n_samples = len(adapted(dataset_iterator))
+        if n_samples * self._times > sys.maxsize:
+            raise ConfigError(f"{n_samples} samples {self._times} times are more than Python can count; repeat them less often")
+        once = self._times <= 1 or n_samples == 0
+        super().__init__(dataset_iterator, range(n_samples * self._times) if once else _Repeated(n_samples, self._times))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"times": self._times}
+
+
+class _Repeated(ComputedPositions):
+    """``range(n_samples)`` again and again."""
+
+    def __init__(self, n_samples: int, times: int) -> None:
+        self._n_samples, self._length = n_samples, n_samples * times
+
+    def __len__(self) -> int:
+        return self._length
+
+    def at(self, index: int) -> int:
+        return index % self._n_samples
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        return indices.astype(np.intp, copy=False) % self._n_samples

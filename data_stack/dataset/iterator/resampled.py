@@ -1,1 +1,144 @@
 """Samples of an iterator drawn with replacement."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.stacking import as_array
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.keyed import hashed, hashed_array, high_product, high_product_array
+from data_stack.dataset.randomness import derived_seed
+from data_stack.exception import ConfigError
+
+__all__ = ["ResampledDatasetIterator"]
+
+
+class ResampledDatasetIterator(DatasetIteratorView):
+    """``n_samples`` samples of ``dataset_iterator`` drawn with replacement, each draw independent of the others.
+
+    Which sample stands at a position is decided by seed, epoch and position alone: the first draws of a longer iterator are
+    those of a shorter one. Without weights, every sample has the same probability, up to n / 2**64, and nothing is kept. With
+    weights, its probability is its weight's part of their sum, in float64, and a sample of weight 0 is never drawn; 8 bytes a
+    sample are kept besides the weights.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read.
+        n_samples: number of draws; it may be more than there are samples.
+        seed: any integer.
+        weights: one number for each sample, shape ``(len(dataset_iterator),)``, finite and not negative, of positive sum; they
+            need not sum to 1. They are copied. None: all samples alike.
+        epoch: which of the drawings of that seed, from 0 on; see ``at_epoch``.
+
+    Raises:
+        ConfigError: ``n_samples`` is negative, or positive where there is nothing to draw; weights are too many or too few, or
+            one of them is not allowed; it is named with its position.
+    """
+
+    _layer_name = "resampled"
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        n_samples: SupportsIndex,
+        seed: SupportsIndex,
+        *,
+        weights: npt.ArrayLike | None = None,
+        epoch: SupportsIndex = 0,
+    ) -> None:
+        self._n_drawn = checked_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        self._seed = checked_integer("the seed of a resampled iterator", seed)
+        self._epoch = checked_integer("the epoch of a resampled iterator", epoch, at_least=0)
+        n_below = len(adapted(dataset_iterator))
+        self._weights = None if weights is None else _checked_weights(weights, n_below)
+        if self._n_drawn and n_below == 0:
+            raise ConfigError(f"{self._n_drawn} samples cannot be drawn from an empty iterator")
+        if self._n_drawn and self._weights is not None and not self._weights.any():
+            raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
+        key = derived_seed("resampled", self._seed, self._epoch)
+        if self._n_drawn == 0:
+            super().__init__(dataset_iterator, range(0))
+        elif self._weights is None:
+            super().__init__(dataset_iterator, _Drawn(n_below, self._n_drawn, key))
+        else:
+            super().__init__(dataset_iterator, _DrawnByWeight(self._weights, self._n_drawn, key))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"n_samples": self._n_drawn, "seed": self._seed, "weights": self._weights, "epoch": self._epoch}
+
+
+def _checked_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
+    try:
+        array = np.array(as_array(weights))
+        if array.dtype == object or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
+            array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"weights must be numbers, one for each sample: {error}") from error
+    if array.shape != (n_samples,):
+        raise ConfigError(f"weights must be one number for each of {n_samples} samples, shape ({n_samples},), not {array.shape}")
+    if array.size and array.dtype.kind not in "biuf":
+        raise ConfigError(f"weights must be numbers, got an array of dtype {array.dtype}")
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
+        raise ConfigError(f"weights must be finite and not negative; that of sample {wrong[0]} is {array[wrong[0]]}")
+    array.setflags(write=False)
+    return array
+
+
+class _Drawn(ComputedPositions):
+    """Draws from ``range(n_below)``, all alike."""
+
+    def __init__(self, n_below: int, n_drawn: int, key: int) -> None:
+        self._n_below, self._n_drawn, self._key = n_below, n_drawn, key
+
+    def __len__(self) -> int:
+        return self._n_drawn
+
+    def at(self, index: int) -> int:
+        return high_product(hashed(self._key, index), self._n_below)
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        return high_product_array(hashed_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
+
+
+class _DrawnByWeight(ComputedPositions):
+    """Draws of positions in proportion to their weights, by the inverse of the cumulative sum."""
+
+    def __init__(self, weights: npt.NDArray[Any], n_drawn: int, key: int) -> None:
+        self._weights, self._n_drawn, self._key = weights, n_drawn, key
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
+        _, exponent = math.frexp(float(self._weights.max()))
+        scaled = np.ldexp(self._weights.astype(np.float64), -exponent)
+        self._sums = np.cumsum(scaled, out=scaled)
+        self._total = float(self._sums[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_sums", "_total")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._sum_up()
+
+    def __len__(self) -> int:
+        return self._n_drawn
+
+    # Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
+    # above it is that of a positive weight.
+
+    def at(self, index: int) -> int:
+        return int(self._sums.searchsorted((hashed(self._key, index) >> 11) * 2.0**-53 * self._total, side="right"))
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        uniform = (hashed_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
+        uniform *= 2.0**-53
+        uniform *= self._total
+        return np.asarray(self._sums.searchsorted(uniform, side="right"), dtype=np.intp)

@@ -118,7 +118,11 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
     if type(column) is np.ndarray:
         return column if positions is None else column.take(positions, axis=0)
     if isinstance(column, np.ndarray) or hasattr(column, "detach"):
-        array = as_array(column)
+        try:
+            array = as_array(column)
+        except TypeError:  # a tensor of a dtype that numpy lacks
+            rows = range(len(column)) if positions is None else positions.tolist()
+            return stack_values([column[row] for row in rows])
         return array if positions is None else array[positions]
     if positions is None:
         positions = np.arange(len(column), dtype=np.intp)

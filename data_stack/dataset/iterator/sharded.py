@@ -1,1 +1,93 @@
 """The part of an iterator's samples that one of several ranks has."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal, SupportsIndex
+
+import numpy as np
+
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions, Positions
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.exception import ConfigError
+
+__all__ = ["ShardedDatasetIterator"]
+
+
+class ShardedDatasetIterator(DatasetIteratorView):
+    """The samples of rank ``rank`` of ``world``: all ranks together have every sample.
+
+    Of n samples, rank r has the positions ``r, r + world, r + 2 * world, …``, or with ``contiguous`` a run of neighbours. No
+    array is kept. Where ``world`` does not divide n, ``uneven`` says what becomes of the rest:
+
+    - ``"keep"``: every sample is in exactly one part, and parts differ by one sample at most, the first ones being larger.
+    - ``"pad"``: all parts have ``ceil(n / world)`` samples. The missing ones are taken from the start of the iterator, again
+      and again if there are fewer samples than ranks. The parts of an empty iterator are empty.
+    - ``"drop"``: all parts have ``n // world`` samples, and the last ``n % world`` samples are in none.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read.
+        rank: from 0 to ``world - 1``.
+        world: number of ranks.
+        contiguous: runs of neighbours instead of every ``world``-th sample.
+        uneven: "keep", "pad" or "drop". Ranks that train in step need equally many samples: "pad" or "drop".
+
+    Raises:
+        ConfigError: ``world`` is not positive, ``rank`` outside of it, or ``uneven`` none of the three.
+    """
+
+    _layer_name = "sharded"
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        rank: SupportsIndex,
+        world: SupportsIndex,
+        *,
+        contiguous: bool = False,
+        uneven: Literal["keep", "pad", "drop"] = "keep",
+    ) -> None:
+        self._world = checked_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
+        self._rank = checked_integer(f"the rank in a world of {self._world}", rank, at_least=0, at_most=self._world - 1)
+        if uneven not in ("keep", "pad", "drop"):
+            raise ConfigError(f"uneven must be 'keep', 'pad' or 'drop', got {uneven!r}")
+        self._contiguous, self._uneven = bool(contiguous), uneven
+        super().__init__(dataset_iterator, self._part_of(len(adapted(dataset_iterator))))
+
+    def _part_of(self, n_samples: int) -> Positions:
+        rank, world = self._rank, self._world
+        per_rank, n_left = divmod(n_samples, world)
+        if self._uneven == "keep" or n_left == 0:
+            if self._contiguous:
+                start = rank * per_rank + min(rank, n_left)
+                return range(start, start + per_rank + (rank < n_left))
+            return range(rank, n_samples, world)
+        if self._uneven == "drop":
+            return range(rank * per_rank, (rank + 1) * per_rank) if self._contiguous else range(rank, per_rank * world, world)
+        start, step = (rank * (per_rank + 1), 1) if self._contiguous else (rank, world)
+        last = start + per_rank * step
+        if last < n_samples:
+            return range(start, last + 1, step)
+        return _Wrapped(start % n_samples, step, per_rank + 1, n_samples)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"rank": self._rank, "world": self._world, "contiguous": self._contiguous, "uneven": self._uneven}
+
+
+class _Wrapped(ComputedPositions):
+    """``start, start + step, …``, starting again at 0 behind the last sample."""
+
+    def __init__(self, start: int, step: int, length: int, n_samples: int) -> None:
+        self._start, self._step, self._length, self._n_samples = start, step, length, n_samples
+
+    def __len__(self) -> int:
+        return self._length
+
+    def at(self, index: int) -> int:
+        return (self._start + index * self._step) % self._n_samples
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
+        positions = (indices.astype(np.uint64) * np.uint64(self._step) + np.uint64(self._start)) % np.uint64(self._n_samples)
+        return np.asarray(positions, dtype=np.intp)

@@ -1,1 +1,39 @@
 """All samples of an iterator in an order that a seed decides."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+from data_stack.dataset import permutation  # by module: it imports the positions of this package
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF, adapted, checked_integer
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.randomness import derived_seed
+
+__all__ = ["ShuffledDatasetIterator"]
+
+
+class ShuffledDatasetIterator(DatasetIteratorView):
+    """Every sample of ``dataset_iterator`` once, in an order that ``seed``, ``epoch`` and their number alone decide.
+
+    The order is a :class:`~data_stack.dataset.permutation.KeyedPermutation`: any position in constant time, and no array of
+    positions for more than 65,536 samples (4 bytes each for fewer). It is the same on every machine and in every version.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read.
+        seed: any integer.
+        epoch: which of the orders of that seed, from 0 on; see ``at_epoch``.
+
+    Raises:
+        ConfigError: ``seed`` or ``epoch`` is no integer, or ``epoch`` negative.
+    """
+
+    _layer_name = "shuffled"
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, seed: SupportsIndex, *, epoch: SupportsIndex = 0) -> None:
+        self._seed = checked_integer("the seed of a shuffled iterator", seed)
+        self._epoch = checked_integer("the epoch of a shuffled iterator", epoch, at_least=0)
+        key = derived_seed("shuffled", self._seed, self._epoch)
+        super().__init__(dataset_iterator, permutation.KeyedPermutation(len(adapted(dataset_iterator)), key))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"seed": self._seed, "epoch": self._epoch}

@@ -32,6 +32,7 @@ Batch = Union[tuple[Column, ...], dict[str, Column], Column]
 
 _NUMBERS = (bool, int, float, complex)
 _NUMERIC_KINDS = "biufc"
+_SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"}
 
 
 def value_of(sample: Any, key: int | str) -> Any:
@@ -85,7 +86,11 @@ def stack_values(values: Sequence[Any]) -> Column:
         return np.empty(0)
     if all(isinstance(value, _NUMBERS) for value in values):
         return _stacked([np.asarray(value) for value in values]) if _mixes_types(values) else _numbers(values)
-    arrays = [_as_array(value) for value in values]
+    types = {type(value) for value in values}
+    only = types.pop() if len(types) == 1 else None
+    if only in _SCALARS:
+        return np.array(values)
+    arrays = list(values) if only is np.ndarray else [_as_array(value) for value in values]
     stackable = [array for array in arrays if array is not None]
     if len(stackable) == len(arrays):
         return _stacked(stackable)
@@ -155,7 +160,11 @@ def reordered(batch: Batch, order: npt.NDArray[np.intp] | slice) -> Batch:
 
 
 def as_array(values: Any) -> Column:
-    """An array or tensor as a numpy array, without a copy where its memory can be shared."""
+    """An array or tensor as a numpy array, without a copy where its memory can be shared.
+
+    Raises:
+        TypeError: a tensor of a dtype that numpy lacks, such as bfloat16.
+    """
     if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
         values = values.detach().cpu()
     return np.asarray(values)
@@ -200,7 +209,12 @@ def _stacked(arrays: Sequence[Column]) -> Column:
         return _objects([array[()] if array.ndim == 0 else array for array in arrays])
     if arrays[0].ndim == 0 and dtype.kind in _NUMERIC_KINDS:
         return np.array(arrays, dtype=dtype)  # np.stack would first reshape each number
-    return np.stack(arrays, dtype=dtype)
+    if arrays[0].ndim == 0:
+        return np.stack(arrays, dtype=dtype)
+    shape = arrays[0].shape
+    stacked = np.empty((len(arrays), *shape), dtype=dtype)
+    np.concatenate(arrays, out=stacked.reshape(len(arrays) * shape[0], *shape[1:]))  # np.stack takes three times as long
+    return stacked
 
 
 def _common_dtype(arrays: Sequence[Column]) -> np.dtype[Any] | None:

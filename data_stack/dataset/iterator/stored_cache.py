@@ -1,1 +1,253 @@
 """Samples of an iterator, kept in a stored resource once they were read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from data_stack.dataset.iterator.iterator import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIterator,
+    DatasetIteratorIF,
+    IndexArray,
+    IndexArrayOfInts,
+    Sample,
+    adapted,
+    checked_indices,
+)
+from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.dataset.iterator.stored_samples import OtherVersionError, StoredSamples, write_samples
+from data_stack.dataset.iterator.view import sample_or_view
+from data_stack.exception import ConfigError, ResourceNotFoundError
+from data_stack.io.identifiers import checked_identifier
+from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+from data_stack.util.logger import logger
+
+__all__ = ["StoredCacheDatasetIterator"]
+
+_LONGEST_PAUSE_SECONDS = 1.0
+# After this, a process that another one has been writing for goes on beside it.
+_LEASE_SECONDS = 3600.0
+
+
+class StoredCacheDatasetIterator(DatasetIterator):
+    """The samples of ``dataset_iterator``, written once into a resource and read from there by every process.
+
+    Making it reads nothing. The first access to a sample reads all samples from first to last, a block of about 1 MiB
+    in memory at a time, and publishes them as one resource, whole or not at all; :meth:`fill` does so at a time of one's
+    choosing, such as before workers are started. Whoever finds the resource uses it: what is asked for is read of it
+    by range, from a memory map where the store has files. If two processes begin at once, one waits for the other where
+    the store has leases; otherwise both write the same.
+
+    The resource knows what it holds: the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`), and how many samples. If
+    these are others now, it is written anew, and the log says so. Where functions make the samples, their compiled code counts
+    too, but not that of what they call in turn; a client's class counts by its name, its number of samples and a few of these:
+    what changes unseen needs another ``version``.
+
+    Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes,
+    numpy's scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such; a sample
+    may also be a named tuple. Columns of numbers, or of arrays of one shape, are rows of bytes, of which a batch is one
+    request; other values are records. Rows of a memory-mapped file become plain arrays. Nothing that is read is run, and
+    every byte is held against a checksum. The format: :mod:`data_stack.dataset.iterator.stored_samples`.
+
+    Random layers belong above the cache: of those below it, it keeps what they drew first.
+
+    Args:
+        dataset_iterator: what is read; it stays the caller's to close.
+        storage: where the resource is kept.
+        identifier: its name; None for ``caches/`` and the fingerprint, so that different samples never meet.
+        version: yours to change when the samples change unseen by the fingerprint.
+
+    Raises:
+        ConfigError: ``storage`` is no storage connector; or, at the first access, a sample has a value of another type, the
+            iterator gives more or fewer samples than it says, or the resource of that name is no cache: it is not overwritten.
+        MalformedIdentifierError: ``identifier`` is not in the grammar.
+        DatasetFileCorruptError: at an access, the resource is damaged; deleting it lets it be written anew.
+        StorageError: at the first access, it could not be written; nothing was published.
+    """
+
+    _layer_name = "stored_cache"
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        storage: StorageConnector,
+        identifier: str | None = None,
+        *,
+        version: str | None = None,
+    ) -> None:
+        if not isinstance(storage, StorageConnector):
+            raise ConfigError(
+                f"a stored cache needs a storage connector, e.g. FileStorageConnector('/data'), not {storage!r:.80}"
+            )
+        self._dataset_iterator, self._storage = dataset_iterator, storage
+        self._given_identifier = None if identifier is None else checked_identifier(identifier)
+        self._version = version
+        self._samples_fingerprint: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._source = adapted(self._dataset_iterator)
+        self._n_samples = len(self._source)
+        self._stored: StoredSamples | None = None
+        self._opening, self._pid = threading.Lock(), os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        derived = ("_source", "_n_samples", "_stored", "_opening", "_pid")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def __len__(self) -> int:
+        return self._n_samples
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an int; a view for a slice or an index array."""
+        if type(index) is int and 0 <= index < self._n_samples:
+            return (self._stored or self._opened()).sample(index)
+        return sample_or_view(self, index)
+
+    def __iter__(self) -> Iterator[Sample]:
+        if self._n_samples:
+            yield from self._opened().all_samples()
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        """The samples at ``indices``, in one request to the store where it has such."""
+        positions = checked_indices(indices, self._n_samples)
+        return self._opened().samples(positions) if len(positions) else []
+
+    def read_batch(self, indices: IndexArray) -> Batch:
+        """The samples at ``indices`` as columns, in one request to the store where it has such."""
+        return self._batch_at(checked_indices(indices, self._n_samples))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One column; the others are not read."""
+        return self._column_at(key, None if indices is None else checked_indices(indices, self._n_samples))
+
+    def fill(self) -> str:
+        """Read and store all samples, unless that is done already.
+
+        Returns:
+            The identifier of the resource.
+        """
+        self._opened()
+        return self.identifier
+
+    @property
+    def identifier(self) -> str:
+        """The name of the resource."""
+        return self._given_identifier or f"caches/{self._fingerprint()}"
+
+    def _reader(self) -> Callable[[int], Sample]:
+        return lambda index: (self._stored or self._opened()).sample(index)
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
+        return self._opened().batch(positions) if self._n_samples else ()
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        return self._opened().column(key, positions) if self._n_samples else super().read_column(key)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"storage": self._storage, "identifier": self._given_identifier, "version": self._version}
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterator that is read once."""
+        return [self._dataset_iterator]
+
+    # ------------------------------------------------------------------ what is stored
+
+    def _fingerprint(self) -> str:
+        """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
+        if self._samples_fingerprint is None:
+            # as an operation: a client's class may have a member of that name
+            found: str = OPERATIONS["fingerprint"](self._source)
+            also = [OPERATIONS["code_digest"](self._source), self._version]
+            if any(also):
+                found = hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest()
+            self._samples_fingerprint = found
+        return self._samples_fingerprint
+
+    def _opened(self) -> StoredSamples:
+        stored = self._stored
+        if stored is None:
+            if self._pid != os.getpid():  # forked while a thread held the lock
+                self._opening, self._pid = threading.Lock(), os.getpid()
+            with self._opening:
+                stored = self._stored
+                if stored is None:
+                    stored = self._stored = self._found() or self._written()
+        return stored
+
+    def _found(self) -> StoredSamples | None:
+        """What is stored, if that is what this iterator gives."""
+        identifier = self.identifier
+        if not self._storage.has_resource(identifier):
+            return None
+        try:
+            stored = StoredSamples(self._storage, identifier)
+        except ResourceNotFoundError:  # removed in between
+            return None
+        except OtherVersionError as error:
+            logger.info("%s; the samples are stored anew", error)
+            return None
+        if (stored.fingerprint, len(stored)) != (self._fingerprint(), self._n_samples):
+            logger.warning(
+                "the cache %r in %r holds %d samples with fingerprint %s; these are %d with fingerprint %s, and are stored anew",
+                identifier,
+                self._storage,
+                len(stored),
+                stored.fingerprint,
+                self._n_samples,
+                self._fingerprint(),
+            )
+            return None
+        if not stored.adopt_classes(self._source._reader()):
+            logger.warning("the cache %r in %r holds named tuples of another class; it is stored anew", identifier, self._storage)
+            return None
+        return stored
+
+    def _written(self) -> StoredSamples:
+        """Store the samples, unless another process does so meanwhile."""
+        identifier = self.identifier
+        with self._storage.lease(identifier) as lease:
+            found = self._waited_for(lease)
+            if found is not None:
+                return found
+            logger.info("storing %d samples as %r in %r", self._n_samples, identifier, self._storage)
+            with self._storage.create(identifier) as file:
+                write_samples(file, self._source, self._n_samples, self._fingerprint())
+            found = self._found()
+        if found is None:
+            raise ConfigError(
+                f"the cache {identifier!r} in {self._storage!r} was replaced by other samples as soon as it was stored; "
+                f"give each cache an identifier of its own"
+            )
+        return found
+
+    def _waited_for(self, lease: Lease) -> StoredSamples | None:
+        """Wait for the lease, or for another process to store the samples."""
+        started, pause = time.monotonic(), 0.02
+        if lease.acquire():
+            return self._found()  # another process may have been faster
+        logger.info("waiting for another process, which stores %r in %r", self.identifier, self._storage)
+        while not lease.acquire():
+            found = self._found()
+            if found is not None:
+                return found
+            if time.monotonic() - started > _LEASE_SECONDS:
+                logger.warning(
+                    "another process has been storing %r for %d s; going on beside it", self.identifier, _LEASE_SECONDS
+                )
+                return None
+            time.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+        return self._found()

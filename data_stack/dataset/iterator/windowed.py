@@ -1,1 +1,445 @@
 """Runs of consecutive samples of an iterator, as samples."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.digests import DIGEST_BYTES, column_digests
+from data_stack.dataset.iterator.deduplicated import equal_groups
+from data_stack.dataset.iterator.grouped import GroupedDatasetIterator, distinct
+from data_stack.dataset.iterator.iterator import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    IndexArray,
+    IndexArrayOfInts,
+    Sample,
+    batch_at,
+    checked_indices,
+    checked_integer,
+    columns_at,
+)
+from data_stack.dataset.iterator.ordered import missing_values, stable_order
+from data_stack.dataset.iterator.positions import narrowed
+from data_stack.dataset.iterator.stacking import emptied, stack_values, value_of
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.exception import ConfigError
+
+__all__ = ["WindowedDatasetIterator"]
+
+Gap = Union[float, np.timedelta64, timedelta]
+_Positions = npt.NDArray[np.intp]
+
+_DIGESTS_AT_ONCE = 1 << 16
+_MOST = 2**64 - 1
+
+
+class WindowedDatasetIterator(GroupedDatasetIterator):
+    """Sample ``i`` is a window: ``length`` consecutive samples of ``dataset_iterator``, stacked.
+
+    What is consecutive:
+
+    * ``order_by`` names the column to whose values the samples are ordered first, equal ones in their old order. None: the order
+      that they are in.
+    * ``group_by`` names a column; a window lies within the samples of one of its values, such as one vehicle. Groups come in
+      the order in which the iterator first has a sample of them. Values are equal as in ``DeduplicatedDatasetIterator``; None
+      and NaN are values, too.
+    * ``max_gap`` ends a run of consecutive samples where the next one's ``order_by`` is larger by more than that. No window
+      spans a gap.
+
+    In each run the first window starts at the first sample, and the next ones ``stride`` samples after the one before, as long
+    as there are ``length`` samples left. With ``overlap=False`` no two windows share a sample: the next one starts after the end
+    of the one before, ``stride`` samples after its start at least. With ``order_by`` it moreover starts at a larger value of that
+    column than the one before has ended with (equal ones that the window before left over are passed by), as with Petastorm's
+    ``timestamp_overlap=False``. Windows know no borders of files, row groups or combined iterators.
+
+    What a window is: ``read_batch`` of its samples, columns of shape ``(length, ...)``; several windows are columns of shape
+    ``(n, length, ...)``, read in one request, and windows that overlap much without reading a sample twice.
+
+    With ``offsets``, such as ``{-1: ["speed"], 0: ["speed", "image"], 2: None}``, it is instead a dict that has for each offset
+    one sample of the window: of the columns named, a tuple or, if they are strings, a dict, with values as ``read_column``
+    gives them; or for None the whole sample as it is. The lowest offset is the window's first sample; an offset that is not
+    there is not read. ``read_batch`` gives, as of all dicts, one column for each offset, of tuples or dicts as objects;
+    :meth:`read_offsets` gives their columns.
+
+    When this is made, the columns ``order_by`` and ``group_by`` are read, nothing else. Then 4 bytes are kept for each window,
+    and as much for each sample if they had to be ordered (8 in an iterator of more than 2**31); without order, groups and gaps,
+    nothing. A pickle carries these, so another process does not read again.
+
+    Args:
+        dataset_iterator: what is read; it stays the caller's to close.
+        length: samples in a window, at least 1. With ``offsets`` it is their highest less their lowest plus 1.
+        stride: samples from the start of a window to the start of the next, at least 1.
+        order_by: the column to order by: whatever ``SortedDatasetIterator`` sorts, NaN and NaT excepted.
+        max_gap: in units of ``order_by``; for times a timedelta, or a number in units of the column's dtype. Floats are
+            subtracted as float64, and not rounded: 0.4 - 0.3 is larger than a gap of 0.1.
+        overlap: whether windows may share samples.
+        group_by: the column of groups.
+        offsets: which columns of which samples; None for all of all.
+
+    Raises:
+        ConfigError: an argument is out of its range, there is no such column, a value of ``order_by`` is None or NaN (the
+            message names its position), or values cannot be compared or subtracted.
+    """
+
+    _layer_name = "windowed"
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        length: int,
+        *,
+        stride: int = 1,
+        order_by: ColumnKey | None = None,
+        max_gap: Gap | None = None,
+        overlap: bool = True,
+        group_by: ColumnKey | None = None,
+        offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
+    ) -> None:
+        super().__init__(dataset_iterator)
+        self._length = checked_integer("length", length, at_least=1)
+        self._stride = checked_integer("stride", stride, at_least=1)
+        self._order_by, self._group_by, self._overlap = order_by, group_by, overlap
+        self._max_gap = None if max_gap is None else _checked_gap(max_gap, order_by)
+        self._offsets = None if offsets is None else _checked_offsets(offsets, self._length)
+        self._order: IndexArrayOfInts | None = None
+        self._starts: range | IndexArrayOfInts = self._found_starts()
+        self._n_samples = len(self._starts)
+
+    # ------------------------------------------------------------------ where windows are
+
+    def _found_starts(self) -> range | IndexArrayOfInts:
+        """Where in the order windows start; sets the order, if it is another one than that of the iterator."""
+        n_below = len(self._source)
+        step = self._stride if self._overlap else max(self._stride, self._length)
+        if n_below < self._length or (self._order_by is None and self._group_by is None):
+            return range(0, max(0, n_below - self._length + 1), step)
+        keys = [key for key in (self._order_by, self._group_by) if key is not None]
+        columns = dict(zip(keys, columns_at(self._source, keys, None), strict=True))
+        order, starts_run = np.arange(n_below, dtype=np.intp), np.zeros(n_below, dtype=bool)
+        starts_run[0] = True
+        if self._order_by is not None:
+            order = _order(columns[self._order_by], self._order_by)
+        if self._group_by is not None:
+            groups = _group_numbers(columns[self._group_by])[order]
+            by_group = np.argsort(groups, kind="stable")
+            order, groups = order[by_group], groups[by_group]
+            starts_run[1:] = groups[1:] != groups[:-1]
+        follows_equal = None
+        if self._order_by is not None:
+            values = columns[self._order_by][order]
+            if self._max_gap is not None:
+                starts_run[1:] |= _exceeds(values, self._max_gap, ~starts_run[1:], self._order_by, order)
+            if not self._overlap:
+                follows_equal = ~starts_run
+                follows_equal[1:] &= _equals_last(values)
+        if not bool((order == np.arange(n_below)).all()):
+            self._order = narrowed(order, n_below)
+        runs = np.flatnonzero(starts_run)
+        if follows_equal is not None and bool(follows_equal.any()):
+            starts = _starts_after_larger(np.append(runs, n_below), self._length, step, np.flatnonzero(~follows_equal))
+        elif len(runs) == 1:
+            return range(0, n_below - self._length + 1, step)
+        else:
+            starts = _starts_in_runs(runs, np.diff(runs, append=n_below), self._length, step)
+        return narrowed(starts, n_below)
+
+    def _starts_at(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        starts = self._starts
+        if isinstance(starts, range):
+            return starts.start + indices.astype(np.intp) * starts.step
+        return starts.take(indices).astype(np.intp)
+
+    def _slots_of(self, index: int) -> IndexArrayOfInts:
+        start = int(self._starts[index])
+        return np.arange(start, start + self._length, dtype=np.intp)
+
+    def _slots_at(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        return self._starts_at(indices)[:, np.newaxis] + np.arange(self._length, dtype=np.intp)
+
+    def _positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
+        return slots if self._order is None else self._order.take(slots)
+
+    # ------------------------------------------------------------------ windows with offsets
+
+    def read_offsets(self, indices: IndexArray) -> dict[int, Batch]:
+        """The windows at ``indices`` as columns: for each offset the batch of its samples, each column of shape ``(n, ...)``.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: the windows have no offsets.
+        """
+        if self._offsets is None:
+            raise ConfigError("these windows have no offsets; read_batch gives their columns, shape (n, length, ...)")
+        positions = checked_indices(indices, self._n_samples)
+        if len(positions) == 0:
+            batches = self._batches_at(np.zeros(1, dtype=np.intp), self._offsets) if self._n_samples else {}
+            return {offset: emptied(batch) for offset, batch in batches.items()}
+        return self._batches_at(positions, self._offsets)
+
+    def _batches_at(self, indices: IndexArrayOfInts, offsets: Mapping[int, list[ColumnKey] | None]) -> dict[int, Batch]:
+        columns = self._columns_of_offsets(indices, offsets)
+        batches: dict[int, Batch] = {}
+        for offset, keys in offsets.items():
+            if keys is None:
+                batches[offset] = batch_at(
+                    self._source, self._positions_of(self._slots_of_offsets(indices, [offset]).reshape(-1))
+                )
+            elif isinstance(keys[0], str):
+                batches[offset] = {str(key): columns[offset, key] for key in keys}
+            else:
+                batches[offset] = tuple([columns[offset, key] for key in keys])
+        return batches
+
+    def _samples_at(self, indices: IndexArrayOfInts, offsets: Mapping[int, list[ColumnKey] | None]) -> list[dict[int, Sample]]:
+        samples_of: dict[int, Sequence[Sample]] = {}
+        whole = [offset for offset, keys in offsets.items() if keys is None]
+        if whole:
+            slots = self._slots_of_offsets(indices, whole)
+            wanted, inverse = distinct(slots)
+            samples = self._source.__getitems__(self._positions_of(wanted).tolist())
+            if inverse is not None:
+                samples = [samples[place] for place in inverse.tolist()]
+            samples_of.update({offset: samples[number :: len(whole)] for number, offset in enumerate(whole)})
+        columns = self._columns_of_offsets(indices, offsets)
+        for offset, keys in offsets.items():
+            if keys is not None:
+                rows = zip(*[columns[offset, key] for key in keys], strict=True)
+                samples_of[offset] = (
+                    [dict(zip(keys, row, strict=True)) for row in rows] if isinstance(keys[0], str) else list(rows)
+                )
+        return [{offset: samples_of[offset][row] for offset in offsets} for row in range(len(indices))]
+
+    def _columns_of_offsets(
+        self, indices: IndexArrayOfInts, offsets: Mapping[int, list[ColumnKey] | None]
+    ) -> dict[tuple[int, ColumnKey], Column]:
+        """The columns named at each offset; columns wanted at the same offsets are read together."""
+        offsets_of: dict[ColumnKey, list[int]] = {}
+        for offset, keys in offsets.items():
+            for key in dict.fromkeys(keys or ()):
+                offsets_of.setdefault(key, []).append(offset)
+        keys_of: dict[tuple[int, ...], list[ColumnKey]] = {}
+        for key, wanting in offsets_of.items():
+            keys_of.setdefault(tuple(wanting), []).append(key)
+        found = {}
+        for at, keys in keys_of.items():
+            wanted, inverse = distinct(self._slots_of_offsets(indices, at))
+            read = columns_at(self._source, keys, self._positions_of(wanted))
+            for key, column in zip(keys, read, strict=True):
+                values = column if inverse is None else column[inverse]
+                for number, offset in enumerate(at):
+                    found[offset, key] = values[number :: len(at)]
+        return found
+
+    def _slots_of_offsets(self, indices: IndexArrayOfInts, offsets: Sequence[int]) -> IndexArrayOfInts:
+        lowest = min(self._offsets or (0,))
+        return self._starts_at(indices)[:, np.newaxis] + (np.array(offsets, dtype=np.intp) - lowest)
+
+    def _one(self, index: int) -> Sample:
+        if self._offsets is None:
+            return super()._one(index)
+        return self._samples_at(np.array([index], dtype=np.intp), self._offsets)[0]
+
+    def _several(self, indices: IndexArrayOfInts) -> list[Sample]:
+        if self._offsets is None:
+            return super()._several(indices)
+        return list(self._samples_at(indices, self._offsets)) if len(indices) else []
+
+    def _groups_at(self, indices: IndexArrayOfInts) -> Batch | None:
+        return super()._groups_at(indices) if self._offsets is None else None
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        if self._offsets is None:
+            return super()._columns_at(keys, positions)
+        if positions is None:
+            positions = np.arange(self._n_samples, dtype=np.intp)
+        read = positions if len(positions) or not self._n_samples else np.zeros(1, dtype=np.intp)
+        offsets = {key: columns for key, columns in self._offsets.items() if key in keys}
+        if len(read) == 0:
+            return [np.empty(0) for _ in keys]
+        samples = self._samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
+        return [stack_values([value_of(sample, key) for sample in samples])[: len(positions)] for key in keys]
+
+    # ------------------------------------------------------------------ what it is
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "length": self._length,
+            "stride": self._stride,
+            "order_by": self._order_by,
+            "max_gap": self._max_gap,
+            "overlap": self._overlap,
+            "group_by": self._group_by,
+            "offsets": self._offsets,
+        }
+
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        followed = MetaFactory.copy_dataset_meta(super()._followed(meta))
+        return followed if self._offsets is None else replace(followed, class_names=None, feature_names=None)
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def _checked_gap(max_gap: Any, order_by: ColumnKey | None) -> Any:
+    if order_by is None:
+        raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
+    if isinstance(max_gap, timedelta):
+        max_gap = np.timedelta64(max_gap)  # plain data for the recipe
+    if isinstance(max_gap, np.timedelta64):
+        is_valid = not np.isnat(max_gap) and int(max_gap.view(np.int64)) >= 0
+    else:
+        is_number = isinstance(max_gap, (numbers.Real, Decimal))
+        is_valid = is_number and max_gap is not True and max_gap is not False and max_gap >= 0
+    if not is_valid:
+        raise ConfigError(f"max_gap must be a number or timedelta of at least 0, got {max_gap!r:.80}")
+    return max_gap
+
+
+def _checked_offsets(offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
+    if not isinstance(offsets, Mapping) or not offsets:
+        raise ConfigError(f"offsets must be a mapping such as {{-1: ['speed'], 0: None}}, got {offsets!r:.80}")
+    checked: dict[int, list[ColumnKey] | None] = {}
+    for offset, columns in offsets.items():
+        number = checked_integer("an offset", offset)
+        if columns is None:
+            checked[number] = None
+            continue
+        keys: list[Any] = [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
+        if not keys:
+            raise ConfigError(f"offset {number} names no columns; leave it out, or give None for all of them")
+        are_strings = {isinstance(key, str) for key in keys}
+        if len(are_strings) > 1:
+            raise ConfigError(f"the columns of offset {number} must be all positions or all keys, they are {keys!r:.80}")
+        checked[number] = keys if True in are_strings else [operator.index(key) for key in keys]
+    spanned = max(checked) - min(checked) + 1
+    if spanned != length:
+        raise ConfigError(
+            f"offsets from {min(checked)} to {max(checked)} make windows of length {spanned}, but length is {length}; "
+            f"give length={spanned}"
+        )
+    return checked
+
+
+# ---------------------------------------------------------------------- order, groups, gaps
+
+
+def _order(column: Column, key: ColumnKey) -> _Positions:
+    missing = missing_values(column, key)
+    if bool(missing.any()):
+        position = int(np.flatnonzero(missing)[0])
+        raise ConfigError(
+            f"column {key!r} is {column[position]!s:.60} at position {position}, which has no place in an order; "
+            f"filter such samples out first"
+        )
+    return stable_order(column, key)
+
+
+def _group_numbers(column: Column) -> _Positions:
+    """A number for each value, equal for equal ones: 0 for the first one's, 1 for the next other one's, and so on."""
+    if column.ndim == 1 and column.dtype.kind in "biu":
+        _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), dtype=np.intp)
+        rank[np.argsort(first)] = np.arange(len(first))
+        return rank[inverse]
+    if column.dtype == object and all(type(value) is str for value in column.flat):
+        known: dict[str, int] = {}
+        return np.array([known.setdefault(value, len(known)) for value in column.tolist()], dtype=np.intp)
+    digests = np.empty((len(column), DIGEST_BYTES), dtype=np.uint8)
+    for start in range(0, len(column), _DIGESTS_AT_ONCE):
+        digests[start : start + _DIGESTS_AT_ONCE] = column_digests(column[start : start + _DIGESTS_AT_ONCE])
+    return equal_groups(digests)[1]
+
+
+def _equals_last(values: Column) -> npt.NDArray[np.bool_]:
+    if values.dtype == object and values.ndim == 1:
+        return np.array([bool(one == other) for one, other in zip(values[1:], values[:-1], strict=True)], dtype=bool)
+    equals: npt.NDArray[np.bool_] = np.asarray(values[1:] == values[:-1], dtype=bool)
+    return np.asarray(equals.reshape(len(equals), -1).all(axis=1)) if values.ndim > 1 else equals
+
+
+def _exceeds(
+    values: Column, max_gap: Any, same_group: npt.NDArray[np.bool_], key: ColumnKey, order: _Positions
+) -> npt.NDArray[np.bool_]:
+    """Between which of the ordered values there is a gap, shape ``(n - 1,)``; between groups the answer means nothing."""
+    kind = values.dtype.kind
+    is_span = isinstance(max_gap, np.timedelta64)
+    if values.ndim > 1 or kind in "SUV" or (is_span and kind in "biuf"):
+        shape = f" of shape {values.shape[1:]}" if values.ndim > 1 else ""
+        raise ConfigError(f"differences in column {key!r}, of dtype {values.dtype}{shape}, cannot be compared to {max_gap!r}")
+    if kind in "biu":
+        # in unsigned integers differences are exact, whatever the values
+        ticks = values.astype(np.uint64 if kind == "u" else np.int64).view(np.uint64)
+        most = _MOST if max_gap == math.inf else min(math.floor(max_gap), _MOST)
+        return np.asarray(ticks[1:] - ticks[:-1] > np.uint64(most))
+    if kind == "f":
+        doubles = values.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            within = (doubles[1:] - doubles[:-1] <= float(max_gap)) | (doubles[1:] == doubles[:-1])  # infinities, too
+        return np.asarray(~within)
+    if kind in "mM":
+        steps = values[1:] - values[:-1]
+        try:
+            return np.asarray((steps if is_span else steps.view(np.int64)) > max_gap)
+        except (TypeError, OverflowError) as error:
+            raise ConfigError(
+                f"differences in column {key!r}, of dtype {steps.dtype}, cannot be compared to {max_gap!r}"
+            ) from error
+    return _objects_exceed(values, max_gap.astype("m8[us]").item() if is_span else max_gap, same_group, key, order)
+
+
+def _objects_exceed(
+    values: Column, max_gap: Any, same_group: npt.NDArray[np.bool_], key: ColumnKey, order: _Positions
+) -> npt.NDArray[np.bool_]:
+    exceeds = np.zeros(len(values) - 1, dtype=bool)
+    for number in np.flatnonzero(same_group).tolist():
+        try:
+            exceeds[number] = not values[number + 1] - values[number] <= max_gap
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"column {key!r} has no difference that could be compared to a gap of {max_gap!r} between {values[number]!r:.60} "
+                f"at position {order[number]} and {values[number + 1]!r:.60} at position {order[number + 1]}"
+            ) from error
+    return exceeds
+
+
+# ---------------------------------------------------------------------- starts of windows
+
+
+def _starts_in_runs(runs: _Positions, lengths: _Positions, length: int, step: int) -> _Positions:
+    """Starts every ``step`` samples in each run; ``runs`` are where the runs start."""
+    counts = np.maximum(0, (lengths - length) // step + 1)
+    before = np.cumsum(counts) - counts
+    starts: _Positions = np.repeat(runs - before * step, counts) + np.arange(int(counts.sum()), dtype=np.intp) * step
+    return starts
+
+
+def _starts_after_larger(run_ends: _Positions, length: int, step: int, changes: _Positions) -> _Positions:
+    """As :func:`_starts_in_runs`, but each after the last value equal to the one that the window before ended with.
+
+    Args:
+        run_ends: where the runs start, and where the last one ends.
+        length: of a window.
+        step: from start to start, at least.
+        changes: where a value is another than the one before, or a run starts.
+    """
+    n_samples = int(run_ends[-1])
+    next_larger = np.repeat(np.append(changes[1:], n_samples), np.diff(changes, append=n_samples))
+    after = next_larger.data  # gives ints faster than the array
+    starts = []
+    for start, end in zip(run_ends[:-1].tolist(), run_ends[1:].tolist(), strict=True):
+        while start + length <= end:
+            starts.append(start)
+            start = max(start + step, after[start + length - 1])
+    return np.array(starts, dtype=np.intp)

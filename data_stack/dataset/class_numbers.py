@@ -1,0 +1,247 @@
+"""Numbers for the distinct values of a column: classes to stratify by, groups to keep together, names of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError
+
+__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "counted", "grouped_positions", "narrowest", "value_shown"]
+
+_Integers = npt.NDArray[np.integer[Any]]
+
+_VALUES_AT_ONCE = 1 << 20
+_MOST_IN_INT32 = 2**31
+
+
+@dataclass(frozen=True, eq=False)
+class ClassNumbers:
+    """Which samples have equal values in a column. Classes are numbered in the order in which they appear.
+
+    So the numbers do not depend on how the values are written: 0, 1, 1 and "a", "b", "b" are numbered alike, and so are one-hot
+    rows and the labels that they stand for.
+
+    Attributes:
+        numbers: the class of each sample, shape ``(n_samples,)``, unsigned integers as narrow as they can be.
+        counts: members of each class, shape ``(n_classes,)``.
+        first: position of each class's first member, shape ``(n_classes,)``, ascending.
+        values: what the column holds there, shape ``(n_classes, ...)``.
+    """
+
+    numbers: _Integers
+    counts: npt.NDArray[np.intp]
+    first: npt.NDArray[np.intp]
+    values: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def among(self, positions: _Integers) -> ClassNumbers:
+        """The classes of these samples only, numbered in the order in which they appear there."""
+        found = class_numbers(self.numbers[positions], "")
+        return ClassNumbers(found.numbers, found.counts, positions[found.first].astype(np.intp), self.values[found.values])
+
+    def shown(self, number: int) -> str:
+        """A class by its value, its members and where the first one is, for messages."""
+        n_members = int(self.counts[number])
+        members = "1 member" if n_members == 1 else f"{n_members:,} members"
+        return f"{value_shown(self.values[number])} ({members}, first at position {int(self.first[number])})"
+
+
+def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
+    """Number the distinct values of a column; equal rows of a column of arrays are one value.
+
+    Args:
+        column: shape ``(n_samples, ...)``.
+        refusal: how messages begin, e.g. ``"samples cannot be stratified by column 1"``.
+
+    Raises:
+        ConfigError: a value is NaN or None, or has no equality (a list, an array of another shape than the others).
+    """
+    check_nothing_missing(column, refusal)
+    n_samples = len(column)
+    if n_samples == 0:
+        empty = np.empty(0, dtype=np.intp)
+        return ClassNumbers(np.empty(0, dtype=np.uint8), empty, empty, column)
+    flat = column.reshape(n_samples) if column.size == n_samples else column
+    if flat.dtype == object:
+        numbers = _of_objects(flat, refusal)
+    elif flat.ndim > 1:
+        numbers = _of_rows(flat)
+    elif flat.dtype.kind in "biu":
+        numbers = _of_integers(flat)
+    else:
+        numbers = _of_sortable(flat)
+    n_classes = int(numbers.max()) + 1
+    numbers = numbers.astype(narrowest(n_classes), copy=False)
+    first = _first_of_each(numbers, n_classes)
+    if flat.dtype == object:
+        for position in first.tolist():
+            if flat[position] is None or _is_nan(flat[position]):
+                _refuse_missing(position, flat, refusal)
+    return ClassNumbers(numbers, counted(numbers, n_classes), first, column[first])
+
+
+def counted(numbers: _Integers, n_classes: int) -> npt.NDArray[np.intp]:
+    """How often each of ``0 .. n_classes - 1`` occurs, shape ``(n_classes,)``."""
+    if numbers.dtype.itemsize > 2:
+        return np.bincount(numbers, minlength=n_classes)
+    counts = np.zeros(n_classes, dtype=np.intp)
+    for start in range(0, len(numbers), _VALUES_AT_ONCE):  # bincount makes 8 bytes of each number
+        counts += np.bincount(numbers[start : start + _VALUES_AT_ONCE], minlength=n_classes)
+    return counts
+
+
+def grouped_positions(numbers: _Integers) -> _Integers:
+    """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
+    dtype = np.int32 if len(numbers) <= _MOST_IN_INT32 else np.int64
+    return np.argsort(numbers, kind="stable").astype(dtype, copy=False)
+
+
+def narrowest(n_values: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest unsigned integer type for ``0 .. n_values - 1``; up to 16 bits, numpy sorts it without comparing."""
+    return (
+        np.uint8 if n_values <= 1 << 8 else np.uint16 if n_values <= 1 << 16 else np.uint32 if n_values <= 1 << 32 else np.uint64
+    )
+
+
+def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
+    """Refuse NaN and NaT in a column of numbers or times, with the position of the first.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    if column.dtype.kind in "fcmM":
+        for start in range(0, len(column), _VALUES_AT_ONCE):
+            block = column[start : start + _VALUES_AT_ONCE]
+            missing = np.isnan(block) if column.dtype.kind in "fc" else np.isnat(block)
+            if missing.any():
+                _refuse_missing(start + int(np.argwhere(missing)[0][0]), column, refusal)
+
+
+def value_shown(value: Any) -> str:
+    """A value of a column as Python writes it, for messages: ``3``, not ``np.int64(3)``."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return str(value)
+    plain = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    return f"{plain!r:.80}"
+
+
+def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> None:
+    raise ConfigError(
+        f"{refusal}: its value at position {position} is {value_shown(column[position])}. "
+        f"Leave such samples out first (iterator.filter), or give them a value of their own (iterator.map)."
+    )
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether a value differs from itself, as NaN, NaT and pandas' NA do."""
+    if isinstance(value, (str, bytes, int, np.ndarray)):
+        return False
+    try:
+        return bool(value != value)  # that is what makes it NaN
+    except (TypeError, ValueError):  # pandas.NA does not even know that; a value with several truths is no NaN
+        return type(value).__name__ == "NAType"
+
+
+def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
+    if column.ndim > 1:
+        raise ConfigError(f"{refusal}: its values are arrays of objects, of shape {column.shape[1:]}")
+    known: dict[Any, int] = {}
+    values: Sequence[Any] = column.tolist()
+    try:
+        return np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.intp, count=len(values))
+    except TypeError:
+        for position, value in enumerate(values):
+            _check_hashable(value, position, refusal)
+        raise
+
+
+def _check_hashable(value: Any, position: int, refusal: str) -> None:
+    try:
+        hash(value)
+    except TypeError as error:
+        raise ConfigError(
+            f"{refusal}: its value at position {position} is of type {type(value).__name__}, which cannot be compared; "
+            f"a column of arrays needs arrays of one shape. Map it to one label a sample first."
+        ) from error
+
+
+def _of_integers(column: npt.NDArray[Any]) -> _Integers:
+    lowest, highest = int(column.min()), int(column.max())
+    extent = highest - lowest + 1
+    if extent > max(1 << 16, len(column)):
+        return _of_sortable(column)
+    # A table from value to number: one pass, a block at a time, and no sorting.
+    number_of = np.full(extent, -1, dtype=np.int64)
+    n_known = 0
+    numbers = np.empty(len(column), dtype=narrowest(min(extent, len(column))))
+    for start in range(0, len(column), _VALUES_AT_ONCE):
+        block = column[start : start + _VALUES_AT_ONCE]
+        if column.dtype == np.uint64:
+            offsets = (block - np.uint64(lowest)).astype(np.intp)
+        else:
+            offsets = block.astype(np.intp) - lowest
+        found = number_of[offsets]
+        unknown = offsets[found < 0]
+        if len(unknown):
+            appeared = unknown[np.sort(np.unique(unknown, return_index=True)[1])]
+            number_of[appeared] = np.arange(n_known, n_known + len(appeared))
+            n_known += len(appeared)
+            found = number_of[offsets]
+        numbers[start : start + len(block)] = found
+    return numbers
+
+
+def _of_sortable(column: npt.NDArray[Any]) -> _Integers:
+    _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
+    number_of = np.empty(len(first), dtype=narrowest(len(first)))
+    number_of[np.argsort(first)] = np.arange(len(first))
+    numbers: _Integers = number_of[inverse.reshape(len(column))]
+    return numbers
+
+
+def _of_rows(column: npt.NDArray[Any]) -> _Integers:
+    rows = column.reshape(len(column), -1)
+    ones = _positions_of_ones(rows)
+    if ones is not None:
+        return _of_integers(ones)
+    if rows.shape[1] == 0:
+        return np.zeros(len(rows), dtype=np.uint8)
+    if rows.dtype.kind in "fc":
+        rows = rows + 0.0  # so that -0.0 has the bytes of 0.0
+    rows = np.ascontiguousarray(rows)
+    return _of_sortable(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(len(rows)))
+
+
+def _positions_of_ones(rows: npt.NDArray[Any]) -> _Integers | None:
+    """Where the one is in each row, if all rows are one-hot."""
+    if rows.dtype.kind not in "biuf" or rows.shape[1] < 2:
+        return None
+    ones = np.empty(len(rows), dtype=np.int64)
+    n_rows = max(1, _VALUES_AT_ONCE // rows.shape[1])
+    for start in range(0, len(rows), n_rows):
+        block = rows[start : start + n_rows]
+        is_one = block == 1
+        if not ((is_one | (block == 0)).all() and (is_one.sum(axis=1) == 1).all()):
+            return None
+        ones[start : start + len(block)] = is_one.argmax(axis=1)
+    return ones
+
+
+def _first_of_each(numbers: _Integers, n_classes: int) -> npt.NDArray[np.intp]:
+    """Where each class appears first; as they are numbered in that order, where the highest number so far rises."""
+    first: list[npt.NDArray[np.intp]] = []
+    highest = -1
+    for start in range(0, len(numbers), _VALUES_AT_ONCE):
+        if highest == n_classes - 1:
+            break
+        so_far = np.maximum(np.maximum.accumulate(numbers[start : start + _VALUES_AT_ONCE]).astype(np.int64), highest)
+        first.append(np.flatnonzero(np.diff(so_far, prepend=highest)) + start)
+        highest = int(so_far[-1])
+    return np.concatenate(first)

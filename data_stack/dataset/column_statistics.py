@@ -1,0 +1,430 @@
+"""Tells of what shape and type the columns of an iterator are, and, by reading all of it, what numbers lie in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.iterator import Batch, DatasetIteratorIF, batch_at
+from data_stack.dataset.iterator.stacking import as_array, stack_values
+from data_stack.dataset.meta import DatasetMetaIF
+
+__all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics", "columns_of_sample", "with_statistics"]
+
+_BLOCK_BYTES = 1 << 22
+_MOST_SAMPLES_IN_A_BLOCK = 1 << 14
+_BYTES_OF_AN_OBJECT = 256  # a guess, for want of better
+
+_MOST_DISTINCT = 100_000
+_MOST_FEATURES = 1000
+
+_Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureStatistics:
+    """The numbers at one position of the vectors of a column.
+
+    Attributes:
+        name: of the feature, or its position as text.
+        n_missing: how many are NaN.
+        n_numbers: how many are not.
+        n_infinite: how many of the numbers are infinite.
+        min, max: of the numbers; None if there are none.
+        mean, std: of the finite numbers, ``std`` of the population (divided by n); None if there are none.
+    """
+
+    name: str
+    n_missing: int
+    n_numbers: int
+    n_infinite: int
+    min: float | int | None
+    max: float | int | None
+    mean: float | None
+    std: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """All values of a column; of arrays and lists, all values in them.
+
+    Attributes:
+        n_missing: how many values are None, NaN or NaT.
+        n_samples_with_missing: in how many samples these are.
+        n_numbers: how many numbers (bools are 0 and 1) there are.
+        n_infinite: how many of them are infinite.
+        min, max: of the numbers; of dates and times as text; None if there are none.
+        mean, std: of the finite numbers, ``std`` of the population (divided by n); None if there are none.
+        n_distinct: how many samples differ in this column; None of arrays, and of more than 100,000.
+        features: likewise for each position of vectors of up to 1,000 numbers; empty for other columns.
+    """
+
+    n_missing: int
+    n_samples_with_missing: int
+    n_numbers: int
+    n_infinite: int
+    min: float | int | str | None
+    max: float | int | str | None
+    mean: float | None
+    std: float | None
+    n_distinct: int | None
+    features: tuple[FeatureStatistics, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReport:
+    """A column of an iterator.
+
+    Attributes:
+        key: position in tuple samples, key of dict samples; None of bare samples.
+        role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta; otherwise None.
+        dtype: of the column in a batch, e.g. ``"uint8"``; where that is object, the type of the value.
+        shape: of one value, ``()`` of a number or text. It is that of the first sample; where all were read, an extent that
+            differs between samples is None, and the whole is None if the number of extents differs.
+        statistics: None unless asked for.
+    """
+
+    key: int | str | None
+    role: str | None
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    statistics: ColumnStatistics | None = None
+
+
+def columns_of_sample(sample: Any, meta: DatasetMetaIF | None) -> tuple[ColumnReport, ...]:
+    """The columns of which ``sample`` is a row."""
+    fields = _fields(sample)
+    roles = {} if meta is None else _roles(meta, len(fields))
+    return tuple(ColumnReport(key, roles.get(key), *_layout(value)) for key, value in fields.items())
+
+
+def with_statistics(
+    iterator: DatasetIteratorIF, columns: Sequence[ColumnReport], feature_names: Sequence[str] | None
+) -> tuple[ColumnReport, ...]:
+    """``columns``, those of the first sample, with the statistics of all samples, which are read once, block by block.
+
+    Args:
+        iterator: its samples are read from first to last; of this many bytes at once as a block of 4 MB has.
+        columns: see :func:`columns_of_sample`.
+        feature_names: names the positions of the vectors in the column of the sample proper.
+    """
+    collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
+    n_samples, n_at_once = len(iterator), _samples_in_a_block(columns)
+    for start in range(0, n_samples, n_at_once):
+        batch = batch_at(iterator, np.arange(start, min(start + n_at_once, n_samples), dtype=np.intp))
+        for key, column in _fields_of_batch(batch).items():
+            if key in collectors:
+                collectors[key].add(column)
+    return tuple(
+        replace(
+            column,
+            shape=collectors[column.key].shape(column.shape),
+            statistics=collectors[column.key].statistics(feature_names if column.role == "sample" else None),
+        )
+        for column in columns
+    )
+
+
+def _fields(sample: Any) -> dict[Any, Any]:
+    if isinstance(sample, Mapping):
+        return dict(sample)
+    return dict(enumerate(sample)) if isinstance(sample, (tuple, list)) else {None: sample}
+
+
+def _fields_of_batch(batch: Batch) -> Mapping[Any, _Numbers]:
+    if isinstance(batch, dict):
+        return batch
+    return dict(enumerate(batch)) if isinstance(batch, tuple) else {None: batch}
+
+
+def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
+    roles: dict[Any, str] = {}
+    for role in ("tag", "target", "sample"):  # where positions meet, the last one counts
+        key = getattr(meta, f"{role}_pos", None)
+        if isinstance(key, int) and -n_columns <= key < 0:
+            key += n_columns
+        if isinstance(key, (int, str)):
+            roles[key] = role
+    return roles
+
+
+def _layout(value: Any) -> tuple[str, tuple[int, ...]]:
+    column = stack_values([value])
+    if column.dtype == object:
+        return type(value).__name__, ()
+    return str(column.dtype), column.shape[1:]
+
+
+def _samples_in_a_block(columns: Sequence[ColumnReport]) -> int:
+    n_bytes = 0
+    for column in columns:
+        try:
+            size = np.dtype(column.dtype).itemsize
+        except TypeError:
+            size = _BYTES_OF_AN_OBJECT
+        n_bytes += size * math.prod(extent or 1 for extent in column.shape or ())
+    return min(max(1, _BLOCK_BYTES // max(1, n_bytes)), _MOST_SAMPLES_IN_A_BLOCK)
+
+
+class _Moments:
+    """Count, extremes, mean and squared deviation of numbers that arrive in blocks, for each feature or for all together.
+
+    Blocks are merged by the formula of Chan, Golub and LeVeque (Updating Formulae and a Pairwise Algorithm for Computing
+    Sample Variances, Stanford 1979), which loses nothing however large the mean is against the deviations.
+
+    Args:
+        shape: ``(k,)`` for k features, ``()`` for all numbers together.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.n_missing = np.zeros(shape, dtype=np.int64)
+        self.n_infinite = np.zeros(shape, dtype=np.int64)
+        self.n_finite = np.zeros(shape, dtype=np.int64)
+        self.mean = np.zeros(shape)
+        self.squares = np.zeros(shape)
+        self.low: _Numbers | None = None
+        self.high: _Numbers | None = None
+
+    def add(self, block: _Numbers) -> None:
+        """Numbers of shape ``(n, *shape)``, n > 0."""
+        with np.errstate(all="ignore"):  # the deviations of the largest floats overflow, and are told to be infinite
+            self._add(block.view(np.uint8) if block.dtype.kind == "b" else block)
+
+    def _add(self, block: _Numbers) -> None:
+        n_values = len(block)
+        low, high = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)  # these two pass NaN by
+        self.low = low if self.low is None else np.fmin(self.low, low)
+        self.high = high if self.high is None else np.fmax(self.high, high)
+        is_finite = np.isfinite(block) if block.dtype.kind == "f" else None
+        if is_finite is None or bool(is_finite.all()):
+            n_finite = np.full(self.shape, n_values, dtype=np.int64)
+            mean = block.mean(axis=0, dtype=np.float64)
+            deviations = block - mean
+        else:
+            n_finite = np.count_nonzero(is_finite, axis=0)
+            n_missing = np.count_nonzero(np.isnan(block), axis=0)
+            self.n_missing += n_missing
+            self.n_infinite += n_values - n_finite - n_missing
+            mean = np.where(is_finite, block, 0).sum(axis=0, dtype=np.float64) / np.maximum(n_finite, 1)
+            deviations = np.where(is_finite, block - mean, 0)
+        np.multiply(deviations, deviations, out=deviations)
+        self._merge(np.asarray(n_finite), mean, deviations.sum(axis=0))
+
+    def _merge(self, n_finite: _Numbers, mean: Any, squares: Any) -> None:
+        n_all = np.maximum(self.n_finite + n_finite, 1)
+        difference = mean - self.mean
+        self.squares = self.squares + squares + difference * difference * (self.n_finite * (n_finite / n_all))
+        self.mean = self.mean + difference * (n_finite / n_all)
+        self.n_finite = self.n_finite + n_finite
+
+    def together(self) -> _Moments:
+        """The moments of all features as of one."""
+        if self.shape == ():
+            return self
+        merged = _Moments(())
+        merged.n_missing, merged.n_infinite = self.n_missing.sum(), self.n_infinite.sum()
+        if self.low is not None and self.high is not None:
+            merged.low, merged.high = np.fmin.reduce(self.low), np.fmax.reduce(self.high)
+        with np.errstate(all="ignore"):
+            for n_finite, mean, squares in zip(self.n_finite, self.mean, self.squares, strict=True):
+                if n_finite:
+                    merged._merge(n_finite, mean, squares)
+        return merged
+
+    def facts(self, feature: int | None = None) -> dict[str, Any]:
+        """What is found, as plain Python values; of one feature, or, where all are together, of all."""
+        at: Any = () if feature is None else feature
+        n_finite, n_infinite = int(self.n_finite[at]), int(self.n_infinite[at])
+        has_numbers = n_finite + n_infinite > 0 and self.low is not None and self.high is not None
+        return {
+            "n_missing": int(self.n_missing[at]),
+            "n_numbers": n_finite + n_infinite,
+            "n_infinite": n_infinite,
+            "min": _plain_number(np.asarray(self.low)[at]) if has_numbers else None,
+            "max": _plain_number(np.asarray(self.high)[at]) if has_numbers else None,
+            "mean": float(self.mean[at]) if n_finite else None,
+            "std": math.sqrt(float(self.squares[at]) / n_finite) if n_finite else None,
+        }
+
+
+class _Collector:
+    """What is found in the blocks of one column."""
+
+    def __init__(self) -> None:
+        self._moments: _Moments | None = None
+        self._n_missing = 0  # besides the NaN that the moments count
+        self._n_samples_with_missing = 0
+        self._times: tuple[Any, Any] | None = None
+        self._shapes: set[tuple[int, ...]] = set()
+        self._distinct: set[Any] | None = set()
+
+    def add(self, column: _Numbers) -> None:
+        """The next block, shape ``(n, ...)``, n > 0."""
+        if column.dtype == object:
+            self._add_objects(column)
+            return
+        self._shapes.add(column.shape[1:])
+        kind = column.dtype.kind
+        if column.ndim > 1:
+            self._distinct = None
+        if kind in "Mm":
+            self._add_times(column)
+        elif kind in "biuf":
+            self._add_numbers(column)
+        elif kind == "c":
+            self._add_missing(np.isnan(column))
+            self._add_distinct(column[~np.isnan(column)] if column.ndim == 1 else column)
+        else:
+            self._add_distinct(column)
+
+    def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
+        """The shape of all values: ``of_first`` if none was read."""
+        if not self._shapes:
+            return of_first
+        if len({len(shape) for shape in self._shapes}) > 1:
+            return None
+        return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*self._shapes, strict=True))
+
+    def statistics(self, feature_names: Sequence[str] | None) -> ColumnStatistics:
+        """What was found."""
+        by_feature = self._moments or _Moments(())
+        facts = by_feature.together().facts()
+        facts["n_missing"] += self._n_missing
+        if self._times is not None:
+            facts["min"], facts["max"] = map(str, self._times)
+        n_distinct = None if self._distinct is None else len(self._distinct)
+        features: tuple[FeatureStatistics, ...] = ()
+        if by_feature.shape and by_feature.shape[0] > 1:
+            k = by_feature.shape[0]
+            names = feature_names if feature_names is not None and len(feature_names) == k else range(k)
+            features = tuple(FeatureStatistics(str(name), **by_feature.facts(at)) for at, name in enumerate(names))
+        return ColumnStatistics(
+            n_samples_with_missing=self._n_samples_with_missing, n_distinct=n_distinct, features=features, **facts
+        )
+
+    def _add_numbers(self, column: _Numbers) -> None:
+        if column.dtype.kind == "f":
+            is_missing = np.isnan(column)
+            self._n_samples_with_missing += _n_rows(is_missing)
+            if column.ndim == 1:
+                self._add_distinct(column[~is_missing])
+        elif column.ndim == 1:
+            self._add_distinct(column)
+        shape = column.shape[1:] if column.ndim == 2 and column.shape[1] <= _MOST_FEATURES else ()
+        if self._moments is None:
+            self._moments = _Moments(shape)
+        if self._moments.shape != shape:  # vectors of differing lengths
+            self._moments = self._moments.together()
+        block = column if self._moments.shape else column.reshape(-1)
+        if block.size:
+            self._moments.add(block)
+
+    def _add_times(self, column: _Numbers) -> None:
+        is_missing = np.isnat(column)
+        self._add_missing(is_missing)
+        times = column[~is_missing]
+        if column.ndim == 1:
+            self._add_distinct(times.view(np.int64))
+        if times.size:
+            low, high = times.min(), times.max()
+            self._times = (low, high) if self._times is None else (min(self._times[0], low), max(self._times[1], high))
+
+    def _add_missing(self, is_missing: npt.NDArray[np.bool_]) -> None:
+        self._n_missing += int(np.count_nonzero(is_missing))
+        self._n_samples_with_missing += _n_rows(is_missing)
+
+    def _add_distinct(self, values: _Numbers) -> None:
+        if self._distinct is not None:
+            self._distinct.update(np.unique(values).tolist())
+            if len(self._distinct) > _MOST_DISTINCT:
+                self._distinct = None
+
+    def _add_objects(self, column: _Numbers) -> None:
+        numbers: list[Any] = []
+        for value in column:
+            array = None if isinstance(value, (str, bytes)) else _as_numbers(value)
+            if array is not None and array.ndim:
+                self.add(array[None])  # a value of its own shape
+                continue
+            self._shapes.add(())
+            if array is not None:
+                value = array.item()
+            if _is_missing(value):
+                self._n_missing += 1
+                self._n_samples_with_missing += 1
+                continue
+            if isinstance(value, (bool, int, float)):
+                numbers.append(value)
+            self._add_object(value)
+        if numbers:
+            if self._moments is None:
+                self._moments = _Moments(())
+            self._moments = self._moments.together()
+            self._moments.add(_as_block(numbers))
+
+    def _add_object(self, value: Any) -> None:
+        if self._distinct is None:
+            return
+        try:
+            self._distinct.add(value)
+        except TypeError:  # not hashable
+            self._distinct = None
+        else:
+            if len(self._distinct) > _MOST_DISTINCT:
+                self._distinct = None
+
+
+def _n_rows(is_missing: npt.NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(is_missing.reshape(len(is_missing), -1).any(axis=1)))
+
+
+def _as_numbers(value: Any) -> _Numbers | None:
+    """A number, or an array, tensor or list of numbers, dates or times, as an array; None if it is something else."""
+    if isinstance(value, (list, tuple)) and not value:
+        return np.empty(0)
+    if not (isinstance(value, (list, tuple)) or hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+        return None
+    try:
+        array = as_array(value)
+    except Exception:  # noqa: BLE001  # lists of differing lengths, tensors of foreign kinds: no numbers to us
+        return None
+    return array if array.dtype.kind in "biufcMm" else None
+
+
+def _as_block(numbers: Sequence[float | int]) -> _Numbers:
+    """Python numbers as an array; integers stay such where they fit."""
+    if not any(isinstance(number, float) for number in numbers):
+        try:
+            return np.array(numbers, dtype=np.int64)
+        except OverflowError:
+            pass
+    block = np.empty(len(numbers))
+    for position, number in enumerate(numbers):
+        try:
+            block[position] = number
+        except OverflowError:  # an integer beyond the largest float
+            block[position] = math.inf if number > 0 else -math.inf
+    return block
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, or differs from itself as NaN, NaT and a decimal's NaN do, or is pandas' NA."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    if isinstance(value, (str, bytes, bool, int)):
+        return False
+    try:
+        return bool(value != value)
+    except Exception:  # noqa: BLE001  # whatever cannot be compared is there
+        return False
+
+
+def _plain_number(number: Any) -> float | int:
+    plain = number.item()
+    return float(plain) if isinstance(plain, np.floating) else plain  # longdouble's is no float

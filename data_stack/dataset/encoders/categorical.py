@@ -1,0 +1,195 @@
+"""Categories as one-hot vectors or as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.encoders.categories import Categories, CategoriesLearner, Codes
+from data_stack.dataset.encoders.columns import Column
+from data_stack.dataset.encoders.encoder import Encoder, Learner, checked_choice
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.meta import TargetKind
+from data_stack.exception import ConfigError
+
+__all__ = ["CategoricalEncoder", "one_hot_of"]
+
+
+class CategoricalEncoder(Encoder):
+    """Each value as the number of its category: a vector of zeros with a one there, or the number itself.
+
+    Categories are numbers, bools, strings, bytes, None, or tuples of these. They are equal as in Python: 1, 1.0, True and
+    ``np.int64(1)`` are one category, the string "1" is another. All NaN are one category. Learned categories are sorted,
+    numbers first, then strings; given ones keep their order. Learning takes blocks, and memory for the distinct values only.
+
+    ====================  ==============================  ===========================================
+    ``output``            of values of shape ``(n, …)``   dtype
+    ====================  ==============================  ===========================================
+    ``"one_hot"``         ``(n, …, output_size)``         float32
+    ``"ordinal"``         ``(n, …)``                      int64
+    ====================  ==============================  ===========================================
+
+    Args:
+        output: which of the two.
+        unknown: what becomes of a value that is no category: ``"error"``; ``"zeros"``, a vector without a one, for one-hot
+            only; ``"index"``, one position or number more, the last.
+        categories: where they are known; the encoder then has nothing to learn.
+
+    Raises:
+        ConfigError: categories are equal or cannot be such, or ``unknown`` does not suit ``output``.
+    """
+
+    kind = "categorical"
+    name_separator = "="
+
+    _what = "category"
+    _numbered = False
+
+    def __init__(
+        self,
+        output: Literal["one_hot", "ordinal"] = "one_hot",
+        unknown: Literal["error", "zeros", "index"] = "error",
+        categories: Sequence[Any] | npt.NDArray[Any] | None = None,
+    ) -> None:
+        self._output = checked_choice("output", output, ("one_hot", "ordinal"))
+        self._unknown = checked_choice("unknown", unknown, ("error", "zeros", "index"))
+        if output == "ordinal" and unknown == "zeros":
+            raise ConfigError("unknown='zeros' is for one-hot output: as a number, 0 is the first category. Use 'index'")
+        self._categories = Categories(())
+        self._is_given = categories is not None
+        if categories is not None:
+            self._set_categories(categories)
+            super()._remember({})
+
+    # ------------------------------------------------------------------ what it is
+
+    def config(self) -> dict[str, Any]:
+        """``output``, ``unknown``, and ``categories`` if they were given."""
+        given = list(self._categories.values) if self._is_given else None
+        return {"output": self._output, "unknown": self._unknown, "categories": given}
+
+    @property
+    def unknown(self) -> str:
+        """What becomes of a value that is no category."""
+        return str(self._unknown)
+
+    @property
+    def categories(self) -> tuple[Any, ...]:
+        """The categories in the order of their numbers; empty before fitting."""
+        return self._categories.values
+
+    @property
+    def output_size(self) -> int | None:
+        """Length of the vectors; 1 for numbers."""
+        if self._output == "ordinal":
+            return 1
+        return self._n_codes if self.is_fitted else None
+
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """The categories as text, and ``"?"`` for what is unknown; None for numbers."""
+        if self._output == "ordinal" or not self.is_fitted:
+            return None
+        return tuple("?" if name is None and at == len(self._categories) else str(name) for at, name in enumerate(self._names))
+
+    @property
+    def target_kind(self) -> TargetKind | None:
+        """Labels or one-hot vectors."""
+        return "label" if self._output == "ordinal" else "one_hot"
+
+    @property
+    def class_names(self) -> tuple[Any, ...] | None:
+        """The categories; with ``unknown="index"``, None as the last."""
+        return self._names if self.is_fitted else None
+
+    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+        """The input's names, where each value becomes one number."""
+        if self._output == "ordinal":
+            return None if names is None else tuple(names)
+        return self.output_names
+
+    # ------------------------------------------------------------------ learning
+
+    def _learner(self) -> Learner | None:
+        return None if self._is_given else CategoriesLearner()
+
+    def _remember(self, learned: Mapping[str, Any]) -> None:
+        if set(learned) != (set() if self._is_given else {"categories"}):
+            raise ConfigError(f"it has learned {', '.join(learned) or 'nothing'}, where categories are learned or given")
+        if not self._is_given:
+            if not isinstance(learned["categories"], list):
+                raise ConfigError("categories are a list")
+            self._set_categories(learned["categories"])
+        super()._remember(learned)
+
+    def _set_categories(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
+        if isinstance(values, (str, bytes)):
+            raise ConfigError(f"the {self._what} list is a list of values, not the text {values!r:.80}")
+        self._categories = Categories(values, self._what, numbered=self._numbered)
+
+    # ------------------------------------------------------------------ encoding
+
+    @property
+    def _n_codes(self) -> int:
+        return len(self._categories) + int(self._unknown == "index")
+
+    @property
+    def _names(self) -> tuple[Any, ...]:
+        return (*self._categories.values, None) if self._unknown == "index" else self._categories.values
+
+    def _codes(self, column: Column) -> Codes:
+        """Numbers; those of unknown values as the policy has it, -1 for zeros."""
+        return self._settled(self._categories.codes(column), column)
+
+    def _settled(self, codes: Codes, values: Any) -> Codes:
+        if codes.size and codes.min() < 0:
+            if self._unknown == "index":
+                return np.where(codes < 0, len(self._categories), codes)
+            if self._unknown == "error":
+                at = tuple(np.argwhere(codes < 0)[0].tolist())
+                value = values[at] if isinstance(values, np.ndarray) else values[at[0]]
+                raise EncodingError(self._unknown_problem(value), at[0])
+        return codes
+
+    def _unknown_problem(self, value: Any) -> str:
+        known = ", ".join(f"{each!r:.40}" for each in self._categories.values[:8])
+        more = f" and {len(self._categories) - 8} more" if len(self._categories) > 8 else ""
+        shown = value.item() if isinstance(value, np.generic) else value
+        return f"{shown!r:.80} is an unknown {self._what}: known are {known or 'none'}{more}"
+
+    def _transform(self, column: Column) -> Column:
+        if len(column) == 0 and column.dtype.kind not in "OUSbiuf":
+            column = column.astype(object)
+        codes = self._codes(column)
+        return codes.astype(np.int64, copy=False) if self._output == "ordinal" else one_hot_of(codes, self._n_codes)
+
+    def _inverse(self, column: Column) -> Column:
+        """The categories; None for vectors without a one and for the number of the unknown. Of scores, the highest counts."""
+        if self._output == "one_hot":
+            if column.ndim < 2 or column.shape[-1] != self._n_codes:
+                raise ConfigError(f"vectors of {self._n_codes} numbers are needed, got a column of shape {column.shape}")
+            codes = np.where(column.any(axis=-1), column.argmax(axis=-1) if self._n_codes else -1, -1)
+        else:
+            if column.dtype.kind not in "iu" and column.size:
+                raise ConfigError(f"numbers of categories are integers, got a column of dtype {column.dtype}")
+            codes = column.astype(np.intp)
+            outside = (codes < 0) | (codes >= self._n_codes)
+            if outside.any():
+                at = tuple(np.argwhere(outside)[0].tolist())
+                raise EncodingError(f"there is no {self._what} number {codes[at]}: they go to {self._n_codes - 1}", at[0])
+        return self._categories.taken(np.where(codes >= len(self._categories), -1, codes))
+
+
+def one_hot_of(codes: Codes, n_codes: int) -> npt.NDArray[np.float32]:
+    """Codes of shape ``(n, …)`` as vectors, shape ``(n, …, n_codes)``; those of -1 have no one."""
+    vectors = np.zeros((codes.size, n_codes), dtype=np.float32)
+    flat = codes.ravel()
+    if flat.size and flat.min() < 0:
+        places = np.flatnonzero(flat >= 0)
+        vectors[places, flat[places]] = 1
+    else:
+        vectors[np.arange(flat.size), flat] = 1
+    return vectors.reshape((*codes.shape, n_codes))

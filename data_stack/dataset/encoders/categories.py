@@ -1,0 +1,288 @@
+"""Distinct values with a number each, found in whole columns at once."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.encoders.columns import Column, objects
+from data_stack.dataset.encoders.encoder import Learner
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.exception import ConfigError
+
+__all__ = ["NAN", "Categories", "CategoriesLearner", "Codes", "DenseCodes", "category", "values_column"]
+
+Codes = npt.NDArray[np.intp]
+"""Numbers of categories, -1 where a value is none."""
+
+NAN = math.nan
+"""The one NaN among categories: NaN is unequal to itself, but found again as the same object."""
+
+_INT64 = range(-(2**63), 2**63)
+_DENSE_SPAN = 4096
+_SAFE = 2**62
+
+
+def category(value: Any) -> Any:
+    """``value`` as a category: a Python value that hashes, compares and is written like no other.
+
+    Numbers are equal as in Python (1, 1.0, True and ``np.int64(1)`` are one category), all NaN are one.
+
+    Raises:
+        TypeError: it is no bool, number, string, bytes, None, or tuple of these.
+    """
+    if isinstance(value, np.generic) or (getattr(value, "ndim", None) == 0 and hasattr(value, "item")):
+        value = float(value) if isinstance(value, np.longdouble) else value.item()
+    if value is None or type(value) is bool:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return NAN if value != value else float(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, tuple):
+        return tuple(category(item) for item in value)
+    raise TypeError(f"a {type(value).__name__} is no category: these are numbers, bools, strings, bytes, None, or tuples of them")
+
+
+class Categories:
+    """Distinct values in an order of their own; a value's number is its place there.
+
+    Args:
+        values: the categories.
+        what: names one of them in errors.
+        numbered: let the integers 0, 1, … also stand for the categories, unless one of these is a number.
+
+    Raises:
+        ConfigError: two are equal, or one is no category.
+    """
+
+    def __init__(self, values: Iterable[Any], what: str = "category", *, numbered: bool = False) -> None:
+        codes: dict[Any, int] = {}
+        for position, value in enumerate(values):
+            try:
+                plain = category(value)
+            except TypeError as error:
+                raise ConfigError(f"{what} number {position}: {error}") from None
+            if plain in codes:
+                raise ConfigError(f"the {what} {value!r:.80} is there twice, at {codes[plain]} and at {position}")
+            codes[plain] = position
+        self.values = tuple(codes)
+        self._what, self._is_numbered = what, numbered
+        if numbered and not any(isinstance(value, (bool, int, float)) for value in codes):
+            codes.update((code, code) for code in range(len(codes)))
+        self._codes = codes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew, for there is one NaN only in each process.
+        return functools.partial(Categories, numbered=self._is_numbered), (self.values, self._what)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def codes(self, column: Column) -> Codes:
+        """The number of each value, -1 for values that are no category; shape as that of ``column``.
+
+        Raises:
+            EncodingError: a value cannot be a category, such as a list.
+        """
+        kind = column.dtype.kind
+        if kind in "biuf" and column.dtype.itemsize <= 8:
+            found = self._numbers.codes(column)
+            if found is not None:
+                return found
+        elif kind not in "OUSbiuf":
+            raise ConfigError(f"values of dtype {column.dtype} are no categories: numbers, strings and the like are")
+        return self._listed(column.ravel().tolist(), column).reshape(column.shape)
+
+    def listed_codes(self, values: Sequence[Any]) -> Codes:
+        """As :meth:`codes`, of a list or tuple of Python values."""
+        return self._listed(values, None)
+
+    def code(self, value: Any) -> int:
+        """The number of one value, -1 if it is no category."""
+        try:
+            return self._codes.get(category(value), -1)
+        except TypeError:
+            return -1
+
+    def taken(self, codes: Codes) -> Column:
+        """The categories of these numbers, each in ``[0, len)`` or -1, which gives None."""
+        if codes.size and codes.min() < 0:
+            with_none = objects([*self.values, None])
+            return with_none[codes]
+        return self._column[codes]
+
+    def _listed(self, values: Sequence[Any], column: Column | None) -> Codes:
+        find = self._codes.get
+        try:
+            codes = np.fromiter(map(find, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))
+        except TypeError:  # not hashable: found below
+            codes = np.full(len(values), -1, dtype=np.intp)
+        if (codes < 0).any():  # numpy's scalars, NaN, or in fact unknown
+            n_in_row = 1 if column is None else int(np.prod(column.shape[1:]))
+            for position in np.flatnonzero(codes < 0).tolist():
+                try:
+                    codes[position] = find(category(values[position]), -1)
+                except TypeError as error:
+                    raise EncodingError(f"{values[position]!r:.80}: {error}", position // max(1, n_in_row)) from None
+        return codes
+
+    @functools.cached_property
+    def _column(self) -> Column:
+        return values_column(self.values)
+
+    @functools.cached_property
+    def _numbers(self) -> _Numbers:
+        return _Numbers(self._codes)
+
+    @functools.cached_property
+    def dense(self) -> DenseCodes | None:
+        """The way over a table, if all that is a number is an integer, and these lie close together."""
+        return self._numbers.dense if self._numbers.only_integers else None
+
+
+class CategoriesLearner(Learner):
+    """Collects the distinct values of a column; bounded by how many there are."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, None] = {}
+
+    def add(self, block: Column, first: int) -> None:
+        """Add those of a block."""
+        if block.dtype.kind in "biuf":
+            values = np.unique(block).tolist()
+        elif block.dtype.kind in "OUS":
+            values = block.ravel().tolist()
+        else:
+            raise ConfigError(f"values of dtype {block.dtype} are no categories: numbers, strings and the like are")
+        with contextlib.suppress(TypeError):  # something in it does not hash: found below
+            values = dict.fromkeys(values)
+        n_in_row = max(1, int(np.prod(block.shape[1:])))
+        for position, value in enumerate(values):
+            try:
+                self._seen.setdefault(category(value))
+            except TypeError as error:
+                raise EncodingError(f"{value!r:.80}: {error}", first + _place(block, value, position) // n_in_row) from None
+
+    def learned(self) -> dict[str, Any]:
+        """``categories``: numbers first, then strings, then the rest, each in their order."""
+        return {"categories": sorted(self._seen, key=_order)}
+
+
+class DenseCodes:
+    """The codes of integers in ``[low, high]`` as a table; both ends of it stand for all that lies beyond.
+
+    Attributes:
+        low: one below the least integer.
+        high: one above the largest.
+        table: shape ``(high - low + 1,)``, -1 where an integer is no category.
+    """
+
+    def __init__(self, codes: Mapping[int, int]) -> None:
+        self.low, self.high = min(codes) - 1, max(codes) + 1
+        self.table = np.full(self.high - self.low + 1, -1, dtype=np.intp)
+        for integer, code in codes.items():
+            self.table[integer - self.low] = code
+
+    def codes(self, integers: npt.NDArray[np.int64]) -> Codes:
+        """The codes of integers, -1 where one is no category."""
+        return self.table.take(np.minimum(np.maximum(integers, self.low), self.high) - self.low)
+
+
+class _Numbers:
+    """The categories that are numbers, for columns of numbers; compared as exactly as Python compares them."""
+
+    def __init__(self, codes: Mapping[Any, int]) -> None:
+        integers: dict[int, int] = {}
+        fractions: dict[float, int] = {}
+        self.nan_code = -1
+        self._beyond = False  # integers that no int64 is
+        for value, code in codes.items():
+            if not isinstance(value, (bool, int, float)):
+                continue
+            if value is NAN:
+                self.nan_code = code
+            elif isinstance(value, float) and not (math.isfinite(value) and value.is_integer() and int(value) in _INT64):
+                fractions[value] = code
+            elif int(value) in _INT64:
+                integers[int(value)] = code
+            else:
+                self._beyond = True
+        self.only_integers = bool(integers) and not fractions and self.nan_code < 0 and not self._beyond
+        self.dense: DenseCodes | None = None
+        if integers and max(integers) - min(integers) < _DENSE_SPAN and min(integers) > -_SAFE and max(integers) < _SAFE:
+            self.dense = DenseCodes(integers)
+        self._integers, self._integer_codes = _sorted_keys(integers, np.int64)
+        self._fractions, self._fraction_codes = _sorted_keys(fractions, np.float64)
+
+    def codes(self, column: Column) -> Codes | None:
+        """The codes of a column of numbers; None if it takes Python to compare them."""
+        if column.dtype.kind != "f":
+            if column.dtype == np.uint64 and column.size and int(column.max()) not in _INT64:
+                return None
+            return self._integers_at(column.astype(np.int64, copy=False))
+        if self._beyond:
+            return None
+        values = column.astype(np.float64, copy=False)
+        with np.errstate(invalid="ignore"):  # what is too large for an integer is told from one below
+            integers = values.astype(np.int64)
+        codes = self._integers_at(integers)
+        inexact = (integers != values) | (np.abs(values) >= 2.0**63)
+        if inexact.any():
+            codes = np.where(inexact, _searched(self._fractions, self._fraction_codes, values), codes)
+            if self.nan_code >= 0:
+                codes = np.where(np.isnan(values), self.nan_code, codes)
+        return codes
+
+    def _integers_at(self, integers: npt.NDArray[np.int64]) -> Codes:
+        if self.dense is not None:
+            return self.dense.codes(integers)
+        return _searched(self._integers, self._integer_codes, integers)
+
+
+def values_column(values: Sequence[Any]) -> Column:
+    """Values as an array: of numbers where all are of one type, and numpy has it; otherwise of objects."""
+    types = set(map(type, values))
+    if types == {bool} or types == {float} or (types == {int} and all(value in _INT64 for value in values)):
+        return np.array(values)
+    return objects(values)
+
+
+def _sorted_keys(codes: Mapping[Any, int], dtype: Any) -> tuple[npt.NDArray[Any], Codes]:
+    keys = sorted(codes)
+    return np.array(keys, dtype=dtype), np.array([codes[key] for key in keys], dtype=np.intp)
+
+
+def _searched(keys: npt.NDArray[Any], codes: Codes, values: npt.NDArray[Any]) -> Codes:
+    if len(keys) == 0:
+        return np.full(values.shape, -1, dtype=np.intp)
+    places = np.minimum(keys.searchsorted(values), len(keys) - 1)
+    return np.where(keys[places] == values, codes[places], -1)
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    if value is NAN:
+        return 1, 0
+    if isinstance(value, (bool, int, float)):
+        return 0, value
+    if isinstance(value, str):
+        return 2, value
+    if isinstance(value, bytes):
+        return 3, value
+    return (4, repr(value)) if isinstance(value, tuple) else (5, 0)
+
+
+def _place(block: Column, value: Any, fallback: int) -> int:
+    """Where ``value`` itself stands in a block."""
+    return next((place for place, item in enumerate(block.ravel().tolist()) if item is value), fallback)

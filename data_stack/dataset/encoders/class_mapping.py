@@ -1,0 +1,255 @@
+"""Classes as other classes: one validated dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.encoders.categories import Categories, Codes, category, values_column
+from data_stack.dataset.encoders.columns import Column, as_column, objects
+from data_stack.dataset.encoders.encoder import Encoder, checked_choice
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.meta import TargetKind
+from data_stack.exception import ConfigError
+
+__all__ = ["ClassMapping"]
+
+
+class ClassMapping(Encoder):
+    """What becomes of each class: ``ClassMapping({(0, 1, 2): "low", (3, 4): "high"}, unmapped="error")``.
+
+    Every label is looked up once, in what was there before: with ``{1: 2, 2: 3}`` a 1 becomes 2, not 3. Labels are equal as
+    in Python (1, 1.0, True and ``np.int64(1)`` are one); integers become integers, strings strings. Shape ``(n, …)`` stays.
+
+    Args:
+        mapping: new classes by old ones; a key that is a tuple holds several old classes.
+        unmapped: what becomes of labels that it does not name: ``"keep"`` leaves them as they are, ``"error"`` refuses them
+            when they are read, ``"drop"`` leaves their samples out (``iterator.map_classes`` does; reading one is an error).
+        names: what to call the new classes: one name each, in the order of :attr:`classes`, or a dict by class.
+
+    Raises:
+        ConfigError: a label is in two entries, or is no label; or names do not fit the classes.
+    """
+
+    kind = "class_mapping"
+
+    def __init__(
+        self,
+        mapping: Mapping[Any, Any],
+        *,
+        unmapped: Literal["keep", "error", "drop"] = "keep",
+        names: Sequence[Any] | Mapping[Any, Any] | None = None,
+    ) -> None:
+        if not isinstance(mapping, Mapping):
+            raise ConfigError(f"a class mapping is a dict of new classes by old ones, got {mapping!r:.80}")
+        self._unmapped = checked_choice("unmapped", unmapped, ("keep", "error", "drop"))
+        self._given = dict(mapping)
+        pairs: dict[Any, Any] = {}
+        entries: dict[Any, tuple[Any, Any]] = {}
+        for old_labels, new in self._given.items():
+            new_class = _label(new, f"the new class of {old_labels!r:.80}")
+            if isinstance(old_labels, tuple) and not old_labels:
+                raise ConfigError(f"an entry of the class mapping names no label: (): {new!r:.80}")
+            for old in old_labels if isinstance(old_labels, tuple) else (old_labels,):
+                label = _label(old, "a label")
+                if label in entries:
+                    first_key, first_new = entries[label]
+                    raise ConfigError(
+                        f"the label {old!r:.80} is in two entries of the class mapping: {first_key!r:.80}: {first_new!r:.80} "
+                        f"and {old_labels!r:.80}: {new!r:.80}; name it once"
+                    )
+                entries[label] = old_labels, new
+                pairs[label] = new_class
+        self._old = Categories(pairs, "label")
+        new_classes = list(dict.fromkeys(pairs.values()))
+        if all(isinstance(each, (bool, int, float)) for each in new_classes):
+            new_classes.sort()
+        self._new = Categories(new_classes, "class")
+        self._new_codes: Codes = np.array([self._new.code(new) for new in pairs.values()], dtype=np.intp)
+        self._values = values_column(list(pairs.values()))
+        self._names = self._checked_names(names)
+        self._remember({})
+
+    @classmethod
+    def from_previous_labels(
+        cls,
+        mappings: Iterable[Mapping[str, Any]],
+        *,
+        unmapped: Literal["keep", "error", "drop"] = "keep",
+        names: Sequence[Any] | Mapping[Any, Any] | None = None,
+    ) -> ClassMapping:
+        """From mlgym's form: ``[{"previous_labels": [0, 1], "new_label": 0}, …]``.
+
+        Raises:
+            ConfigError: an entry has other keys, or as above.
+        """
+        mapping: dict[Any, Any] = {}
+        entry: Any
+        for position, entry in enumerate(mappings):
+            if not isinstance(entry, Mapping) or set(entry) != {"previous_labels", "new_label"}:
+                raise ConfigError(f"entry {position} is to have previous_labels and new_label, got {entry!r:.80}")
+            labels = entry["previous_labels"]
+            if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+                raise ConfigError(f"previous_labels of entry {position} are a list, got {labels!r:.80}")
+            key = tuple(_label(label, f"a label of entry {position}") for label in labels)
+            if key in mapping:
+                raise ConfigError(f"the labels {list(key)!r:.80} are in two entries, the second is number {position}")
+            mapping[key] = entry["new_label"]
+        return cls(mapping, unmapped=unmapped, names=names)
+
+    # ------------------------------------------------------------------ what it is
+
+    def config(self) -> dict[str, Any]:
+        """``mapping``, ``unmapped`` and ``names``."""
+        names = None if self._names == self.classes else list(self._names)
+        return {"mapping": self._given, "unmapped": self._unmapped, "names": names}
+
+    @property
+    def unmapped(self) -> str:
+        """What becomes of labels that the mapping does not name."""
+        return str(self._unmapped)
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The new classes, each once: sorted if they are numbers, otherwise in the order of the mapping."""
+        return self._new.values
+
+    @property
+    def names(self) -> tuple[Any, ...]:
+        """What the new classes are called, in the order of :attr:`classes`; the classes themselves unless names were given."""
+        return self._names
+
+    @property
+    def size(self) -> int:
+        """Number of new classes."""
+        return len(self._new)
+
+    @property
+    def previous_labels(self) -> dict[Any, tuple[Any, ...]]:
+        """The old labels of each new class."""
+        previous: dict[Any, list[Any]] = {new: [] for new in self.classes}
+        for old, code in zip(self._old.values, self._new_codes.tolist(), strict=True):
+            previous[self.classes[code]].append(old)
+        return {new: tuple(old) for new, old in previous.items()}
+
+    @property
+    def output_size(self) -> int | None:
+        """1."""
+        return 1
+
+    @property
+    def target_kind(self) -> TargetKind | None:
+        """Labels."""
+        return "label"
+
+    @property
+    def class_names(self) -> tuple[Any, ...] | None:
+        """:attr:`names`; None where labels are kept that the mapping does not know."""
+        return None if self._unmapped == "keep" else self._names
+
+    def class_names_after(self, class_names: Sequence[Any] | None) -> tuple[Any, ...] | None:
+        """Names of the new classes; of labels that are kept, those that they had."""
+        if self._unmapped != "keep":
+            return self._names
+        if class_names is None:
+            return None
+        # Labels are the names themselves, or number them: as the mapping has it.
+        are_numbers = not any(isinstance(name, (int, float)) for name in class_names)
+        are_numbers = are_numbers and any(isinstance(old, (int, float)) for old in self._old.values)
+        labels = range(len(class_names)) if are_numbers else class_names
+        kept = [label for label in labels if self._old.code(label) < 0]
+        if not kept:
+            return self._names
+        if are_numbers:
+            return None  # numbers of two kinds, which count nothing any more
+        return tuple(dict.fromkeys([*self._names, *kept]))
+
+    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+        """The names as they were."""
+        return None if names is None else tuple(names)
+
+    # ------------------------------------------------------------------ mapping
+
+    def is_mapped(self, labels: Any) -> npt.NDArray[np.bool_]:
+        """Which labels of a column the mapping names, shape ``(n, …)``."""
+        return self._old.codes(as_column(labels)) >= 0
+
+    def _transform(self, column: Column) -> Column:
+        codes = self._old.codes(column)
+        is_unmapped = codes < 0
+        if self._unmapped == "keep":
+            return self._kept(column, codes, is_unmapped)
+        if is_unmapped.any():
+            at = tuple(np.argwhere(is_unmapped)[0].tolist())
+            label = column[at].item() if isinstance(column[at], np.generic) else column[at]
+            drops = "; iterator.map_classes leaves out the samples of such labels" if self._unmapped == "drop" else ""
+            known = ", ".join(f"{each!r:.40}" for each in self._old.values[:8])
+            raise EncodingError(f"the label {label!r:.80} is not in the class mapping, which names {known}{drops}", at[0])
+        return self._values[codes]
+
+    def _kept(self, column: Column, codes: Codes, is_unmapped: npt.NDArray[np.bool_]) -> Column:
+        dtype = _common_dtype(column.dtype, self._values)
+        if len(self._values) == 0:
+            return column.astype(dtype)
+        if dtype.kind != "O":
+            return np.where(is_unmapped, column.astype(dtype, copy=False), self._values.astype(dtype, copy=False)[codes])
+        kept = np.fromiter(column.ravel().tolist(), dtype=object, count=column.size).reshape(column.shape)
+        mapped = ~is_unmapped
+        kept[mapped] = objects(self._values.tolist())[codes[mapped]]
+        return kept
+
+    def _inverse(self, column: Column) -> Column:
+        """The old labels.
+
+        Raises:
+            ConfigError: several old labels became one new class, so that nobody knows which it was.
+        """
+        for new, old in self.previous_labels.items():
+            if len(old) > 1:
+                raise ConfigError(f"the class mapping has no inverse: {old!r:.120} all became {new!r:.80}")
+        inverse = ClassMapping(
+            {new: old[0] for new, old in self.previous_labels.items()}, unmapped="keep" if self._unmapped == "keep" else "error"
+        )
+        return inverse.transform(column)
+
+    def _checked_names(self, names: Sequence[Any] | Mapping[Any, Any] | None) -> tuple[Any, ...]:
+        if names is None:
+            return self.classes
+        if isinstance(names, Mapping):
+            unknown = [each for each in names if self._new.code(each) < 0]
+            missing = [each for each in self.classes if each not in names]
+            if unknown or missing:
+                raise ConfigError(
+                    f"names are to name each new class once: missing {missing!r:.80}, no class of the mapping {unknown!r:.80}"
+                )
+            return tuple(names[each] for each in self.classes)
+        if isinstance(names, str) or len(names) != self.size:
+            raise ConfigError(f"there are {self.size} new classes {self.classes!r:.80}, but the names {names!r:.80}")
+        return tuple(names)
+
+
+def _label(value: Any, what: str) -> Any:
+    try:
+        label = category(value)
+    except TypeError:
+        label = ()
+    if isinstance(label, tuple):
+        raise ConfigError(f"{what} must be a number, a string, bytes or None, got {value!r:.80}")
+    return label
+
+
+def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:
+    """What holds labels of ``dtype`` and new classes, none of them changed; the same whichever labels a batch has."""
+    if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
+        return np.dtype(object)
+    if len(values) == 0:
+        return dtype
+    if dtype.kind in "iu" and values.dtype.kind in "iu":
+        common = np.result_type(dtype, np.min_scalar_type(int(values.max())), np.min_scalar_type(int(values.min())))
+        return common if common.kind in "iu" else np.dtype(object)
+    if dtype.kind == "f" or dtype.kind == values.dtype.kind:
+        return np.result_type(dtype, values.dtype)
+    return np.dtype(object)

@@ -1,0 +1,136 @@
+"""Values as numpy columns for encoders to learn from: whole, or a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.exception import ConfigError
+
+__all__ = ["Blocks", "Column", "as_column", "as_floats", "blocks_of", "objects", "stacked"]
+
+Column = npt.NDArray[Any]
+"""The values of one position or key of many samples, shape ``(n_samples, ...)``."""
+
+Blocks = Union[Column, Sequence[Any], Iterable[Any]]
+"""One column, or blocks of it one after the other."""
+
+_BLOCK_VALUES = 1 << 20
+_NUMBERS = "biuf"
+
+
+def as_column(values: Any) -> Column:
+    """Values as an array of shape ``(n, ...)``: of numbers where they are numbers of one shape, otherwise of objects."""
+    if isinstance(values, np.ndarray):
+        column: Column = values
+    elif hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
+        column = np.asarray(values.detach().cpu())
+    elif hasattr(values, "__array__"):
+        column = np.asarray(values)
+    elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        column = np.empty(())
+    else:
+        column = stacked(list(values))
+    if column.ndim == 0:
+        raise ConfigError(f"an encoder takes a column of values, shape (n, ...), not the single value {values!r:.80}")
+    return column
+
+
+def stacked(values: list[Any]) -> Column:
+    """A list as an array, with nothing lost: numbers and arrays of one type are stacked, all else stay objects."""
+    types = set(map(type, values))
+    if len(types) == 1:
+        (only,) = types
+        if only in (bool, int, float) or issubclass(only, (np.number, np.bool_)):
+            array = _as_numbers(values)
+            if array is not None:
+                return array
+        elif issubclass(only, np.ndarray) or hasattr(only, "detach") or only in (list, tuple):
+            arrays = [_as_numbers(value.detach().cpu() if hasattr(value, "detach") else value) for value in values]
+            present = [array for array in arrays if array is not None]
+            if len(present) == len(arrays) and len({array.shape for array in present}) == 1:
+                dtype = np.result_type(*{array.dtype for array in present})
+                if dtype.kind != "f" or any(array.dtype.kind == "f" for array in present):  # else it would round integers
+                    return np.stack(present, dtype=dtype)
+    return objects(values) if values else np.empty(0)
+
+
+def objects(values: Sequence[Any]) -> Column:
+    """A column of Python objects; values that are sequences stay such."""
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
+    """Numbers as float64, NaN and None as NaN; strings count as the numbers that they spell.
+
+    Args:
+        column: shape ``(n, ...)``.
+        first: position of its first value, for errors.
+
+    Raises:
+        EncodingError: a value is no number.
+        ConfigError: the dtype holds no real numbers.
+    """
+    kind = column.dtype.kind
+    if kind in _NUMBERS:
+        return column.astype(np.float64, copy=False)
+    if kind not in "OUS":
+        raise ConfigError(f"real numbers are needed, got a column of dtype {column.dtype}")
+    try:
+        return column.astype(np.float64)
+    except (ValueError, TypeError):
+        pass
+    if column.dtype == object and column.ndim == 1 and len(column):  # arrays of one shape, given as objects
+        arrays = stacked(column.tolist())
+        if arrays.dtype.kind in _NUMBERS and arrays.ndim > 1:
+            return arrays.astype(np.float64)
+    shape: tuple[int, ...] | None = None
+    for position, value in enumerate(column):
+        try:
+            number = np.asarray(value, dtype=np.float64)
+        except (ValueError, TypeError):
+            raise EncodingError(f"{value!r:.80} is no number", first + position) from None
+        if shape not in (None, number.shape):
+            raise EncodingError(f"a value has the shape {number.shape}, those before have {shape}", first + position)
+        shape = number.shape
+    raise ConfigError(f"a column of dtype {column.dtype} cannot be read as real numbers")
+
+
+def blocks_of(columns: Blocks) -> Iterator[Column]:
+    """One column in pieces of some megabytes, or the blocks given.
+
+    A list or tuple of arrays, and any iterable that is no sequence, are blocks; all else is one column.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if hasattr(columns, "read_column"):
+        raise ConfigError(
+            f"an encoder is fitted on a column, not on {columns!r:.80}: give iterator.read_column(0), "
+            f"or call iterator.encode({{0: encoder}}, fit_on=iterator)"
+        )
+    if isinstance(columns, (str, bytes, Mapping)) or not (hasattr(columns, "__array__") or isinstance(columns, Iterable)):
+        raise ConfigError(f"an encoder is fitted on a column of values, or on blocks of one, not on {columns!r:.80}")
+    is_column = hasattr(columns, "__array__") or (
+        isinstance(columns, (list, tuple, range))
+        and not (len(columns) > 0 and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns))
+    )
+    for block in [columns] if is_column else columns:
+        column = as_column(block)
+        n_rows = max(1, _BLOCK_VALUES // max(1, int(np.prod(column.shape[1:]))))
+        for start in range(0, len(column), n_rows):
+            yield column[start : start + n_rows]
+
+
+def _as_numbers(values: Any) -> Column | None:
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, OverflowError):  # ragged, or larger than any integer of numpy
+        return None
+    if array.dtype.kind == "f" and isinstance(values, list) and values and type(values[0]) is int:
+        return None  # numpy meets integers of the two halves of 64 bits in floats
+    return array if array.dtype.kind in "biufc" or isinstance(values, np.ndarray) else None

@@ -1,0 +1,223 @@
+"""Real numbers, scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.encoders.columns import Column, as_floats
+from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, checked_choice
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.encoders.moments import RunningMoments
+from data_stack.dataset.meta import TargetKind
+from data_stack.exception import ConfigError
+
+__all__ = ["ContinuousEncoder"]
+
+_SCALINGS = ("standard", "min_max", "max_abs", "robust", "none")
+
+Floats = npt.NDArray[np.float64]
+
+
+class ContinuousEncoder(Encoder):
+    """Numbers as ``(value - centre) / scale``, for each position of shape ``(n, …)`` by itself; the shape stays.
+
+    ==============  ======================  ==================================================  ======================
+    ``scaling``     centre                  scale                                               learned
+    ==============  ======================  ==================================================  ======================
+    ``"standard"``  mean                    standard deviation of the population                in blocks
+    ``"min_max"``   least value             largest minus least: results in [0, 1]              in blocks
+    ``"max_abs"``   0                       largest absolute value: results in [-1, 1]          in blocks
+    ``"robust"``    median                  75th minus 25th percentile (linear interpolation)   from the whole column
+    ``"none"``      0                       1                                                   nothing
+    ==============  ======================  ==================================================  ======================
+
+    A scale of 0, as that of a constant column, counts as 1, so such a column becomes 0. It is computed in float64 and then
+    rounded to ``dtype``. Integers, bools, and strings that spell numbers are taken too; None counts as NaN. NaN are passed
+    over in learning; infinity is refused, there and in ``transform``. How blocks are cut may change the last bits of what
+    is learned.
+
+    Args:
+        scaling: see above.
+        missing: what becomes of NaN: ``"keep"`` leaves it; ``"error"`` refuses it, in learning too; ``"zeros"`` makes it 0,
+            that is the centre.
+        dtype: of what comes out.
+
+    Raises:
+        ConfigError: an argument is none of these.
+    """
+
+    kind = "continuous"
+
+    def __init__(
+        self,
+        scaling: Literal["standard", "min_max", "max_abs", "robust", "none"] = "standard",
+        missing: Literal["keep", "error", "zeros"] = "keep",
+        dtype: Literal["float32", "float64"] = "float32",
+    ) -> None:
+        self._scaling = checked_choice("scaling", scaling, _SCALINGS)
+        self._missing = checked_choice("missing", missing, ("keep", "error", "zeros"))
+        self._dtype = np.dtype(checked_choice("dtype", dtype, ("float32", "float64")))
+        self.centre: Floats = np.zeros(())
+        self.scale: Floats = np.ones(())
+        if scaling == "none":
+            self._remember({})
+
+    # ------------------------------------------------------------------ what it is
+
+    def config(self) -> dict[str, Any]:
+        """``scaling``, ``missing`` and ``dtype``."""
+        return {"scaling": self._scaling, "missing": self._missing, "dtype": self._dtype.name}
+
+    @property
+    def missing(self) -> str:
+        """What becomes of NaN."""
+        return str(self._missing)
+
+    @property
+    def value_shape(self) -> tuple[int, ...] | None:
+        """Shape of one value; None if any will do, or it is not fitted."""
+        return None if self._scaling == "none" or not self.is_fitted else self.centre.shape
+
+    @property
+    def output_size(self) -> int | None:
+        """How many numbers a value has; None if any number will do."""
+        return None if self.value_shape is None else int(np.prod(self.value_shape))
+
+    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+        """The names as they were."""
+        fits = names is not None and (self.output_size is None or len(names) == self.output_size)
+        return tuple(names) if names is not None and fits else None
+
+    @property
+    def target_kind(self) -> TargetKind | None:
+        """Real numbers."""
+        return "real"
+
+    # ------------------------------------------------------------------ learning
+
+    def _learner(self) -> Learner | None:
+        if self._scaling == "none":
+            return None
+        if self._scaling == "robust":
+            return _Checked(self._missing, WholeColumn(_quartiles))
+        return _Checked(self._missing, _MomentsLearner(_STATISTICS[self._scaling]))
+
+    def _remember(self, learned: Mapping[str, Any]) -> None:
+        if set(learned) != (set() if self._scaling == "none" else {"centre", "scale"}):
+            raise ConfigError(f"scaling {self._scaling!r} has learned {', '.join(learned) or 'nothing'}")
+        if self._scaling != "none":
+            centre, scale = (np.asarray(learned[name], dtype=np.float64) for name in ("centre", "scale"))
+            if centre.shape != scale.shape or not (np.isfinite(centre).all() and np.isfinite(scale).all()) or (scale <= 0).any():
+                raise ConfigError(
+                    "centre and scale are finite numbers, the scale above 0; "
+                    "values too far apart for float64 cannot be scaled, nor columns that are all NaN"
+                )
+            self.centre, self.scale = centre, scale
+            learned = {"centre": centre, "scale": scale}
+        super()._remember(learned)
+
+    # ------------------------------------------------------------------ encoding
+
+    def _transform(self, column: Column) -> Column:
+        numbers = as_floats(column)
+        if self._scaling != "none" and numbers.shape[1:] != self.centre.shape:
+            if len(numbers) == 0:
+                return np.empty((0, *self.centre.shape), dtype=self._dtype)
+            raise ConfigError(
+                f"it was fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):  # looked for below
+            scaled = numbers if self._scaling == "none" else (numbers - self.centre) / self.scale
+            scaled = scaled.astype(self._dtype)
+        if not np.isfinite(scaled).all():
+            _check(numbers, self._missing, 0)
+            too_large = np.isinf(scaled)
+            if too_large.any():
+                at = tuple(np.argwhere(too_large)[0].tolist())
+                raise EncodingError(f"{float(numbers[at])!r} is too large for {self._dtype} once scaled", at[0])
+            if self._missing == "zeros":
+                scaled[np.isnan(scaled)] = 0
+        return scaled
+
+    def _inverse(self, column: Column) -> Column:
+        """The numbers as float64, up to rounding; what ``missing="zeros"`` made of NaN becomes the centre."""
+        return as_floats(column) * self.scale + self.centre
+
+
+class _Checked(Learner):
+    """Numbers for a learner: float64, without infinity."""
+
+    def __init__(self, missing: str, learner: Learner) -> None:
+        self._missing, self._learner_of_floats = missing, learner
+
+    def add(self, block: Column, first: int) -> None:
+        numbers = as_floats(block, first)
+        if not np.isfinite(numbers).all():
+            _check(numbers, self._missing, first)
+        self._learner_of_floats.add(numbers, first)
+
+    def learned(self) -> dict[str, Any]:
+        learned = self._learner_of_floats.learned()
+        scale = learned["scale"]
+        return {"centre": learned["centre"], "scale": np.where(scale == 0, 1.0, scale)}
+
+
+class _MomentsLearner(Learner):
+    def __init__(self, statistic: Callable[[RunningMoments], tuple[Any, Any]]) -> None:
+        self._statistic, self._moments = statistic, RunningMoments()
+        self._shape: tuple[int, ...] | None = None
+
+    def add(self, block: Column, first: int) -> None:
+        if self._shape is not None and block.shape[1:] != self._shape:
+            raise EncodingError(f"values have the shape {block.shape[1:]}, those before {self._shape}", first)
+        self._shape = block.shape[1:]
+        self._moments.add(block)
+
+    def learned(self) -> dict[str, Any]:
+        _refuse_nothing_but_nan(self._moments.count == 0)
+        with np.errstate(over="ignore"):  # refused when it is remembered
+            centre, scale = self._statistic(self._moments)
+        return {"centre": np.asarray(centre, dtype=np.float64), "scale": np.asarray(scale, dtype=np.float64)}
+
+
+_STATISTICS: dict[str, Callable[[RunningMoments], tuple[Any, Any]]] = {
+    # The mean of equal values is that value, though the sum over their number may miss it by a bit.
+    "standard": lambda moments: (np.where(moments.low == moments.high, moments.low, moments.mean), moments.deviation),
+    "min_max": lambda moments: (moments.low, moments.high - moments.low),
+    "max_abs": lambda moments: (np.zeros_like(moments.low), np.maximum(np.abs(moments.low), np.abs(moments.high))),
+}
+
+
+def _quartiles(numbers: Column) -> dict[str, Any]:
+    _refuse_nothing_but_nan(np.isnan(numbers).all(axis=0))
+    with np.errstate(over="ignore", invalid="ignore"):  # refused when it is remembered
+        low, centre, high = np.nanpercentile(numbers, [25, 50, 75], axis=0)
+        return {"centre": np.asarray(centre), "scale": np.asarray(high - low)}
+
+
+def _refuse_nothing_but_nan(is_nothing: Any) -> None:
+    empty = np.argwhere(np.asarray(is_nothing))
+    if len(empty):
+        where = "" if empty.shape[1] == 0 else f" in column {', '.join(map(str, empty[0].tolist()))}"
+        raise ConfigError(f"there is nothing to learn from: all values{where} are NaN")
+
+
+def _check(numbers: Floats, missing: str, first: int) -> None:
+    """Refuse infinity, and NaN where it is an error.
+
+    Raises:
+        EncodingError: there is one.
+    """
+    refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
+    if refused.any():
+        at = tuple(np.argwhere(refused)[0].tolist())
+        value = float(numbers[at])
+        problem = f"{value!r} is no number to scale"
+        if value != value:
+            problem = "a value is missing (NaN); missing='keep' or 'zeros' allows it"
+        within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""
+        raise EncodingError(problem + within, first + at[0])

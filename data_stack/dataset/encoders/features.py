@@ -1,0 +1,517 @@
+"""Rows of mixed features as one matrix of numbers, an encoder for each feature."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.encoders.categorical import CategoricalEncoder
+from data_stack.dataset.encoders.columns import Blocks, Column, objects
+from data_stack.dataset.encoders.continuous import ContinuousEncoder
+from data_stack.dataset.encoders.encoder import Encoder, Fitting, Learner, checked_choice
+from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.encoders.feature_rows import (
+    ArrayRows,
+    Feature,
+    FeatureRows,
+    ListedRows,
+    feature_rows,
+    position_of,
+    positions_of,
+)
+from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
+from data_stack.exception import ConfigError
+
+__all__ = ["FeatureEncoder"]
+
+Matrix = npt.NDArray[np.float32]
+
+
+@dataclass
+class _Part:
+    """Features that one encoder encodes: one, or several as a table."""
+
+    features: tuple[Feature, ...]
+    encoder: Encoder
+    is_learning: bool
+
+    @property
+    def name(self) -> str:
+        return f"feature {self.features[0]!r}" if len(self.features) == 1 else f"features {list(self.features)!r:.80}"
+
+    def column(self, rows: FeatureRows) -> Column:
+        return rows.column(self.features[0]) if len(self.features) == 1 else rows.block(self.features)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except EncodingError as error:
+            raise error.within(self.name) from error
+        except ConfigError as error:
+            raise ConfigError(f"{self.name}: {error}") from error
+
+
+class FeatureEncoder(Encoder):
+    """Rows of features as one matrix of shape ``(n, output_size)``, float32: what each encoder makes, side by side.
+
+    ::
+
+        encoder = FeatureEncoder({("age", "height"): ContinuousEncoder(), "country": CategoricalEncoder(unknown="index")})
+        encoded = train.encode(encoder, fit_on=train)
+
+    A row is an array, a list, a dict of features, or a record of a structured array; many rows may also be an array of shape
+    ``(n, n_features)``, a dict of columns or a data frame. Features are named by their positions, by keys, or by
+    ``feature_names``. All are learned in one pass over the rows.
+
+    Several features given one encoder get an encoder like it each, except for transformers of scikit-learn, which encode them
+    together. An encoder that is fitted already when it is given stays as it is.
+
+    Args:
+        encoders: an encoder for each feature, or tuple of features, in the order of the output.
+        rest: what becomes of features that are not named: ``"drop"``, or ``"passthrough"``: numbers that follow behind the others
+            as they are, in the order of the first row learned from.
+        feature_names: what the positions in a row are called, where rows are arrays or lists.
+
+    Raises:
+        ConfigError: a feature is named twice, or there is nothing to encode.
+    """
+
+    kind = "features"
+    is_per_feature = False
+
+    def __init__(
+        self,
+        encoders: Mapping[Any, EncoderLike],
+        rest: Literal["drop", "passthrough"] = "drop",
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        if not isinstance(encoders, Mapping):
+            raise ConfigError(f"encoders are a dict by feature, got {encoders!r:.80}")
+        self._rest_policy = checked_choice("rest", rest, ("drop", "passthrough"))
+        if not encoders and rest == "drop":
+            raise ConfigError("there is no feature to encode: encoders are empty, and the rest is dropped")
+        self.feature_names = feature_names
+        self._parts: list[_Part] = []
+        self._rest: tuple[Feature, ...] = ()
+        self._plan: _Plan | None = None
+        taken: list[Encoder] = []
+        for key, given in encoders.items():
+            features = tuple(_checked_feature(feature) for feature in (key if isinstance(key, tuple) else (key,)))
+            if not features:
+                raise ConfigError(f"an encoder is given no feature: (): {given!r:.80}")
+            encoder = as_encoder(given)
+            groups = [(feature,) for feature in features] if encoder.is_per_feature else [features]
+            for group in groups:
+                known = {feature for part in self._parts for feature in part.features}
+                twice = [feature for feature in group if feature in known] or ([group[0]] if len(set(group)) < len(group) else [])
+                if twice:
+                    raise ConfigError(f"feature {twice[0]!r} is named twice")
+                # Of its own, so that fitting one for this feature does not change what another has learned.
+                own = encoder._like_this() if any(encoder is each for each in taken) and not encoder.is_fitted else encoder
+                taken.append(encoder)
+                self._parts.append(_Part(group, own, not encoder.is_fitted))
+
+    # ------------------------------------------------------------------ what it is
+
+    def config(self) -> dict[str, Any]:
+        """``encoders`` by feature, ``rest`` and ``feature_names``."""
+        encoders = {part.features if len(part.features) > 1 else part.features[0]: part.encoder for part in self._parts}
+        names = None if self._feature_names is None else list(self._feature_names)
+        return {"encoders": encoders, "rest": self._rest_policy, "feature_names": names}
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the positions in a row are called; None if they have no names. Can be set until it is fitted."""
+        return self._feature_names
+
+    @feature_names.setter
+    def feature_names(self, names: Sequence[str] | None) -> None:
+        if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
+            raise ConfigError(f"feature_names is a list of strings, got {names!r:.80}")
+        if names is not None and len(set(names)) < len(names):
+            raise ConfigError(f"two features are called alike: {list(names)!r:.200}")
+        self._feature_names = None if names is None else tuple(names)
+        self._positions = {} if names is None else {name: position for position, name in enumerate(names)}
+
+    @property
+    def encoders(self) -> dict[Any, Encoder]:
+        """The encoder of each feature, or tuple of features."""
+        encoders: dict[Any, Encoder] = self.config()["encoders"]
+        return encoders
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether all its encoders are, and the rest is known if it shall pass through."""
+        if self._plan is not None:
+            return True
+        return (self._learned is not None or self._rest_policy == "drop") and all(part.encoder.is_fitted for part in self._parts)
+
+    @property
+    def output_size(self) -> int | None:
+        """Number of columns of the matrix."""
+        return self._planned().size if self.is_fitted else None
+
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """The feature's name where one number becomes of it, otherwise with the number's: ``"country=FR"``, ``"words.3"``."""
+        return self.names_after(self._feature_names)
+
+    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+        """:attr:`output_names`, with the features called by ``names`` where they are positions."""
+        if not self.is_fitted:
+            return None
+        plan = self._planned()
+        called: list[str] = []
+        for part, place in zip(plan.parts, plan.places, strict=True):
+            features = [self._called(feature, names) for feature in part.features]
+            size = place.stop - place.start
+            outputs = part.encoder.names_after(features if len(features) > 1 else None)
+            if size == 1 and len(features) == 1 and part.encoder.target_kind != "one_hot":
+                called.append(features[0])
+            elif outputs is not None and len(outputs) == size:
+                prefix = "" if len(features) > 1 else features[0] + part.encoder.name_separator
+                called.extend(prefix + output for output in outputs)
+            else:
+                called.extend(f"{'+'.join(features)}.{number}" for number in range(size))
+        return tuple(called)
+
+    def _called(self, feature: Feature, names: Sequence[str] | None) -> str:
+        if names is not None and isinstance(feature, int) and -len(names) <= feature < len(names):
+            return names[feature]
+        return str(feature)
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(self, columns: Blocks | Mapping[Any, Any], *, fitted_on: str | None = None) -> FeatureEncoder:
+        """As ``Encoder.fit``; ``columns`` may also be a dict of columns, or a data frame. A list of flat arrays is of rows."""
+        if isinstance(columns, Mapping) or hasattr(columns, "iloc"):
+            learner = _FeaturesLearner(self)
+            rows = feature_rows(columns, self._positions)
+            if rows.n_rows == 0:
+                raise ConfigError(f"{self!r} cannot be fitted on no values: the table is empty")
+            learner.add_rows(rows, 0)
+            self._remember(learner.learned())
+            self.fitted_on = fitted_on
+            return self
+        if isinstance(columns, (list, tuple)) and len(columns) and all(map(_is_row, columns)):
+            columns = objects(columns)
+        return super().fit(columns, fitted_on=fitted_on)
+
+    def transform(self, batch: Any) -> Column:
+        """As ``Encoder.transform``; ``batch`` may also be a dict of columns, or a data frame."""
+        if not self.is_fitted:
+            raise self._not_fitted()
+        return self._planned().transform(feature_rows(batch, self._positions))
+
+    def _learner(self) -> Learner | None:
+        learns = self._rest_policy == "passthrough" or any(part.is_learning for part in self._parts)
+        return _FeaturesLearner(self) if learns else None
+
+    def _remember(self, learned: Mapping[str, Any]) -> None:
+        rest = learned.get("rest", [])
+        if not set(learned) <= {"rest"} or not isinstance(rest, list) or (rest and self._rest_policy == "drop"):
+            raise ConfigError("what it has learned is the rest of the features, where it passes through")
+        self._rest = tuple(_checked_feature(feature) for feature in rest)
+        self._plan = None
+        super()._remember(learned)
+
+    # ------------------------------------------------------------------ encoding
+
+    def _planned(self) -> _Plan:
+        # A part may have been fitted anew by someone who holds its encoder.
+        if self._plan is None or any(map(operator.is_not, self._plan.learned, self._learned_by_parts())):
+            passed = [_Part((feature,), ContinuousEncoder("none"), False) for feature in self._rest]
+            self._plan = _Plan([*self._parts, *passed])
+            self._plan.learned = self._learned_by_parts()
+        return self._plan
+
+    def _learned_by_parts(self) -> list[Any]:
+        return [part.encoder._learned for part in self._parts]
+
+    def _transform(self, column: Column) -> Column:
+        return self._planned().transform(feature_rows(column, self._positions))
+
+    def _inverse(self, column: Column) -> Column:
+        """The rows again: an array where all positions of it were encoded, otherwise dicts of the features that were."""
+        plan = self._planned()
+        if column.ndim != 2 or column.shape[1] != plan.size:
+            raise ConfigError(f"a matrix of {plan.size} columns is needed, got the shape {column.shape}")
+        columns: dict[Feature, Column] = {}
+        for part, place in zip(plan.parts, plan.places, strict=True):
+            encoded = column[:, place]
+            if isinstance(part.encoder, CategoricalEncoder) and part.encoder.target_kind == "label":
+                encoded = np.rint(encoded[:, 0]).astype(np.int64)
+            elif isinstance(part.encoder, ContinuousEncoder):
+                encoded = encoded.reshape(len(column), *(part.encoder.value_shape or ()))
+            decoded = part.run(part.encoder.inverse, encoded)
+            if len(part.features) == 1:
+                columns[part.features[0]] = decoded
+            else:
+                columns.update({feature: decoded[:, number] for number, feature in enumerate(part.features)})
+        if columns.keys() == set(range(len(columns))):
+            rows = [columns[number] for number in range(len(columns))]
+            if all(each.dtype.kind in "biuf" and each.ndim == 1 for each in rows):
+                return np.stack(rows, axis=1)
+            return objects([list(row) for row in zip(*(each.tolist() for each in rows), strict=True)])
+        return objects([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None}
+
+    def __repr__(self) -> str:
+        if not self._parts:
+            return super().__repr__()
+        features = ", ".join(repr(feature) for part in self._parts for feature in part.features)
+        return f"<FeatureEncoder of {features:.120}{'' if self.is_fitted else ', not fitted'}>"
+
+
+class _FeaturesLearner(Learner):
+    def __init__(self, encoder: FeatureEncoder) -> None:
+        self._encoder = encoder
+        self._fittings = [(part, Fitting(part.encoder)) for part in encoder._parts if part.is_learning]
+        self._rest: list[Feature] = []
+
+    def add(self, block: Column, first: int) -> None:
+        self.add_rows(feature_rows(block, self._encoder._positions), first)
+
+    def add_rows(self, rows: FeatureRows, first: int) -> None:
+        for part, fitting in self._fittings:
+            part.run(fitting.add, part.run(part.column, rows))
+        if first == 0 and self._encoder._rest_policy == "passthrough":
+            named = [feature for part in self._encoder._parts for feature in part.features]
+            if rows.features and isinstance(rows.features[0], int):
+                named = [position_of(feature, len(rows.features), self._encoder._positions) for feature in named]
+            self._rest = [feature for feature in rows.features if feature not in named]
+
+    def learned(self) -> dict[str, Any]:
+        for part, fitting in self._fittings:
+            part.run(fitting.finish)
+        return {"rest": self._rest}
+
+
+class _Plan:
+    """Where what becomes of each feature goes, and which features are encoded in one operation.
+
+    Attributes:
+        parts: features with their encoders.
+        places: the columns of the matrix that become of each part.
+        size: number of columns.
+        learned: what the encoders had learned when this was made.
+    """
+
+    learned: list[Any]
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self.parts = parts
+        self.places: list[slice] = []
+        scalars: list[int] = []
+        start = 0
+        for number, part in enumerate(parts):
+            # Of a number that is not scaled nobody knows whether it is one, before there is a value.
+            is_scalar = isinstance(part.encoder, ContinuousEncoder) and part.encoder.value_shape in ((), None)
+            if is_scalar and len(part.features) == 1:
+                scalars.append(number)
+            size = 1 if is_scalar else part.encoder.output_size
+            if size is None:
+                raise ConfigError(f"{part.name}: nobody knows how many numbers {part.encoder!r} makes of it")
+            self.places.append(slice(start, start + size))
+            start += size
+        self.size = start
+        vectors = [
+            number
+            for number, part in enumerate(parts)
+            if isinstance(part.encoder, CategoricalEncoder) and part.encoder.target_kind == "one_hot" and len(part.features) == 1
+        ]
+        self._scalars = _Scalars(parts, self.places, scalars) if scalars else None
+        dense = [number for number in vectors if _encoder_of(parts[number])._categories.dense is not None]
+        self._lookups = _Lookups(parts, self.places, dense) if dense else None
+        self._vectors = vectors
+        self._not_fused = [number for number in range(len(parts)) if number not in scalars and number not in vectors]
+        self._sparse_vectors = [number for number in vectors if number not in dense]
+
+    def transform(self, rows: FeatureRows) -> Matrix:
+        matrix = np.zeros((rows.n_rows, self.size), dtype=np.float32)
+        if rows.n_rows == 0:
+            return matrix
+        if isinstance(rows, ArrayRows) and rows.array.ndim == 2 and rows.array.dtype.kind in "bif":
+            if self._scalars is not None and not self._scalars.write(self._scalars.block(rows), matrix):
+                self._write_each(self._scalars.numbers, rows, matrix)
+            if self._lookups is not None:
+                self._lookups.write(rows, matrix)
+            self._write_codes(self._sparse_vectors, rows, matrix)
+        else:
+            if self._scalars is not None:
+                block = self._scalars.gathered(rows)
+                if block is None or not self._scalars.write(block, matrix):
+                    self._write_each(self._scalars.numbers, rows, matrix)
+            self._write_codes(self._vectors, rows, matrix)
+        self._write_each(self._not_fused, rows, matrix)
+        return matrix
+
+    def _write_each(self, numbers: Sequence[int], rows: FeatureRows, matrix: Matrix) -> None:
+        """One encoder after the other."""
+        for number in numbers:
+            part, place = self.parts[number], self.places[number]
+            column = part.column(rows)
+            encoded = part.run(part.encoder.transform, column)
+            n_columns = place.stop - place.start
+            if encoded.size != len(column) * n_columns:
+                raise ConfigError(f"{part.name}: {part.encoder!r} made shape {encoded.shape[1:]} of it, not {n_columns} numbers")
+            try:
+                with np.errstate(over="ignore"):
+                    matrix[:, place] = encoded.reshape(len(column), n_columns)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"{part.name}: {part.encoder!r} made no numbers of it: {error}") from error
+
+    def _write_codes(self, numbers: Sequence[int], rows: FeatureRows, matrix: Matrix) -> None:
+        """One-hot vectors, a feature at a time, straight into the matrix."""
+        if not numbers:
+            return
+        starts = np.arange(rows.n_rows) * self.size
+        flat = matrix.reshape(-1)
+        for number in numbers:
+            part = self.parts[number]
+            encoder = _encoder_of(part)
+            codes = part.run(_codes_of, encoder, part, rows)
+            if codes.shape != starts.shape:
+                raise ConfigError(f"{part.name}: its values are no single values, but of shape {codes.shape[1:]}")
+            place = starts + self.places[number].start
+            if encoder.unknown == "zeros" and codes.min() < 0:
+                place, codes = place[codes >= 0], codes[codes >= 0]
+            flat[place + codes] = 1
+
+
+class _Block:
+    """Features that are read side by side."""
+
+    def __init__(self, features: list[Feature]) -> None:
+        self.features = features
+        self._index: tuple[int, Any] = -1, None
+
+    def block(self, rows: ArrayRows) -> Column:
+        """Them of rows that are an array of two dimensions."""
+        n_features = rows.array.shape[1]
+        if self._index[0] != n_features:
+            self._index = n_features, positions_of(self.features, n_features, rows.names)
+        return rows.array[:, self._index[1]]
+
+
+class _Scalars(_Block):
+    """Features of one real number each, scaled in one operation."""
+
+    def __init__(self, parts: list[_Part], places: list[slice], numbers: list[int]) -> None:
+        self.numbers = numbers
+        super().__init__([parts[number].features[0] for number in numbers])
+        encoders = [parts[number].encoder for number in numbers]
+        continuous = [encoder for encoder in encoders if isinstance(encoder, ContinuousEncoder)]
+        self._centre = np.array([float(encoder.centre) for encoder in continuous])
+        self._scale = np.array([float(encoder.scale) for encoder in continuous])
+        columns = [places[number].start for number in numbers]
+        is_run = columns == list(range(columns[0], columns[0] + len(columns)))
+        self._columns: Any = slice(columns[0], columns[-1] + 1) if is_run else np.array(columns)
+
+    def gathered(self, rows: FeatureRows) -> Column | None:
+        """The numbers of rows that are no array; None where not all are numbers."""
+        columns: list[Any] = [
+            rows.values(feature) if isinstance(rows, ListedRows) else rows.column(feature) for feature in self.features
+        ]
+        try:
+            block = np.array(columns, dtype=np.float64)
+        except (TypeError, ValueError):
+            return None
+        return block.T if block.ndim == 2 else None
+
+    def write(self, block: Column, matrix: Matrix) -> bool:
+        """Scale a block into the matrix; False where it has something else in it than finite numbers."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.subtract(block, self._centre, dtype=np.float64)
+            scaled /= self._scale
+            narrow = scaled.astype(np.float32)
+        if not np.isfinite(narrow).all():
+            return False
+        matrix[:, self._columns] = narrow
+        return True
+
+
+class _Lookups(_Block):
+    """Features whose categories are integers close together, by one table for all of them."""
+
+    def __init__(self, parts: list[_Part], places: list[slice], numbers: list[int]) -> None:
+        self._parts = [parts[number] for number in numbers]
+        super().__init__([part.features[0] for part in self._parts])
+        low, high, offsets, unknown, tables = [], [], [], [], []
+        n_entries = 0
+        for number, part in zip(numbers, self._parts, strict=True):
+            encoder, start = _encoder_of(part), places[number].start
+            dense = encoder._categories.dense
+            if dense is None:
+                raise ConfigError(f"{part.name} is looked up without a table")
+            code_of_unknown = start + len(encoder.categories) if encoder.unknown == "index" else -1
+            tables.append(np.where(dense.table < 0, code_of_unknown, dense.table + start))
+            low.append(dense.low)
+            high.append(dense.high)
+            offsets.append(n_entries - dense.low)
+            unknown.append(code_of_unknown)
+            n_entries += len(dense.table)
+        self._low, self._high = np.array(low), np.array(high)
+        self._offsets, self._unknown = np.array(offsets), np.array(unknown)
+        self._table = np.concatenate(tables)
+
+    def write(self, rows: ArrayRows, matrix: Matrix) -> None:
+        block = self.block(rows)
+        if block.dtype.kind == "f":
+            with np.errstate(invalid="ignore"):  # NaN, and what is too large, are told from integers below
+                integers = block.astype(np.int64)
+            inexact = integers != block
+            is_inexact = bool(inexact.any())
+        else:
+            integers, is_inexact = block.astype(np.int64, copy=False), False
+        places = np.maximum(integers, self._low)
+        np.minimum(places, self._high, out=places)
+        places += self._offsets
+        columns = self._table.take(places)
+        if is_inexact:
+            columns = np.where(inexact, self._unknown, columns)
+        starts = (np.arange(len(block)) * matrix.shape[1])[:, np.newaxis]
+        flat = matrix.reshape(-1)
+        if columns.min() >= 0:
+            flat[columns + starts] = 1
+            return
+        for number, part in enumerate(self._parts):
+            if _encoder_of(part).unknown == "error" and (columns[:, number] < 0).any():
+                part.run(part.encoder.transform, block[:, number])  # raises
+        known = columns >= 0
+        flat[(columns + starts)[known]] = 1
+
+
+def _encoder_of(part: _Part) -> CategoricalEncoder:
+    if not isinstance(part.encoder, CategoricalEncoder):
+        raise ConfigError(f"{part.name} has no categories")
+    return part.encoder
+
+
+def _codes_of(encoder: CategoricalEncoder, part: _Part, rows: FeatureRows) -> npt.NDArray[np.intp]:
+    if isinstance(rows, ListedRows):
+        values = rows.values(part.features[0])
+        return encoder._settled(encoder._categories.listed_codes(values), values)
+    return encoder._codes(part.column(rows))
+
+
+def _is_row(value: Any) -> bool:
+    """Whether an array is a row of features, not a block of rows."""
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.names is not None or len(value) == 0:
+        return False
+    return value.dtype != object or not isinstance(value[0], (Mapping, list, tuple, np.ndarray))
+
+
+def _checked_feature(feature: Any) -> Feature:
+    if isinstance(feature, (int, np.integer)) and not isinstance(feature, bool):
+        return int(feature)
+    if isinstance(feature, str):
+        return str(feature)
+    raise ConfigError(f"a feature is named by a position or a string, not by {feature!r:.80}")

@@ -1,0 +1,249 @@
+"""Transformers of scikit-learn, and what has ``fit`` and ``transform`` like them, as encoders."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Union
+
+import numpy as np
+
+from data_stack.dataset.encoders.columns import Column, objects
+from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
+from data_stack.exception import ConfigError, ModelNotTrainedError
+
+__all__ = ["EncoderLike", "SklearnEncoder", "Transformer", "as_encoder"]
+
+
+class Transformer(Protocol):
+    """What scikit-learn calls a transformer."""
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Learn from data of shape ``(n, n_features)``."""
+
+    def transform(self, *args: Any, **kwargs: Any) -> Any:
+        """What becomes of data of that shape."""
+
+
+EncoderLike = Union[Encoder, Transformer]
+"""An encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
+
+
+class SklearnEncoder(Encoder):
+    """A transformer, as it is: ``iterator.encode({0: StandardScaler()}, fit_on=train)`` makes one of these around it.
+
+    It is given columns of shape ``(n, k)``, one of shape ``(n,)`` as ``(n, 1)``; those for labels and texts, whose ``fit`` takes
+    ``y`` or ``raw_documents``, get the column as it is. What comes back is made a dense array; its dtype stays. Fitting needs
+    the whole column, and changes the transformer that was given. For a transformer that looks at several rows, or multiplies
+    matrices, a row alone may differ from the same row in a batch in its last bits.
+
+    :meth:`state` can be had of the transformers of scikit-learn itself if everything in them is plain data: numbers, strings,
+    arrays, lists, None, and transformers of that kind. It holds scikit-learn's own attributes, so it is for the version that
+    made it and those that kept them. Of all else it is a ConfigError; such an encoder still pickles if its object does.
+
+    Args:
+        transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
+        fitted: whether it is fitted; None to look: at what scikit-learn looks at, attributes whose name ends in ``_``.
+
+    Raises:
+        ConfigError: the object lacks one of the two methods, or is a class.
+    """
+
+    kind = "sklearn"
+    is_per_feature = False
+
+    def __init__(self, transformer: Transformer, *, fitted: bool | None = None) -> None:
+        if isinstance(transformer, type):
+            raise ConfigError(f"an encoder is an object, not the class {transformer.__name__}: write {transformer.__name__}()")
+        if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):
+            raise ConfigError(
+                f"{transformer!r:.80} is no encoder: it has no fit and transform; a function is for iterator.map(function)"
+            )
+        self._transformer = transformer
+        self._takes_tables = _takes_tables(transformer)
+        self._is_flat = False
+        self._nothing: Column | None = None
+        self._given_fitted = fitted
+        if _looks_fitted(transformer) if fitted is None else fitted:
+            self._learned = {}
+
+    @property
+    def transformer(self) -> Any:
+        """The object given."""
+        return self._transformer
+
+    def config(self) -> dict[str, Any]:
+        """``transformer``; whether it is fitted is what was learned."""
+        return {"transformer": self._transformer}
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it can transform; a transformer that was fitted elsewhere meanwhile can."""
+        return self._learned is not None or (self._given_fitted is None and _looks_fitted(self._transformer))
+
+    @property
+    def output_size(self) -> int | None:
+        """Number of features that come out; None where only a value would tell."""
+        nothing = self._encoded_nothing() if self.is_fitted else None
+        return None if nothing is None else int(np.prod(nothing.shape[1:]))
+
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """What ``get_feature_names_out`` says, if it can."""
+        return self.names_after(None)
+
+    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+        """What ``get_feature_names_out`` makes of them, if it can."""
+        name = getattr(self._transformer, "get_feature_names_out", None)
+        if name is None or not self.is_fitted:
+            return None
+        for given in (None,) if names is None else (list(names), None):
+            with contextlib.suppress(Exception):  # foreign code; then there are no names
+                return tuple(map(str, name(given)))
+        return None
+
+    def _learner(self) -> Learner | None:
+        return WholeColumn(self._fit)
+
+    def _fit(self, column: Column) -> dict[str, Any]:
+        self._run("fit", self._transformer.fit, self._given(column))
+        try:
+            nothing = self._run("transform", self._transformer.transform, self._given(column[:1]))[:0]
+        except ConfigError:  # it cannot transform a single row
+            return {"is_flat": column.ndim == 1}
+        return {"is_flat": column.ndim == 1, "nothing": nothing}
+
+    def _remember(self, learned: Mapping[str, Any]) -> None:
+        is_flat, nothing = learned.get("is_flat", False), learned.get("nothing", np.empty(0))
+        if not set(learned) <= {"is_flat", "nothing"} or not isinstance(is_flat, bool) or not isinstance(nothing, np.ndarray):
+            raise ConfigError(f"it has learned {', '.join(learned)}")
+        if len(nothing):
+            raise ConfigError(f"no values are encoded as no values, not as {len(nothing)}")
+        self._is_flat, self._nothing = is_flat, learned.get("nothing")
+        super()._remember(learned)
+
+    def _transform(self, column: Column) -> Column:
+        if len(column) == 0:
+            nothing = self._encoded_nothing()
+            return np.empty(0) if nothing is None else nothing.copy()
+        result = self._run("transform", self._transformer.transform, self._given(column))
+        if len(result) != len(column):
+            raise ConfigError(
+                f"{self._transformer!r:.80} made {len(result)} rows of {len(column)}: it cannot encode single samples"
+            )
+        return result
+
+    def _inverse(self, column: Column) -> Column:
+        inverse_transform = getattr(self._transformer, "inverse_transform", None)
+        if inverse_transform is None:
+            raise ConfigError(f"{self._transformer!r:.80} has no inverse_transform")
+        result = self._run("inverse_transform", inverse_transform, column)
+        return result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
+
+    def _given(self, column: Column) -> Column:
+        return column[:, np.newaxis] if column.ndim == 1 and self._takes_tables else column
+
+    def _run(self, name: str, method: Callable[[Any], Any], data: Column) -> Column:
+        try:
+            result = method(data)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            if type(error).__name__ == "NotFittedError":
+                raise ModelNotTrainedError(f"{self._transformer!r:.80} is not fitted: {error}") from error
+            raise ConfigError(f"{type(self._transformer).__name__}.{name} failed: {error}") from error
+        if name == "fit":
+            return data
+        if hasattr(result, "toarray"):  # a sparse matrix
+            result = result.toarray()
+        return np.asarray(result.detach().cpu() if hasattr(result, "detach") else result)
+
+    def _encoded_nothing(self) -> Column | None:
+        """What no values become, for transformers refuse to take none: known since fitting, or found with a value made up."""
+        if self._nothing is None:
+            for made_up in self._made_up():
+                with contextlib.suppress(ConfigError, ModelNotTrainedError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self._nothing = self._run("transform", self._transformer.transform, made_up)[:0]
+                    return self._nothing
+            names = self.output_names
+            self._nothing = None if names is None else np.empty((0, len(names)))
+        return self._nothing
+
+    def _made_up(self) -> Iterator[Column]:
+        classes = getattr(self._transformer, "classes_", None)
+        if not self._takes_tables:
+            if isinstance(classes, np.ndarray) and len(classes):
+                yield classes[:1]
+            yield objects([""])
+        n_features = getattr(self._transformer, "n_features_in_", None)
+        if isinstance(n_features, (int, np.integer)):
+            yield np.zeros((1, int(n_features)))
+
+    # ------------------------------------------------------------------ as plain data
+
+    def _plain(self, value: Any) -> Any:
+        if value is self._transformer:
+            if not _is_of_sklearn(value):
+                raise ConfigError(
+                    f"{type(value).__module__}.{type(value).__qualname__} cannot be written as plain data: it is no transformer "
+                    f"of scikit-learn. Derive it from data_stack.dataset.encoders.Encoder"
+                )
+            from data_stack.dataset.encoders.sklearn_state import plain_transformer  # imports scikit-learn
+
+            return {"sklearn": plain_transformer(value)}
+        return super()._plain(value)
+
+    @classmethod
+    def _from_plain(cls, data: Any, kinds: Mapping[str, type[Encoder]]) -> Any:
+        if isinstance(data, dict) and data.keys() == {"sklearn"}:
+            from data_stack.dataset.encoders.sklearn_state import transformer_from_plain  # imports scikit-learn
+
+            return transformer_from_plain(data["sklearn"])
+        return super()._from_plain(data, kinds)
+
+    def __repr__(self) -> str:
+        return f"<SklearnEncoder({self._transformer!r:.200}){'' if self.is_fitted else ', not fitted'}>"
+
+
+def as_encoder(encoder: Any) -> Encoder:
+    """``encoder`` itself, or one around an object with ``fit`` and ``transform``.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    return encoder if isinstance(encoder, Encoder) else SklearnEncoder(encoder)
+
+
+def _is_of_sklearn(value: object) -> bool:
+    return type(value).__module__.split(".")[0] == "sklearn"
+
+
+def _takes_tables(transformer: Any) -> bool:
+    """Whether it wants its data with two dimensions; scikit-learn tells by the name of the argument, or in its tags."""
+    try:
+        first = next(iter(inspect.signature(transformer.fit).parameters.values())).name
+    except (TypeError, ValueError, StopIteration):  # a method in C, or one that takes nothing
+        return True
+    if first in ("y", "raw_documents"):
+        return False
+    tags = _tags(transformer)
+    return bool(getattr(getattr(tags, "input_tags", None), "two_d_array", True))
+
+
+def _looks_fitted(transformer: Any) -> bool:
+    """As scikit-learn's ``check_is_fitted`` tells it, which must not be imported for other objects."""
+    says = getattr(transformer, "__sklearn_is_fitted__", None)
+    if callable(says):
+        return bool(says())
+    if getattr(_tags(transformer), "requires_fit", True) is False:
+        return True
+    return any(name.endswith("_") and not name.startswith("_") for name in getattr(transformer, "__dict__", {}))
+
+
+def _tags(transformer: Any) -> Any:
+    tags = getattr(transformer, "__sklearn_tags__", None)
+    try:
+        return tags() if callable(tags) else None
+    except Exception:  # noqa: BLE001  # foreign code; then it has none
+        return None

@@ -1,0 +1,285 @@
+"""What a 64-bit key draws: numbers, and orders of ``range(n)``, any one of them in constant time.
+
+Everything here is integer arithmetic modulo 2**64, and stays as it is for ever: shuffled iterators, mixes and the state of a
+loader rest on it. Each function has two forms, of Python ints and of numpy arrays, which give the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Network",
+    "Uint64Array",
+    "hashed",
+    "hashed_array",
+    "high_product",
+    "high_product_array",
+    "permuted",
+    "permuted_array",
+]
+
+Uint64Array = npt.NDArray[np.uint64]
+
+_MASK = 2**64 - 1
+_MASK_32 = np.uint64(2**32 - 1)
+_1, _27, _30, _31, _32 = (np.uint64(count) for count in (1, 27, 30, 31, 32))
+
+# SplitMix64: Steele, Lea and Flood, Fast splittable pseudorandom number generators (OOPSLA 2014), with the finalizer that Vigna
+# publishes at https://prng.di.unimi.it/splitmix64.c
+_GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(_GAMMA), np.uint64(_MIX_1), np.uint64(_MIX_2)
+
+
+def hashed(key: int, index: int) -> int:
+    """64 bits that ``key`` decides for ``index``: number ``index`` of the SplitMix64 generator that starts at ``key``.
+
+    Args:
+        key: in ``[0, 2**64)``.
+        index: in ``[0, 2**64)``.
+    """
+    bits = (key + (index + 1) * _GAMMA) & _MASK
+    bits = ((bits ^ (bits >> 30)) * _MIX_1) & _MASK
+    bits = ((bits ^ (bits >> 27)) * _MIX_2) & _MASK
+    return bits ^ (bits >> 31)
+
+
+def hashed_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
+    """:func:`hashed` of many indices, with one key or with a key for each."""
+    bits = indices.astype(np.uint64)
+    bits += _1
+    bits *= _GAMMA_64
+    bits = bits + np.asarray(keys, dtype=np.uint64)
+    bits ^= bits >> _30
+    bits *= _MIX_1_64
+    bits ^= bits >> _27
+    bits *= _MIX_2_64
+    bits ^= bits >> _31
+    return bits
+
+
+def high_product(factor: int, other: int) -> int:
+    """``factor * other // 2**64``: of 64 random bits and n, a number in ``[0, n)``, each as likely up to n / 2**64.
+
+    Source: Lemire, Fast random integer generation in an interval (ACM TOMACS 2019), without the rejection.
+    """
+    return (factor * other) >> 64
+
+
+def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
+    """:func:`high_product` of many factors, with one other factor or with one for each."""
+    high, low = factors >> _32, factors & _MASK_32
+    other_high, other_low = others >> _32, others & _MASK_32
+    middle = high * other_low
+    carry = ((low * other_low) >> _32) + (middle & _MASK_32) + low * other_high
+    product: Uint64Array = high * other_high + (middle >> _32) + (carry >> _32)
+    return product
+
+
+# ------------------------------------------------------------------------------------------------------------- permutations
+
+# Up to so many positions are sorted by their hashes: every order is as likely. A network of so small halves mixes too slowly.
+_MOST_SORTED = 16
+
+# How many rounds a network of up to so many positions has. With halves of b positions, two rounds divide what is left of the
+# order that neighbours had by b (seen where all 720 orders of 2 x 3 positions can be followed through the rounds). So what is
+# left is at most 2e-5, 6e-8 and 6e-8.
+_ROUNDS = ((4096, 16), (1 << 16, 8), (2**63 - 1, 6))
+
+_ROUND_CONSTANTS = tuple(hashed(0, number) for number in range(16))
+_ROUND_CONSTANTS_64 = tuple(np.uint64(constant) for constant in _ROUND_CONSTANTS)
+
+# So many positions are permuted at once: their temporary arrays stay in the processor's cache.
+_CHUNK = 1 << 14
+
+
+def permuted(n: int, key: int, index: int) -> int:
+    """Where ``index`` goes in the order of ``range(n)`` that ``key`` decides.
+
+    Up to 16 positions are sorted by their hashes, so that every order is as likely as any other. More go through a
+    :class:`Network`. The key is mixed with n, so orders of different lengths have nothing in common.
+
+    Args:
+        n: positive, less than 2**63.
+        key: in ``[0, 2**64)``.
+        index: in ``[0, n)``.
+    """
+    if n > _MOST_SORTED:
+        return Network(n, key).at(index)
+    own_key = hashed(key, n)
+    return sorted(range(n), key=[hashed(own_key, i) for i in range(n)].__getitem__)[index]
+
+
+def permuted_array(
+    sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any], *, inverse: bool = False
+) -> Uint64Array:
+    """:func:`permuted` of many indices, shape ``(n,)``; sizes and keys are one for all, or one for each.
+
+    Args:
+        sizes: positive, less than 2**63.
+        keys: 64 bits.
+        indices: each in ``[0, size)``.
+        inverse: for each index the one that goes there.
+    """
+    result = indices.astype(np.uint64)
+    # below, what is the same for all indices has shape (1,)
+    all_sizes, all_keys = np.atleast_1d(np.asarray(sizes, dtype=np.uint64)), np.atleast_1d(np.asarray(keys, dtype=np.uint64))
+    for start in range(0, len(result), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        _permute(_part(all_sizes, chunk), _part(all_keys, chunk), result[chunk], inverse)
+    return result
+
+
+def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array, inverse: bool) -> None:
+    """Replace ``places`` by where they go; sizes of all kinds may be among them."""
+    own_keys = hashed_array(keys, sizes)  # so that the orders of different sizes have nothing in common
+    smallest, largest = int(sizes.min()), int(sizes.max())
+    above = 0
+    for most, n_rounds in ((_MOST_SORTED, 0), *_ROUNDS):
+        if above < smallest and largest <= most:  # as a rule
+            places[:] = _permuted_alike(sizes, own_keys, places, n_rounds, inverse)
+        elif above < largest and smallest <= most:
+            which = np.flatnonzero((sizes > np.uint64(above)) & (sizes <= np.uint64(most)))
+            places[which] = _permuted_alike(sizes[which], _part(own_keys, which), places[which], n_rounds, inverse)
+        above = most
+
+
+def _permuted_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int, inverse: bool) -> Uint64Array:
+    """Where ``places`` go, in permutations that are all sorted (no rounds) or all networks of so many rounds."""
+    if n_rounds == 0:
+        return _sorted_by_hash(sizes, own_keys, places, inverse)
+    widths = _rounded_up_root(sizes)
+    heights = (sizes + widths - _1) // widths
+    places = _walked_array(places, widths, heights, own_keys, n_rounds, inverse)
+    outside = np.flatnonzero(places >= sizes)
+    while len(outside):
+        again = _walked_array(
+            places[outside], _part(widths, outside), _part(heights, outside), _part(own_keys, outside), n_rounds, inverse
+        )
+        places[outside] = again
+        outside = outside[again >= _part(sizes, outside)]
+    return places
+
+
+def _sorted_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, inverse: bool) -> Uint64Array:
+    rows = np.arange(len(places))
+    columns = np.arange(_MOST_SORTED, dtype=np.uint64)
+    keys = np.broadcast_to(own_keys, places.shape)[:, None]
+    hashes = hashed_array(keys, columns[None, :])
+    # what lies outside of a permutation is sorted to its end, also behind an equal hash
+    hashes[columns >= np.broadcast_to(sizes, places.shape)[:, None]] = _MASK
+    order = np.argsort(hashes, axis=1, kind="stable")
+    if inverse:
+        order = np.argsort(order, axis=1, kind="stable")
+    return order[rows, places.astype(np.intp)].astype(np.uint64)
+
+
+class Network:
+    """A bijection of ``range(n)``, for n above 16.
+
+    The positions are arranged in a rectangle, as nearly square as it can be, whose rows and columns go through a Feistel
+    network of additions: 16 rounds up to 4,096 positions, 8 up to 65,536, 6 above. A position that leaves ``range(n)`` goes
+    through it again until it is back. Source: Black and Rogaway, Ciphers with arbitrary finite domains (CT-RSA 2002), the
+    generalized Feistel cipher and cycle walking. The round function is a hash of good statistics: this is no cipher, an
+    adversary could find the key.
+
+    Args:
+        n: above 16, less than 2**63.
+        key: in ``[0, 2**64)``.
+    """
+
+    __slots__ = ("_height", "_keys", "_n", "_width")
+
+    def __init__(self, n: int, key: int) -> None:
+        self._n = n
+        self._width = math.isqrt(n - 1) + 1
+        self._height = -(-n // self._width)
+        own_key = hashed(key, n)
+        n_rounds = next(n_rounds for most, n_rounds in _ROUNDS if n <= most)
+        self._keys = [own_key ^ constant for constant in _ROUND_CONSTANTS[:n_rounds]]
+
+    def at(self, index: int) -> int:
+        """Where ``index`` goes."""
+        width, height = self._width, self._height
+        while True:
+            row, column = divmod(index, width)
+            keys = iter(self._keys)
+            for column_key, row_key in zip(keys, keys, strict=True):
+                bits = ((row ^ column_key) * _MIX_1) & _MASK
+                column += ((((bits ^ (bits >> 32)) * _MIX_2) & _MASK) >> 32) * width >> 32
+                if column >= width:
+                    column -= width
+                bits = ((column ^ row_key) * _MIX_1) & _MASK
+                row += ((((bits ^ (bits >> 32)) * _MIX_2) & _MASK) >> 32) * height >> 32
+                if row >= height:
+                    row -= height
+            index = row * width + column
+            if index < self._n:
+                return index
+
+    def inverse(self, place: int) -> int:
+        """What goes to ``place``."""
+        width, height = self._width, self._height
+        while True:
+            row, column = divmod(place, width)
+            keys = reversed(self._keys)
+            for row_key, column_key in zip(keys, keys, strict=True):
+                bits = ((column ^ row_key) * _MIX_1) & _MASK
+                row -= ((((bits ^ (bits >> 32)) * _MIX_2) & _MASK) >> 32) * height >> 32
+                if row < 0:
+                    row += height
+                bits = ((row ^ column_key) * _MIX_1) & _MASK
+                column -= ((((bits ^ (bits >> 32)) * _MIX_2) & _MASK) >> 32) * width >> 32
+                if column < 0:
+                    column += width
+            place = row * width + column
+            if place < self._n:
+                return place
+
+
+def _walked_array(
+    places: Uint64Array, widths: Uint64Array, heights: Uint64Array, own_keys: Uint64Array, n_rounds: int, inverse: bool
+) -> Uint64Array:
+    """Many places once through their networks; written for few temporary arrays."""
+    rows = places // widths
+    columns = places - rows * widths
+    bits, spare = np.empty_like(places), np.empty_like(places)
+    numbers = range(n_rounds)
+    for number in reversed(numbers) if inverse else numbers:
+        changed, other, extents = (rows, columns, heights) if number % 2 else (columns, rows, widths)
+        np.bitwise_xor(other, own_keys ^ _ROUND_CONSTANTS_64[number], out=bits)
+        bits *= _MIX_1_64
+        np.right_shift(bits, _32, out=spare)
+        bits ^= spare
+        bits *= _MIX_2_64
+        bits >>= _32
+        bits *= extents
+        bits >>= _32
+        # Modulo without a division: of x and what x - extent wraps around to, the smaller one lies in [0, extent).
+        if inverse:
+            changed -= bits
+            np.add(changed, extents, out=spare)
+        else:
+            changed += bits
+            np.subtract(changed, extents, out=spare)
+        np.minimum(changed, spare, out=changed)
+    rows *= widths
+    rows += columns
+    return rows
+
+
+def _rounded_up_root(numbers: Uint64Array) -> Uint64Array:
+    """The square root of positive numbers below 2**63, rounded up, exactly."""
+    below = numbers - _1
+    roots = np.sqrt(below.astype(np.float64)).astype(np.uint64)
+    roots -= (roots * roots > below).astype(np.uint64)
+    roots += ((roots + _1) * (roots + _1) <= below).astype(np.uint64)
+    return np.asarray(roots + _1)
+
+
+def _part(values: Uint64Array, which: slice | npt.NDArray[np.intp]) -> Uint64Array:
+    return values if len(values) == 1 else values[which]

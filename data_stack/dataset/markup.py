@@ -1,0 +1,181 @@
+"""Documents of headings, facts and tables, as Markdown and as HTML; whatever a dataset holds is shown in them as text."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+__all__ = [
+    "Block",
+    "Facts",
+    "Heading",
+    "Paragraph",
+    "Table",
+    "as_html",
+    "as_markdown",
+    "html_of_tree",
+    "number_text",
+    "readable",
+    "size_text",
+]
+
+_MOST_CHARACTERS = 80
+
+# With its own colours but those of the page's text, so that it can be read on light and on dark ground.
+_STYLE = """\
+<style scoped>
+.data-stack {font-family: sans-serif; font-size: 13px; line-height: 1.4}
+.data-stack table {border-collapse: collapse; margin: 0.4em 0 1em}
+.data-stack th, .data-stack td {padding: 2px 10px 2px 0; text-align: left; vertical-align: top; border: 0}
+.data-stack th {border-bottom: 1px solid; font-weight: bold}
+.data-stack .number {text-align: right; font-variant-numeric: tabular-nums}
+.data-stack pre {font-family: monospace; line-height: 1.3; margin: 0.4em 0}
+.data-stack .fact {opacity: 0.7}
+</style>
+"""
+
+_MARKDOWN_SIGNS = {sign: "\\" + sign for sign in "\\`*_[]#~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A title; level 1 is the document's."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A sentence or more."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names with what is known of them."""
+
+    rows: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows below a header; the columns numbered in ``right`` are numbers, flush right."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: frozenset[int] = frozenset()
+
+
+Block = Union[Heading, Paragraph, Facts, Table]
+
+
+def readable(value: Any, most_characters: int = _MOST_CHARACTERS) -> str:
+    """A value as one line of printable text, shortened in the middle of nowhere: line breaks and their like are escaped."""
+    text = value if isinstance(value, str) else str(value)
+    shown = text[:most_characters]  # before the work: a label may be a novel
+    if not shown.isprintable():
+        shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in shown)
+    return shown + "…" if len(text) > most_characters else shown
+
+
+def number_text(number: float | int | str | None) -> str:
+    """A number of a table: integers with separators, others to six digits; ``"-"`` for None."""
+    if number is None:
+        return "-"
+    if isinstance(number, str):
+        return number
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.6g}"
+
+
+def size_text(n_bytes: int | None) -> str:
+    """``n_bytes`` in words, ``"57.5 kB"`` (1 kB is 1,000 bytes); ``"-"`` if it is not known."""
+    if n_bytes is None:
+        return "-"
+    if n_bytes < 1000:
+        return f"{n_bytes} B"
+    size = float(n_bytes)
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"
+
+
+def as_markdown(blocks: Iterable[Block]) -> str:
+    """The document as GitHub's Markdown; ends with a line break."""
+    return "\n\n".join("\n".join(_markdown_lines(block)) for block in blocks) + "\n"
+
+
+def as_html(blocks: Iterable[Block]) -> str:
+    """The document as HTML that needs nothing else: a ``<div>`` with its own style."""
+    parts = "\n".join(_html_of(block) for block in blocks)
+    return f'<div class="data-stack">\n{_STYLE}{parts}\n</div>\n'
+
+
+def html_of_tree(lines: Iterable[tuple[str, str, bool]], summary: Iterable[str]) -> str:
+    """A tree, line by line, and what stands below it, as HTML like :func:`as_html`.
+
+    Args:
+        lines: (what is drawn before it, text, whether it is a title and not a fact); as they are, not escaped.
+        summary: lines of text.
+    """
+    tree = []
+    for drawn, text, is_title in lines:
+        tree.append(
+            f"{_html(drawn)}<b>{_html(text)}</b>" if is_title else f'{_html(drawn)}<span class="fact">{_html(text)}</span>'
+        )
+    below = "<br>\n".join(map(_html, summary))
+    shown = "\n".join(tree)
+    return f'<div class="data-stack">\n{_STYLE}<pre>\n{shown}\n</pre>\n<p>{below}</p>\n</div>\n'
+
+
+def _markdown_lines(block: Block) -> Iterator[str]:
+    if isinstance(block, Heading):
+        yield f"{'#' * block.level} {_markdown(block.text)}"
+    elif isinstance(block, Paragraph):
+        yield _markdown(block.text)
+    elif isinstance(block, Facts):
+        for name, fact in block.rows:
+            yield f"- **{_markdown(name)}**: {_markdown(fact)}"
+    else:
+        yield _markdown_row([_markdown(cell) for cell in block.header])
+        yield _markdown_row(["--:" if column in block.right else ":--" for column in range(len(block.header))])
+        for row in block.rows:
+            yield _markdown_row([_markdown(cell) for cell in row])
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown(text: str) -> str:
+    return "".join(_MARKDOWN_SIGNS.get(each, each) for each in readable(text, 10 * _MOST_CHARACTERS))
+
+
+def _html_of(block: Block) -> str:
+    if isinstance(block, Heading):
+        return f"<h{block.level + 2}>{_html(block.text)}</h{block.level + 2}>"
+    if isinstance(block, Paragraph):
+        return f"<p>{_html(block.text)}</p>"
+    if isinstance(block, Facts):
+        rows = "".join(f"<tr><th>{_html(name)}</th><td>{_html(fact)}</td></tr>" for name, fact in block.rows)
+        return f"<table>{rows}</table>"
+    header = _html_row("th", block.header, block.right)
+    rows = "\n".join(_html_row("td", row, block.right) for row in block.rows)
+    return f"<table>\n<thead>{header}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+
+
+def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
+    shown = []
+    for column, cell in enumerate(cells):
+        sort = ' class="number"' if column in right else ""
+        shown.append(f"<{kind}{sort}>{_html(cell)}</{kind}>")
+    return f"<tr>{''.join(shown)}</tr>"
+
+
+def _html(text: str) -> str:
+    return html.escape(readable(text, 10 * _MOST_CHARACTERS), quote=True)

@@ -1,0 +1,87 @@
+"""All positions of an iterator in an order that a key decides, without an array of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.keyed import Network, permuted_array
+from data_stack.exception import ConfigError
+
+__all__ = ["KeyedPermutation"]
+
+
+# Up to so many positions an order is written out at its first use.
+_MOST_WRITTEN_OUT = 1 << 16
+
+
+class KeyedPermutation(ComputedPositions):
+    """All positions of ``range(n)`` once, in an order that a key decides: any of them in constant time, and no array is kept.
+
+    :func:`data_stack.dataset.keyed.permuted` says how. The same ``(n, key)`` gives the same order on every machine and in every
+    version. Up to 65,536 positions the order is written out at its first use, in 4 bytes a position, which changes nothing but
+    the speed. It pickles as ``(n, key)``.
+
+    Args:
+        n: number of positions, less than 2**63.
+        key: 64 bits, as :func:`data_stack.dataset.randomness.derived_seed` gives them.
+
+    Raises:
+        ConfigError: ``n`` or ``key`` is out of range.
+    """
+
+    def __init__(self, n: int, key: int) -> None:
+        if not 0 <= n < 2**63:
+            raise ConfigError(f"a permutation has from 0 to 2**63 - 1 positions, got {n}")
+        if not 0 <= key < 2**64:
+            raise ConfigError(f"the key of a permutation has 64 bits, got {key}; derived_seed makes one of any number")
+        self._n, self._key = int(n), int(key)
+        self._network = Network(self._n, self._key) if n > _MOST_WRITTEN_OUT else None
+        self._written: tuple[npt.NDArray[np.int32], Any] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._n, self._key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._n}, key={self._key:#x})"
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def key(self) -> int:
+        """What decides the order."""
+        return self._key
+
+    def at(self, index: int) -> int:
+        """The position at ``0 <= index < n``."""
+        if self._network is not None:
+            return self._network.at(index)
+        position: int = (self._written or self._written_out())[1][index]
+        return position
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The positions at ``indices``, shape ``(n,)``, each index in ``[0, n)``."""
+        if self._network is not None:
+            return permuted_array(self._n, self._key, indices).view(np.int64)
+        return (self._written or self._written_out())[0].take(indices.astype(np.intp, copy=False))
+
+    def inverse(self, position: int) -> int:
+        """The index at which ``0 <= position < n`` is: ``at(inverse(p)) == p``."""
+        if self._network is not None:
+            return self._network.inverse(position)
+        return int(self.inverse_taken(np.array([position]))[0])
+
+    def inverse_taken(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The indices at which ``positions`` are, shape ``(n,)``."""
+        return permuted_array(self._n, self._key, positions, inverse=True).view(np.int64)
+
+    def _written_out(self) -> tuple[npt.NDArray[np.int32], Any]:
+        """The whole order, also as a memoryview, in which a Python int is found in half the time that an array takes."""
+        order = permuted_array(self._n, self._key, np.arange(self._n)).astype(np.int32)
+        order.setflags(write=False)
+        self._written = order, memoryview(order)  # type: ignore[arg-type]  # an array is a buffer
+        return self._written

@@ -1,0 +1,371 @@
+"""What layers were made with, written as plain data for a recipe, and told by its content for a fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.digests import sample_digest
+from data_stack.dataset.functions import shown, unnamed_content, why_unnamed, written_function
+from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.plain_data import canonical_json, to_plain
+from data_stack.exception import ConfigError, DataStackError
+
+__all__ = [
+    "MOST_COMPUTED_POSITIONS",
+    "MOST_EMBEDDED_BYTES",
+    "array_digest",
+    "class_name",
+    "content_of",
+    "content_of_indices",
+    "known_content",
+    "n_bytes",
+    "probe",
+    "range_content",
+    "written",
+    "written_by_digest",
+]
+
+MOST_EMBEDDED_BYTES = 1 << 20
+"""Up to so much data of a source stands in a recipe itself, more is named by its SHA-256."""
+
+MOST_COMPUTED_POSITIONS = 1 << 24
+_MOST_ITEMS_LISTED = 64
+_MOST_BYTES_LISTED = 1 << 10
+_ITEMS_AT_ONCE = 1 << 12
+_BYTES_AT_ONCE = 1 << 24
+_N_PROBED = 8
+_DEEPEST = 100
+
+_INT32 = np.iinfo(np.int32)
+
+
+# ---------------------------------------------------------------------- for recipes
+
+
+def written(value: Any, why_not: list[str]) -> Any:
+    """``value`` as plain data from which :func:`data_stack.from_recipe` makes it again.
+
+    Args:
+        value: what a layer was made with.
+        why_not: gets a sentence for each part of it that nothing can be made of.
+    """
+    return to_plain(value, lambda other: _special(other, why_not))
+
+
+def written_by_digest(value: Any, why_not: list[str]) -> Any:
+    """As :func:`written`, but large arrays, texts and long lists are named by their SHA-256."""
+    if n_bytes(value, _MOST_BYTES_LISTED) <= _MOST_BYTES_LISTED:
+        return written(value, why_not)
+    if isinstance(value, Mapping):
+        return {"dict": [[written(key, why_not), written_by_digest(item, why_not)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS_LISTED:
+        items = [written_by_digest(item, why_not) for item in value]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    found = _array_of(value)
+    if found is not None:
+        kind, array = found
+        content = {"of": kind, "dtype": _dtype_of(array), "shape": list(array.shape), "sha256": array_digest(array)}
+    elif isinstance(value, (list, tuple, str, bytes, bytearray)):
+        content = {"of": type(value).__name__, "length": len(value), "sha256": _digest(content_of(value))}
+    else:
+        return written(value, why_not)
+    _note(
+        why_not,
+        f"{_described(content)} does not stand in the recipe, but its SHA-256 does; give from_recipe the iterator that has it, "
+        f"as one of sources=[…]",
+    )
+    return {"digest": content}
+
+
+def _note(why_not: list[str], reason: str) -> None:
+    if reason not in why_not:
+        why_not.append(reason)
+
+
+def n_bytes(value: Any, most: int, depth: int = 0) -> int:
+    """About how many bytes ``value`` has, or some number above ``most``."""
+    found = _array_of(value)
+    if found is not None:
+        return found[1].nbytes
+    if isinstance(value, (str, bytes, bytearray)):
+        return len(value)
+    items: Any = ()
+    if depth > _DEEPEST:
+        return 8
+    if isinstance(value, Mapping):
+        items = (part for item in value.items() for part in item)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        items = value
+    elif isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+        items = value.ravel().tolist()
+    total = 8
+    for item in items:
+        total += n_bytes(item, most - total, depth + 1)
+        if total > most:
+            break
+    return total
+
+
+def _special(value: Any, why_not: list[str]) -> dict[str, Any]:
+    if _is_encoder(value):
+        try:
+            state = value.state()
+            canonical_json(state)
+        except (DataStackError, TypeError, ValueError) as error:
+            _note(why_not, f"encoder {value!r:.80} cannot be written down: {error}")
+            return {"unknown": {"class": class_name(value), "content": unnamed_content(value, content_of)}}
+        return {"encoder": state}
+    if isinstance(value, DatasetMetaIF):
+        return {"dataset_meta": _meta_content(value, lambda item: written(item, why_not))}
+    if _is_storage(value):
+        return {"storage": None}
+    found = _array_of(value)
+    if found is not None and found[0] != "records":
+        kind, array = found
+        plain: dict[str, Any] = to_plain(array)
+        return plain if kind == "array" else {"tensor": {"dtype": kind, "values": plain}}
+    if callable(value):
+        name = written_function(value, lambda other: written(other, why_not))
+        if name is None:
+            _note(why_not, why_unnamed(value))
+            name = {"unnamed": {"function": shown(value), "content": unnamed_content(value, content_of)}}
+        return name
+    _note(why_not, f"an object of {class_name(value)} cannot be written down")
+    return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
+
+
+# ---------------------------------------------------------------------- for fingerprints
+
+
+def content_of(value: Any) -> Any:
+    """Plain data that is equal for equal values, and small: arrays, texts and long lists stand there by their SHA-256.
+
+    Raises:
+        ConfigError: it is nested deeper than any argument is.
+    """
+    return _content(value, 0)
+
+
+def content_of_indices(indices: Positions) -> Any:
+    """As :func:`content_of`, and the same for a range, and an array of any dtype that has the same numbers."""
+    if isinstance(indices, range):
+        return content_of(indices)
+    if isinstance(indices, ComputedPositions):
+        if len(indices) > MOST_COMPUTED_POSITIONS:
+            return {"unknown": {"class": class_name(indices), "content": unnamed_content(indices, content_of)}}
+        indices = as_index_array(indices)
+    evenly = _as_range(indices)
+    if evenly is not None:
+        return content_of(evenly)
+    fits = bool(_INT32.min <= indices.min() and indices.max() <= _INT32.max)
+    return content_of(indices.astype(np.int32 if fits else np.int64, copy=False))
+
+
+def array_digest(array: npt.NDArray[Any]) -> str:
+    """SHA-256 of an array's values, little-endian, the last index running fastest; read in blocks."""
+    digest = hashlib.sha256()
+    if array.ndim == 0 or array.size == 0:
+        array = array.reshape(1, -1)
+    row_bytes = max(1, array.nbytes // max(1, len(array)))
+    rows = max(1, _BYTES_AT_ONCE // row_bytes)
+    little = array.dtype.newbyteorder("<")
+    for start in range(0, len(array), rows):
+        block = np.ascontiguousarray(array[start : start + rows], dtype=little)
+        digest.update(block.reshape(-1).view(np.uint8).data if block.size else b"")
+    return digest.hexdigest()
+
+
+def probe(samples: Any) -> dict[str, Any]:
+    """What can be known of samples without reading all: how many, and a digest of some; None where there is no telling."""
+    try:
+        length = len(samples)
+        places = sorted({length * i // _N_PROBED for i in range(_N_PROBED)}) if length else []
+        digests = [sample_digest(samples[place]) for place in places]
+        if places and sample_digest(samples[0]) != digests[0]:
+            return {"n_samples": length, "probe": None}
+    except Exception:  # noqa: BLE001  # it is anybody's class; whatever is wrong with it, reading will show
+        try:
+            return {"n_samples": len(samples), "probe": None}
+        except Exception:  # noqa: BLE001
+            return {"n_samples": None, "probe": None}
+    return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest()}
+
+
+def _content(value: Any, depth: int) -> Any:
+    if value is None or type(value) in (bool, int, str):
+        return value if not isinstance(value, str) or len(value) <= _MOST_ITEMS_LISTED else {"text": _digest(value)}
+    if isinstance(value, (np.bool_, np.integer, np.float64)):
+        value = value.item()
+    if type(value) in (bool, int):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": str(value)}
+    if depth > _DEEPEST:
+        raise ConfigError(f"values nested deeper than {_DEEPEST} levels cannot be told apart")
+    if isinstance(value, (list, tuple)):
+        content = _items_content(value, depth + 1)
+        return {"tuple": content} if isinstance(value, tuple) else content
+    if isinstance(value, Mapping):
+        return {"dict": [[_content(key, depth + 1), _content(item, depth + 1)] for key, item in value.items()]}
+    if isinstance(value, (set, frozenset)):
+        return {"set": sorted((_content(item, depth + 1) for item in value), key=canonical_json)}
+    if isinstance(value, range):
+        return {"range": range_content(value)}
+    if isinstance(value, slice):
+        return {"slice": [_content(end, depth + 1) for end in (value.start, value.stop, value.step)]}
+    if isinstance(value, (bytes, bytearray)):
+        return {"bytes": hashlib.sha256(value).hexdigest()}
+    return _special_content(value, depth)
+
+
+def _special_content(value: Any, depth: int) -> Any:
+    if _is_encoder(value):
+        try:
+            return {"encoder": value.fingerprint()}
+        except DataStackError:
+            return {"unknown": {"class": class_name(value), "content": unnamed_content(value, known_content)}}
+    found = _array_of(value)
+    if found is not None:
+        kind, array = found
+        name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
+        return {name: [kind if name == "tensor" else _dtype_of(array), list(array.shape), array_digest(array)]}
+    if isinstance(value, np.ndarray) and value.dtype == object and not isinstance(value, np.ma.MaskedArray):
+        return {"objects": [list(value.shape), _items_content(value.ravel().tolist(), depth + 1)]}
+    if isinstance(value, ComputedPositions):
+        return content_of_indices(value)
+    if isinstance(value, DatasetMetaIF):
+        return {"dataset_meta": _meta_content(value, lambda item: _content(item, depth + 1))}
+    if _is_storage(value):
+        return {"storage": None}
+    if callable(value):
+        name_of_it = written_function(value, lambda other: _content(other, depth + 1))
+        return name_of_it or {"unnamed": unnamed_content(value, known_content)}
+    return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
+
+
+def known_content(value: Any) -> Any:
+    """:func:`content_of` of what is no function and no object of anybody's class."""
+    kinds = (type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset, np.generic, DatasetMetaIF)
+    if isinstance(value, kinds) or _array_of(value) is not None:
+        return content_of(value)
+    raise ConfigError(f"an object of {class_name(value)}")
+
+
+def _content_of_unknown(value: Any) -> Any:
+    if isinstance(value, np.ma.MaskedArray):
+        return [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))]
+    if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "iloc"):
+        return probe(value)  # an array in a file may be larger than the memory
+    try:
+        return sample_digest(value).hex()  # a picture, a date, a decimal number
+    except ConfigError:
+        return unnamed_content(value, known_content)
+
+
+def _items_content(items: Sequence[Any], depth: int) -> Any:
+    if len(items) <= _MOST_ITEMS_LISTED:
+        return [_content(item, depth) for item in items]
+    digest = hashlib.sha256()
+    for start in range(0, len(items), _ITEMS_AT_ONCE):
+        block = [_content(item, depth) for item in items[start : start + _ITEMS_AT_ONCE]]
+        digest.update(canonical_json(block).encode("ascii"))
+    return {"items": [len(items), digest.hexdigest()]}
+
+
+def range_content(numbers: range) -> list[int]:
+    """The same for all ranges of the same numbers: the first one, how many, and the step."""
+    n_numbers = len(numbers)
+    if n_numbers < 2:
+        return [numbers[0] if n_numbers else 0, n_numbers, 1]
+    return [numbers.start, n_numbers, numbers.step]
+
+
+def _as_range(array: npt.NDArray[Any]) -> range | None:
+    """The range that has the numbers of ``array``, if there is one."""
+    if len(array) == 0:
+        return range(0)
+    first = int(array[0])
+    if len(array) == 1:
+        return range(first, first + 1)
+    step = int(array[1]) - first
+    if step == 0 or int(array[-1]) != first + step * (len(array) - 1):
+        return None
+    for start in range(0, len(array) - 1, _ITEMS_AT_ONCE):  # as a rule the first block tells
+        block = array[start : start + _ITEMS_AT_ONCE + 1]
+        if not bool((np.diff(block.astype(np.int64, copy=False)) == step).all()):
+            return None
+    return range(first, first + step * len(array), step)
+
+
+# ---------------------------------------------------------------------- for both
+
+
+def class_name(value: Any) -> str:
+    """The class of a value with its module."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
+    """``("array", values)`` of an array or a series of numbers; of a tensor its dtype in place of "array"; otherwise None."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        if isinstance(value, np.ma.MaskedArray) or value.dtype.hasobject:
+            return None
+        return ("records" if value.dtype.kind == "V" else "array"), np.asarray(value)
+    if hasattr(value, "iloc") and getattr(value, "ndim", 0) == 1 and isinstance(value.dtype, np.dtype):
+        return ("array", value.to_numpy()) if value.dtype.kind in "biufc" else None
+    if hasattr(value, "detach") and type(value).__module__.partition(".")[0] == "torch":
+        return _array_of_tensor(value)
+    return None
+
+
+def _array_of_tensor(tensor: Any) -> tuple[str, npt.NDArray[Any]] | None:
+    dtype = str(tensor.dtype).rpartition(".")[2]
+    try:
+        tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+        try:
+            return dtype, tensor.numpy()
+        except TypeError:  # bfloat16, which numpy lacks, and all smaller floats are exact in float32
+            return dtype, tensor.float().numpy()
+    except (TypeError, RuntimeError, NotImplementedError):  # sparse, quantized
+        return None
+
+
+def _dtype_of(array: npt.NDArray[Any]) -> Any:
+    little = array.dtype.newbyteorder("<")
+    return str(little.descr) if little.kind == "V" else little.str
+
+
+def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:
+    known = MetaFactory.copy_dataset_meta(meta)
+    content = {each.name: plain(getattr(known, each.name)) for each in fields(DatasetMeta) if each.name != "iterator_meta"}
+    return {**content, **{each.name: plain(getattr(known, each.name)) for each in fields(IteratorMeta)}}
+
+
+def _is_encoder(value: Any) -> bool:
+    return (
+        not isinstance(value, type) and callable(getattr(value, "state", None)) and callable(getattr(value, "fingerprint", None))
+    )
+
+
+def _is_storage(value: Any) -> bool:
+    return not isinstance(value, type) and all(
+        callable(getattr(value, name, None)) for name in ("get_resource", "set_resource", "has_resource")
+    )
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
+
+
+def _described(content: Mapping[str, Any]) -> str:
+    if "shape" in content:
+        return f"data of dtype {content['dtype']} and shape {tuple(content['shape'])}"
+    return f"a {content['of']} of {content['length']:,} values"

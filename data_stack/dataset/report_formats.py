@@ -1,0 +1,274 @@
+"""Writes a report as a dict, as plain data for JSON and YAML, and as a document of headings and tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from data_stack.dataset.markup import Block, Facts, Heading, Paragraph, Table, number_text, readable
+from data_stack.dataset.target_distribution import plain_value
+
+if TYPE_CHECKING:
+    from data_stack.dataset.column_statistics import ColumnReport
+    from data_stack.dataset.reporting import DatasetIteratorReport
+
+__all__ = ["as_dict", "as_json", "document_of", "plain_data_of", "plain_report"]
+
+# So deep reports are nested in each other as text: parsers of JSON and YAML give up somewhere beyond.
+_MOST_NESTED = 25
+
+_MOST_ROWS = 100
+_MOST_TARGETS_IN_A_CELL = 5
+_MOST_NUMBERS_IN_A_CELL = 10
+_BAR = 24
+
+
+def as_dict(report: DatasetIteratorReport) -> dict[str, Any]:
+    """All fields, with lists for tuples; a report that is nested in several places is one dict. Any depth will do."""
+    reports = _all_reports(report)
+    dicts = {id(each): _fields_of(each) for each in reports}
+    for each in reports:
+        dicts[id(each)]["sub_reports"] = [dicts[id(sub_report)] for sub_report in each.sub_reports]
+    return dicts[id(report)]
+
+
+def as_json(report: DatasetIteratorReport) -> str:
+    """As JSON text; targets are its keys, as text."""
+    return json.dumps(plain_report(report, has_text_keys=True), indent=4, allow_nan=False)
+
+
+def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[str, Any]:
+    """The report as a tree of JSON's types of bounded depth; see ``generate_report`` for how it gets there.
+
+    Args:
+        report: of any depth, with any number of shared reports.
+        has_text_keys: whether all targets become text, as JSON wants it; otherwise tuples only, as YAML does.
+    """
+    trees = {id(report): _plain_fields(report, has_text_keys)}
+    numbers = {id(report): 1}
+    is_referred_to: set[int] = set()
+    further: list[dict[str, Any]] = []
+    roots = deque([report])
+    while roots:
+        path = [(roots[0], iter(roots.popleft().sub_reports))]
+        while path:
+            parent, remaining = path[-1]
+            for each in remaining:
+                is_new = id(each) not in trees
+                if is_new:
+                    trees[id(each)] = _plain_fields(each, has_text_keys)
+                    numbers[id(each)] = len(numbers) + 1
+                if is_new and len(path) <= _MOST_NESTED:
+                    trees[id(parent)]["sub_reports"].append(trees[id(each)])
+                    path.append((each, iter(each.sub_reports)))
+                    break
+                is_referred_to.add(id(each))
+                trees[id(parent)]["sub_reports"].append(_reference(trees[id(each)], numbers[id(each)]))
+                if is_new:
+                    further.append(trees[id(each)])
+                    roots.append(each)
+            else:
+                path.pop()
+    for identity in is_referred_to:
+        trees[identity]["report_number"] = numbers[identity]
+    if further:
+        trees[id(report)]["further_reports"] = further
+    return trees[id(report)]
+
+
+def plain_data_of(value: Any) -> Any:
+    """``value`` as what JSON has: tuples become lists, NaN and infinities and whatever else there is become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_data_of(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_data_of(item) for item in value]
+    plain = plain_value(value)
+    return [plain_data_of(item) for item in plain] if isinstance(plain, tuple) else plain
+
+
+def document_of(report: DatasetIteratorReport) -> list[Block]:
+    """The report for people: what is known of the iterator, of its columns and targets, and a line on each below it."""
+    reports = _all_reports(report)
+    blocks: list[Block] = [Heading(1, " ".join(["Report on", _title(report)])), Facts(_facts(report))]
+    if report.columns:
+        blocks += [Heading(2, "Columns"), _table_of_columns(report.columns)]
+        blocks += _blocks_of_features(report.columns)
+    if report.target_dist:
+        blocks += _blocks_of_targets(report)
+    if len(reports) > 1:
+        blocks += _blocks_of_stack(reports)
+    return blocks
+
+
+def _all_reports(report: DatasetIteratorReport) -> list[DatasetIteratorReport]:
+    """The report and all below it, each once, a report before those that are nested in it for the first time."""
+    found = {id(report): report}
+    waiting = [report]
+    order = []
+    while waiting:
+        each = waiting.pop()
+        order.append(each)
+        new = [sub_report for sub_report in {id(sub): sub for sub in each.sub_reports}.values() if id(sub_report) not in found]
+        found |= {id(sub_report): sub_report for sub_report in new}
+        waiting += reversed(new)
+    return order
+
+
+def _fields_of(report: DatasetIteratorReport) -> dict[str, Any]:
+    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
+    fields["target_dist"] = dict(report.target_dist)
+    fields["columns"] = [dataclasses.asdict(column) for column in report.columns]
+    return {name: _with_lists(value) for name, value in fields.items()}
+
+
+def _with_lists(value: Any) -> Any:
+    """Tuples as the lists that JSON and YAML make of them; targets are keys, and stay."""
+    if isinstance(value, dict):
+        return {key: _with_lists(item) for key, item in value.items()}
+    return [_with_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _plain_fields(report: DatasetIteratorReport, has_text_keys: bool) -> dict[str, Any]:
+    fields = {
+        name: plain_data_of(value) for name, value in _fields_of(report).items() if name not in ("target_dist", "sub_reports")
+    }
+    counts: dict[Any, int] = {}
+    for target, count in report.target_dist.items():
+        key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
+        while key in counts:  # the label "1" beside the label 1
+            key = json.dumps(key)
+        counts[key] = count
+    # in the order of the fields, which programs and people have come to know
+    return {
+        field.name: counts if field.name == "target_dist" else [] if field.name == "sub_reports" else fields[field.name]
+        for field in dataclasses.fields(report)
+    }
+
+
+def _reference(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
+    return {name: fields[name] for name in ("identifier", "name", "tag", "length")} | {"see_report": number}
+
+
+def _title(report: DatasetIteratorReport) -> str:
+    return " ".join(readable(part) for part in (report.name, report.tag) if part is not None) or "an iterator"
+
+
+def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
+    facts = [("samples", f"{report.length:,}")]
+    if report.identifier is not None:
+        facts.append(("identifier", readable(report.identifier)))
+    if report.target_kind is not None:
+        facts.append(
+            ("targets are", {"label": "labels", "one_hot": "one-hot vectors", "real": "real numbers"}[report.target_kind])
+        )
+    for name, values in (("classes", report.class_names), ("features", report.feature_names)):
+        if values is not None:
+            facts.append((name, _listed([readable(value) for value in values])))
+    if report.provenance:
+        facts.append(("layers", " → ".join(map(readable, report.provenance[-_MOST_ROWS:]))))
+    if report.iteration_speed is not None:
+        facts.append(("speed", f"{report.iteration_speed:,.0f} samples a second"))
+    return facts
+
+
+def _listed(texts: Sequence[str], most: int = _MOST_NUMBERS_IN_A_CELL) -> str:
+    more = f", … ({len(texts):,} in all)" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def _table_of_columns(columns: Sequence[ColumnReport]) -> Table:
+    header = ["column", "role", "dtype", "shape"]
+    has_statistics = any(column.statistics is not None for column in columns)
+    if has_statistics:
+        header += ["missing", "numbers", "infinite", "min", "max", "mean", "std", "distinct"]
+    rows = []
+    for column in columns[:_MOST_ROWS]:
+        row = ["" if column.key is None else readable(column.key), column.role or "", column.dtype, _shape(column.shape)]
+        found = column.statistics
+        if found is not None:
+            numbers = (found.n_missing, found.n_numbers, found.n_infinite, found.min, found.max, found.mean, found.std)
+            row += [*map(number_text, numbers), number_text(found.n_distinct)]
+        rows.append(row)
+    if len(columns) > _MOST_ROWS:
+        rows.append([f"… {len(columns) - _MOST_ROWS:,} more", *[""] * (len(header) - 1)])
+    return Table(header, rows, frozenset(range(4, len(header))))
+
+
+def _shape(shape: tuple[int | None, ...] | None) -> str:
+    if shape is None:
+        return "varies"
+    return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
+
+
+def _blocks_of_features(columns: Sequence[ColumnReport]) -> list[Block]:
+    blocks: list[Block] = []
+    for column in columns:
+        features = () if column.statistics is None else column.statistics.features
+        if not features:
+            continue
+        rows = [
+            [
+                readable(feature.name),
+                *map(number_text, (feature.n_missing, feature.n_infinite, feature.min, feature.max, feature.mean, feature.std)),
+            ]
+            for feature in features[:_MOST_ROWS]
+        ]
+        blocks.append(Heading(2, "Features" if column.key is None else f"Features of column {readable(column.key)}"))
+        blocks.append(Table(["feature", "missing", "infinite", "min", "max", "mean", "std"], rows, frozenset(range(1, 7))))
+        blocks += _rest(len(features), "features")
+    return blocks
+
+
+def _blocks_of_targets(report: DatasetIteratorReport) -> list[Block]:
+    names = {target: _class_name(report, target) for target in report.target_dist}
+    has_names = any(name is not None for name in names.values())
+    n_all, most = sum(report.target_dist.values()), max(report.target_dist.values())
+    rows = []
+    for target, count in list(report.target_dist.items())[:_MOST_ROWS]:
+        row = [readable(target)] + ([names[target] or ""] if has_names else [])
+        bar = "█" * max(1, round(_BAR * count / most)) if count else ""
+        rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar])
+    header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
+    right = frozenset({len(header) - 3, len(header) - 2})
+    return [Heading(2, "Targets"), Table(header, rows, right), *_rest(len(report.target_dist), "targets")]
+
+
+def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
+    """The name of a class that is given by its number; None where the target is the name itself, or no class."""
+    names = report.class_names
+    if names is None or type(target) is not int or not 0 <= target < len(names):
+        return None
+    if report.target_kind != "one_hot" and any(isinstance(name, int) for name in names):
+        return None  # then the numbers are the names
+    return readable(plain_value(names[target]))
+
+
+def _blocks_of_stack(reports: Sequence[DatasetIteratorReport]) -> list[Block]:
+    numbers = {id(each): number for number, each in enumerate(reports, start=1)}
+    rows = []
+    for each in reports[:_MOST_ROWS]:
+        targets = [f"{readable(target, 20)}: {count:,}" for target, count in each.target_dist.items()]
+        below = [str(numbers[id(sub_report)]) for sub_report in each.sub_reports]
+        rows.append(
+            [
+                str(numbers[id(each)]),
+                "" if each.name is None else readable(each.name),
+                "" if each.tag is None else readable(each.tag),
+                f"{each.length:,}",
+                ", ".join(f"{column.dtype} {_shape(column.shape)}" for column in each.columns[:_MOST_TARGETS_IN_A_CELL]),
+                _listed(targets, _MOST_TARGETS_IN_A_CELL),
+                _listed(below),
+            ]
+        )
+    header = ["no.", "iterator", "tag", "samples", "columns", "targets", "stacked on"]
+    return [Heading(2, "Stack"), Table(header, rows, frozenset({0, 3})), *_rest(len(reports), "iterators")]
+
+
+def _rest(n_rows: int, what: str) -> list[Block]:
+    return [Paragraph(f"… and {n_rows - _MOST_ROWS:,} more {what}")] if n_rows > _MOST_ROWS else []

@@ -1,0 +1,379 @@
+"""Splits kept as a resource: which samples were in which part, for this dataset and no other."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import io
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.positions import Positions, as_index_array, composed
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.parts import Fold, FoldPartIterator, SplitPartIterator, tagged
+from data_stack.dataset.plain_data import canonical_json, from_plain, to_plain
+from data_stack.dataset.recipe import fingerprint
+from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.url import storage_connector_from_url
+
+__all__ = ["SavedPart", "SavedSplits", "load_splits", "save_splits"]
+
+FORMAT = 1
+
+_Storage = Union[StorageConnector, str, "os.PathLike[str]"]
+_Indices = npt.NDArray[np.integer[Any]]
+
+_MASK, _POSITIONS = "mask", "positions"
+_INDICES_AT_ONCE = 1 << 20
+
+
+def save_splits(
+    storage: _Storage,
+    identifier: str,
+    splits: Any,
+    *,
+    iterator: DatasetIteratorIF | None = None,
+    replace: bool = False,
+) -> SavedSplits:
+    """Store which samples are in which part, as a JSON resource; :func:`load_splits` gives the parts back.
+
+    ::
+
+        parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)
+        save_splits("experiments", "digits/splits.json", parts)
+        parts = load_splits("experiments", "digits/splits.json", iterator)
+
+    The indices themselves are stored, one bit for each sample of the dataset where a part is in the dataset's order, so that a
+    split outlives the program that made it. How it was made is noted beside them.
+
+    Args:
+        storage: a connector, or the path or URL of a store. The resource is published whole or not at all.
+        identifier: its name there, e.g. ``"digits/splits.json"``.
+        splits: what ``iterator.split`` or ``iterator.folds`` or a splitter gave, or any views of one iterator, in lists, tuples
+            and dicts nested at will.
+        iterator: what the parts are views of, directly or through other views; None for what they were directly made from.
+        replace: whether other splits that are stored under that name may be replaced.
+
+    Returns:
+        What was stored.
+
+    Raises:
+        ConfigError: ``splits`` are not such, or other splits are stored under that name.
+        DatasetFileCorruptError: what is stored under that name is damaged, and not to be replaced.
+        StorageError: they could not be written.
+    """
+    connector = _connector(storage)
+    saved = SavedSplits.of(splits, iterator)
+    if not replace and connector.has_resource(identifier):
+        if SavedSplits.from_json(_read(connector, identifier), identifier) == saved:
+            return saved
+        raise ConfigError(f"other splits are stored as {identifier!r} already; choose another name, or say replace=True")
+    # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
+    connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(saved.to_json())))
+    return saved
+
+
+def load_splits(storage: _Storage, identifier: str, iterator: DatasetIteratorIF) -> Any:
+    """The parts that :func:`save_splits` stored, as views of ``iterator``, arranged as they were.
+
+    Where the iterator has a meta, a part with a name has it in its ``dataset_tag``, as :class:`SplitPartIterator` says.
+
+    Args:
+        storage: a connector, or the path or URL of a store.
+        identifier: the name of the splits there.
+        iterator: the dataset that was divided, with the same fingerprint.
+
+    Raises:
+        ConfigError: ``iterator`` is another dataset than the one that was divided.
+        DatasetFileCorruptError: what is stored is damaged; the message names the part where that is known.
+        ResourceNotFoundError: nothing is stored under that name.
+    """
+    return SavedSplits.from_json(_read(_connector(storage), identifier), identifier).applied_to(iterator)
+
+
+@dataclass(frozen=True)
+class SavedPart:
+    """The samples of one part.
+
+    Attributes:
+        name: where in the splits it stood, for messages: ``"train"``, ``"fold 2/test"``.
+        tag: the key it had in a dict; None if it had none.
+        n_indices: number of samples.
+        sha256: of the positions in the part's order, as little-endian int64.
+        form: how ``data`` holds them: ``"mask"``, deflated, with a bit for each sample of the dataset, the lowest bit first, if
+            they ascend; otherwise ``"positions"``, little-endian, int32 if the dataset is small enough, else int64.
+        data: the positions in that form.
+    """
+
+    name: str
+    tag: str | None
+    n_indices: int
+    sha256: str
+    form: str = field(compare=False)
+    data: bytes = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, name: str, tag: str | None, indices: _Indices, n_samples: int) -> SavedPart:
+        """The samples at ``indices`` of a dataset of ``n_samples``."""
+        if bool((indices[1:] > indices[:-1]).all()):
+            mask = np.zeros(n_samples, dtype=bool)
+            mask[indices] = True
+            form, data = _MASK, zlib.compress(np.packbits(mask, bitorder="little").tobytes())
+        else:
+            form, data = _POSITIONS, indices.astype(_position_dtype(n_samples)).tobytes()
+        return cls(name, tag, len(indices), _digest(indices), form, data)
+
+    def indices(self, n_samples: int) -> _Indices:
+        """The positions, shape ``(n_indices,)``, each in ``[0, n_samples)``.
+
+        Raises:
+            DatasetFileCorruptError: they do not have the digest, or leave the dataset.
+        """
+        indices: _Indices | None = None
+        if self.form == _MASK:
+            n_bytes = (n_samples + 7) // 8
+            inflating = zlib.decompressobj()
+            try:
+                packed = inflating.decompress(self.data, n_bytes + 1)  # never more, whatever the data say
+            except zlib.error:
+                packed = b""
+            if len(packed) == n_bytes:
+                bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
+                indices = np.flatnonzero(bits)
+        elif len(self.data) == self.n_indices * _position_dtype(n_samples).itemsize:
+            indices = np.frombuffer(self.data, dtype=_position_dtype(n_samples)).astype(np.intp)
+        if indices is None or len(indices) != self.n_indices or _digest(indices) != self.sha256:
+            raise DatasetFileCorruptError(f"the indices of part {self.name!r} are damaged: they do not have the digest stated")
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < n_samples:
+            raise DatasetFileCorruptError(f"the indices of part {self.name!r} are damaged: they leave the {n_samples} samples")
+        return indices
+
+
+@dataclass(frozen=True)
+class SavedSplits:
+    """Which samples of which dataset are in which part.
+
+    Attributes:
+        fingerprint: of the iterator that was divided.
+        n_samples: its length.
+        made: the layer that divided it and its arguments, as JSON; None if the parts were not made by one ``split`` or ``folds``.
+        arrangement: how the parts were given, as JSON.
+        parts: in the order of the arrangement.
+    """
+
+    fingerprint: str
+    n_samples: int
+    made: str | None = field(compare=False)
+    arrangement: str
+    parts: tuple[SavedPart, ...]
+
+    @classmethod
+    def of(cls, splits: Any, iterator: DatasetIteratorIF | None = None) -> SavedSplits:
+        """Find out which samples of ``iterator`` the parts are; None for what the first part was directly made from.
+
+        Raises:
+            ConfigError: something is no view of it, or there are no parts.
+        """
+        found: list[tuple[str, str | None, Any]] = []
+        arrangement = canonical_json(_arranged(splits, (), None, found))
+        if not found:
+            raise ConfigError("there is no part in these splits to be saved")
+        dataset: Any = _made_from(found[0][2], found[0][0]) if iterator is None else iterator
+        n_samples = len(dataset)
+        parts = tuple(
+            SavedPart.of(name, tag, as_index_array(_positions_in(part, dataset, name)), n_samples) for name, tag, part in found
+        )
+        return cls(fingerprint(adapted(dataset)), n_samples, _made_by([part for *_, part in found]), arrangement, parts)
+
+    def applied_to(self, iterator: DatasetIteratorIF) -> Any:
+        """The parts as views of ``iterator``, arranged as they were.
+
+        Raises:
+            ConfigError: it is another dataset.
+            DatasetFileCorruptError: a part is damaged.
+        """
+        dataset = adapted(iterator)
+        found = fingerprint(dataset) if len(dataset) == self.n_samples else None
+        if found != self.fingerprint:
+            other = "" if found is None else f" with fingerprint {found}"
+            raise ConfigError(
+                f"these splits are of a dataset of {self.n_samples:,} samples with fingerprint {self.fingerprint}, "
+                f"but the iterator given has {len(dataset):,} samples{other}. Stack the iterator as it was when it was split, "
+                f"or split it anew."
+            )
+        parts = [_as_view(dataset, part.indices(self.n_samples), part.tag) for part in self.parts]
+        makers = {
+            "part": lambda number: parts[number],
+            "fold": lambda fold: Fold(parts[fold[1]], parts[fold[2]], fold[0]),
+        }
+        try:
+            return from_plain(json.loads(self.arrangement), makers)
+        except (ConfigError, ValueError, TypeError, LookupError) as error:
+            raise DatasetFileCorruptError(f"splits are damaged: their parts cannot be arranged ({str(error)[:200]})") from error
+
+    def to_json(self) -> bytes:
+        """The splits as they are stored: indented ASCII JSON that states its own digest."""
+        parts = [{**vars(part), "data": base64.b64encode(part.data).decode("ascii")} for part in self.parts]
+        return sealed_json({"format": FORMAT, **vars(self), "parts": parts})
+
+    @classmethod
+    def from_json(cls, data: bytes, identifier: str = "splits") -> SavedSplits:
+        """Read stored splits. Nothing in them is believed before it was checked; the indices are, when they are used.
+
+        Raises:
+            DatasetFileCorruptError: they are damaged, or of a format that this version does not know.
+        """
+        what = f"{identifier!r} with splits"
+        try:
+            fields = JsonObject.unsealed(data, what)
+        except DatasetFileCorruptError as error:
+            damaged = _damaged_part(data)
+            if damaged is None:
+                raise
+            raise DatasetFileCorruptError(f"{what} is damaged: {damaged}") from error
+        if (number := fields.size("format")) != FORMAT:
+            raise DatasetFileCorruptError(f"{what} has format {number}, but this version of data_stack reads format {FORMAT}")
+        splits = cls(
+            fingerprint=fields.text("fingerprint"),
+            n_samples=fields.size("n_samples"),
+            made=fields.optional_text("made"),
+            arrangement=fields.text("arrangement"),
+            parts=tuple(_part(each, what) for each in fields.objects("parts")),
+        )
+        fields.done()
+        return splits
+
+
+def _part(fields: JsonObject, what: str) -> SavedPart:
+    try:
+        data = base64.b64decode(fields.text("data"), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DatasetFileCorruptError(f"{what} is damaged: the data of a part are no base64") from error
+    part = SavedPart(
+        name=fields.text("name"),
+        tag=fields.optional_text("tag"),
+        n_indices=fields.size("n_indices"),
+        sha256=fields.hexadecimal("sha256", 64),
+        form=fields.text("form"),
+        data=data,
+    )
+    fields.done()
+    if part.form not in (_MASK, _POSITIONS):
+        raise DatasetFileCorruptError(f"{what} is damaged: part {part.name!r:.80} has the unknown form {part.form!r:.20}")
+    return part
+
+
+def _damaged_part(data: bytes) -> str | None:
+    """Which part of a file that lacks its digest lacks its own; None where that cannot be told."""
+    try:
+        fields = json.loads(data)
+        for each in fields["parts"]:
+            _part(JsonObject(each, "part"), f"part {each['name']!r:.80}").indices(int(fields["n_samples"]))
+    except DatasetFileCorruptError as error:
+        return str(error)
+    except (ValueError, TypeError, LookupError, OverflowError, MemoryError, RecursionError):
+        return None
+    return None
+
+
+def _arranged(splits: Any, path: tuple[str, ...], tag: str | None, found: list[tuple[str, str | None, Any]]) -> Any:
+    """``splits`` as plain data, with numbers for the parts, which are added to ``found`` with name and tag."""
+    if isinstance(splits, DatasetIteratorIF):
+        found.append(("/".join(path) or "0", tag, splits))
+        return {"part": len(found) - 1}
+    if isinstance(splits, Fold):
+        train, test = (
+            _arranged(part, (*path[:-1], f"fold {splits.number}", side), None, found)["part"]
+            for side, part in (("train", splits.train), ("test", splits.test))
+        )
+        return {"fold": [splits.number, train, test]}
+    if isinstance(splits, Mapping):
+        items = splits.items()
+        return {"dict": [[to_plain(key), _arranged(each, (*path, str(key)), str(key), found)] for key, each in items]}
+    if isinstance(splits, (list, tuple)):
+        arranged = [_arranged(each, (*path, str(number)), None, found) for number, each in enumerate(splits)]
+        return arranged if isinstance(splits, list) else {"tuple": arranged}
+    where = f" at {'/'.join(path)!r}" if path else ""
+    raise ConfigError(f"splits are views of an iterator, in lists and dicts, but there is a {type(splits).__name__}{where}")
+
+
+def _made_from(part: Any, name: str) -> Any:
+    """What a part was directly made from."""
+    while isinstance(part, InformedDatasetIterator):
+        part = part._stacked_on()[0]
+    if _is_plain_view(part):
+        return part._dataset_iterator
+    raise ConfigError(f"part {name!r} is no view of another iterator, but a {type(part).__name__}")
+
+
+def _positions_in(part: Any, dataset: Any, name: str) -> Positions:
+    """The positions in ``dataset`` of a view of it, maybe through other views."""
+    positions: Positions = range(len(part))
+    below = part
+    while below is not dataset:
+        if isinstance(below, InformedDatasetIterator):
+            below = below._stacked_on()[0]
+        elif _is_plain_view(below):
+            positions, below = composed(positions, below._given), below._dataset_iterator
+        else:
+            raise ConfigError(
+                f"part {name!r} is no view of the iterator that the splits are of: it is a {type(part).__name__} on a "
+                f"{type(below).__name__}. Save views of one and the same iterator; name it with iterator=… if they are deeper."
+            )
+    return positions
+
+
+def _is_plain_view(part: Any) -> bool:
+    """Whether it only chooses samples; a client's subclass may change them."""
+    return isinstance(part, DatasetIteratorView) and type(part)._located is DatasetIteratorView._located
+
+
+def _made_by(parts: list[Any]) -> str | None:
+    made: set[str] = set()
+    for part in parts:
+        while isinstance(part, InformedDatasetIterator):
+            part = part._stacked_on()[0]
+        if not isinstance(part, (SplitPartIterator, FoldPartIterator)):
+            return None
+        made.add(canonical_json({"arguments": to_plain(part.division_arguments()), "layer": part._layer_name}))
+    return made.pop() if len(made) == 1 else None
+
+
+def _as_view(dataset: DatasetIteratorIF, indices: _Indices, tag: str | None) -> DatasetIteratorIF:
+    view = dataset._stacked("view", indices=indices, view_tags=None if tag is None else {"part": tag})
+    if tag is None or not isinstance(view, InformedDatasetIterator):
+        return view
+    return InformedDatasetIterator(view._stacked_on()[0], tagged(view.dataset_meta, tag))
+
+
+def _position_dtype(n_samples: int) -> np.dtype[Any]:
+    return np.dtype("<i4" if n_samples <= 2**31 else "<i8")
+
+
+def _digest(indices: _Indices) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, len(indices), _INDICES_AT_ONCE):
+        digest.update(indices[start : start + _INDICES_AT_ONCE].astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _connector(storage: _Storage) -> StorageConnector:
+    return storage_connector_from_url(storage) if isinstance(storage, (str, os.PathLike)) else storage
+
+
+def _read(connector: StorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return bytes(resource.read())

@@ -1,0 +1,348 @@
+"""Which sample comes into which part: the arithmetic of splits and folds.
+
+What is drawn here is drawn for ever: published splits depend on it. Orders are those of ``numpy.random.RandomState.shuffle``
+(Fisher-Yates on MT19937), whose stream numpy has frozen (NEP 19), seeded with a ``derived_seed``; the rest is exact integer
+arithmetic. Nothing depends on machine, process, Python or numpy version, and golden tests hold it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.class_numbers import ClassNumbers, check_nothing_missing, class_numbers, grouped_positions, narrowest
+from data_stack.exception import ConfigError
+
+__all__ = [
+    "Shares",
+    "checked_ratios",
+    "divided",
+    "divided_by_group",
+    "divided_by_time",
+    "positions_of_parts",
+    "round_robin",
+]
+
+_Integers = npt.NDArray[np.integer[Any]]
+
+_MOST_IN_INT32 = 2**31
+_FEW_PARTS = 16
+
+
+def checked_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> list[float]:
+    """Ratios as they were given: at least one, none negative, of sum 1 (to 1e-9).
+
+    Raises:
+        ConfigError: they are not such; the message names the first that is wrong by its position or name.
+    """
+    given = list(ratios)
+    for position, ratio in enumerate(given):
+        try:
+            right = 0 <= ratio < math.inf  # false for NaN
+        except TypeError:
+            right = False
+        if not right:
+            name = position if names is None else repr(names[position])
+            raise ConfigError(f"ratios must not be negative and must sum to 1; ratio {name} of {given} is {ratio!r}")
+    if not given or not abs(math.fsum(given) - 1) <= 1e-9:
+        raise ConfigError(f"ratios must not be negative and must sum to 1; {given} sum to {math.fsum(given)}")
+    return given
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How much each part gets, as whole numbers of ``total``."""
+
+    weights: tuple[int, ...]
+    total: int
+
+    @classmethod
+    def of_ratios(cls, ratios: Sequence[float]) -> Shares:
+        """What the ratios say in decimals: 0.1 is a tenth, not the nearest binary fraction."""
+        fractions = [Fraction(repr(float(ratio))) for ratio in ratios]
+        denominator = math.lcm(*(fraction.denominator for fraction in fractions))
+        weights = [int(fraction * denominator) for fraction in fractions]
+        divisor = math.gcd(*weights)
+        return cls(tuple(weight // divisor for weight in weights), sum(weights) // divisor)
+
+    @classmethod
+    def equal(cls, n_parts: int) -> Shares:
+        """The same for all."""
+        return cls((1,) * n_parts, n_parts)
+
+    @property
+    def n_wanted(self) -> int:
+        """How many parts get anything."""
+        return sum(weight > 0 for weight in self.weights)
+
+    def sizes(self, n_samples: int) -> list[int]:
+        """Whole numbers of sum ``n_samples``: each share cut off, and what remains given to the largest remainders.
+
+        Each is less than 1 from its share. Of equal remainders the first gets one.
+        """
+        sizes = [n_samples * weight // self.total for weight in self.weights]
+        remainders = [n_samples * weight % self.total for weight in self.weights]
+        by_remainder = sorted(range(len(sizes)), key=lambda part: -remainders[part])
+        for part in by_remainder[: n_samples - sum(sizes)]:
+            sizes[part] += 1
+        return sizes
+
+
+def divided(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
+    """The part of each sample, drawn; without a seed, in the samples' order.
+
+    Args:
+        n_samples: how many.
+        shares: the sizes wanted; each part's is less than 1 from its share.
+        seed: a :func:`~data_stack.dataset.randomness.derived_seed`.
+        classes: what shall be mixed equally: each part's number of members is less than 1 from its share of the class, too.
+    """
+    counts = [n_samples] if classes is None else classes.counts.tolist()
+    table = np.array(_sizes_by_class(counts, shares), dtype=np.intp).reshape(len(counts), len(shares.weights))
+    if classes is None:
+        order: _Integers = np.arange(n_samples, dtype=np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
+    else:
+        order = grouped_positions(classes.numbers)
+    if seed is not None:
+        random = _random_state(seed)
+        for start, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
+            random.shuffle(order[start:end])
+    part_of = np.empty(n_samples, dtype=narrowest(len(shares.weights)))
+    parts = np.tile(np.arange(len(shares.weights), dtype=part_of.dtype), len(counts))
+    part_of[order] = np.repeat(parts, table.ravel())
+    return part_of
+
+
+def divided_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
+    """The part of each sample, such that groups stay whole and shares are met as nearly as a greedy search finds.
+
+    Large groups are placed first and small ones fill up what they left: groups whose sizes have the same number of binary digits
+    are placed in a drawn order (without a seed: strictly by size, then by appearance). Each comes into the part that is the
+    furthest behind its share of what has been placed so far. A part exceeds its share by less than the largest group, and no
+    part with a share is left empty; there must be as many groups.
+
+    With classes a part is behind in each class by itself, in fractions of that class, and only the group's own classes count;
+    the total decides between equals. (The idea of scikit-learn's StratifiedGroupKFold, for shares of any size.)
+
+    Args:
+        groups: what stays together.
+        shares: the sizes wanted.
+        seed: a :func:`~data_stack.dataset.randomness.derived_seed`.
+        classes: what shall be mixed as equally as the groups allow.
+    """
+    sizes = groups.counts
+    if seed is None:
+        order = np.argsort(-sizes, kind="stable")
+    else:
+        drawn = np.arange(len(sizes))
+        _random_state(seed).shuffle(drawn)
+        n_digits = np.frexp(sizes)[1]
+        order = drawn[np.argsort(-n_digits[drawn], kind="stable")]
+    members_of = _members(groups, classes)
+    class_counts = [] if classes is None else classes.counts.tolist()
+    # whole numbers, so that every machine decides alike
+    importance = [len(groups.numbers) ** 2 // count**2 for count in class_counts]
+    weights, total = shares.weights, shares.total
+    placed, placed_of_class = 0, [0] * len(class_counts)
+    has, has_of_class = [0] * len(weights), [[0] * len(class_counts) for _ in weights]
+    wanted = [part for part, weight in enumerate(weights) if weight]
+    n_empty = len(wanted)
+    part_of_group = np.empty(len(sizes), dtype=narrowest(len(weights)))
+    for n_left, group in zip(range(len(order), 0, -1), order.tolist(), strict=True):
+        members, size = members_of[group], int(sizes[group])
+        placed += size
+        for number, count in members:
+            placed_of_class[number] += count
+        candidates = [part for part in wanted if not has[part]] if n_left <= n_empty else wanted
+        lags = [
+            (
+                sum(
+                    importance[number] * count * (weights[part] * placed_of_class[number] - total * has_of_class[part][number])
+                    for number, count in members
+                ),
+                weights[part] * placed - total * has[part],
+            )
+            for part in candidates
+        ]
+        part = candidates[lags.index(max(lags))]
+        n_empty -= not has[part]
+        has[part] += size
+        for number, count in members:
+            has_of_class[part][number] += count
+        part_of_group[group] = part
+    part_of: _Integers = part_of_group[groups.numbers]
+    return part_of
+
+
+def divided_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _Integers:
+    """The part of each sample, the earliest ones in the first part, equal times in one.
+
+    A cut that would fall among equal times is moved to their nearer end, to the earlier one if both are as near.
+
+    Args:
+        times: shape ``(n_samples,)``: numbers, datetimes, or objects that compare, such as strings.
+        shares: the sizes wanted.
+        refusal: how messages begin.
+
+    Raises:
+        ConfigError: a time is missing, or they do not compare.
+    """
+    n_samples = len(times)
+    times = times.reshape(n_samples) if times.size == n_samples else times
+    if times.ndim != 1 or times.dtype.kind == "c":
+        values = "complex" if times.ndim == 1 else f"of shape {times.shape[1:]}"
+        raise ConfigError(f"{refusal}: its values are {values}, and have no order")
+    if times.dtype == object:
+        times = _ranks(class_numbers(times, refusal), refusal)
+    check_nothing_missing(times, refusal)
+    part_of = np.zeros(n_samples, dtype=narrowest(len(shares.weights)))
+    in_order = np.sort(times)
+    for cut in list(itertools.accumulate(shares.sizes(n_samples)))[:-1]:
+        if 0 < cut < n_samples and in_order[cut - 1] == in_order[cut]:
+            first, end = (int(np.searchsorted(in_order, in_order[cut], side=side)) for side in ("left", "right"))
+            cut = first if cut - first <= end - cut else end
+        if cut < n_samples:
+            part_of += times >= in_order[cut]
+    return part_of
+
+
+def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Integers]:
+    """The positions of each part's samples, ascending; a range where they follow each other."""
+    if n_parts <= _FEW_PARTS:
+        return [_run(np.flatnonzero(part_of == part)) for part in range(n_parts)]
+    order = grouped_positions(part_of)
+    ends = np.searchsorted(part_of[order], np.arange(n_parts), side="right").tolist()
+    return [_run(order[start:end]) for start, end in itertools.pairwise([0, *ends])]
+
+
+def round_robin(counts: Sequence[int], n_parts: int) -> list[list[int]]:
+    """How many members of each class come into each part if all samples, class by class, are dealt to the parts in turn.
+
+    Both the parts' totals and the members of each class differ by 1 at most.
+    """
+    ends = [0, *itertools.accumulate(counts)]
+    dealt = [[(end + n_parts - 1 - part) // n_parts for part in range(n_parts)] for end in ends]
+    return [[late - early for early, late in zip(*rows, strict=True)] for rows in itertools.pairwise(dealt)]
+
+
+def _run(positions: _Integers) -> range | _Integers:
+    if len(positions) and int(positions[-1]) - int(positions[0]) == len(positions) - 1:
+        return range(int(positions[0]), int(positions[-1]) + 1)
+    return positions
+
+
+def _random_state(seed: int) -> np.random.RandomState:
+    return np.random.RandomState([seed & 0xFFFFFFFF, seed >> 32])
+
+
+def _members(groups: ClassNumbers, classes: ClassNumbers | None) -> list[list[tuple[int, int]]]:
+    """For each group the classes in it, each with its number of members; none where there are no classes."""
+    if classes is None:
+        return [[]] * len(groups)
+    pairs, counts = np.unique(groups.numbers.astype(np.int64) * len(classes) + classes.numbers, return_counts=True)
+    members: list[list[tuple[int, int]]] = [[] for _ in range(len(groups))]
+    for group, number, count in zip(*(each.tolist() for each in np.divmod(pairs, len(classes))), counts.tolist(), strict=True):
+        members[group].append((number, count))
+    return members
+
+
+def _ranks(classes: ClassNumbers, refusal: str) -> _Integers:
+    """For each sample the place of its value among the sorted ones."""
+    values = classes.values.ravel().tolist()
+    try:
+        in_order = sorted(range(len(values)), key=values.__getitem__)
+    except TypeError as error:
+        raise ConfigError(f"{refusal}: its values have no common order ({error})") from error
+    rank_of = np.empty(len(values), dtype=np.intp)
+    rank_of[in_order] = np.arange(len(values))
+    ranks: _Integers = rank_of[classes.numbers]
+    return ranks
+
+
+def _sizes_by_class(counts: Sequence[int], shares: Shares) -> list[list[int]]:
+    """How many members of each class come into each part."""
+    if len(counts) <= 1:
+        return [shares.sizes(count) for count in counts]
+    if len(set(shares.weights)) == 1:
+        return round_robin(counts, len(shares.weights))
+    return _controlled_rounding(counts, shares)
+
+
+def _controlled_rounding(counts: Sequence[int], shares: Shares) -> list[list[int]]:
+    """Every class's share of every part, rounded up or down such that classes add up, and parts to a share rounded up or down.
+
+    Such a rounding always exists (Cox, A constructive procedure for unbiased controlled rounding, JASA 82, 1987). What is not
+    whole yet is shifted around closed ways through the table, from part to part within a class and from class to class within a
+    part, which changes no sum, until something on the way is whole. There is such a way wherever all sums are whole; so are the
+    classes', and a last row, thrown away, makes the parts'.
+    """
+    n_parts, total = len(shares.weights), shares.total
+    table = [[count * weight // total for weight in shares.weights] for count in counts]
+    open_rows: list[_Row] = []
+    sums = [0] * n_parts
+    for count, sizes in zip(counts, table, strict=True):
+        row = _Row({part: count * weight % total for part, weight in enumerate(shares.weights) if count * weight % total}, sizes)
+        for part, fraction in row.fractions.items():
+            sums[part] += fraction
+        _close(row, open_rows, total)
+    complement = _Row({part: -fraction % total for part, fraction in enumerate(sums) if fraction % total}, [0] * n_parts)
+    _close(complement, open_rows, total)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """One class: for each part what is missing to a whole member (of ``total``), and the members so far."""
+
+    fractions: dict[int, int]
+    sizes: list[int]
+
+
+def _close(row: _Row, open_rows: list[_Row], total: int) -> None:
+    """Add a row, and shift until no closed way is left; ``open_rows`` had none. So there are never more of them than parts."""
+    while (way := _closed_way(row, open_rows)) is not None:
+        plus, minus = way[::2], way[1::2]
+        up = min(*(total - each.fractions[part] for each, part in plus), *(each.fractions[part] for each, part in minus))
+        down = min(*(each.fractions[part] for each, part in plus), *(total - each.fractions[part] for each, part in minus))
+        if down < up:
+            plus, minus, up = minus, plus, down
+        for each, part, shift in [*((*cell, up) for cell in plus), *((*cell, -up) for cell in minus)]:
+            fraction = each.fractions[part] + shift
+            if 0 < fraction < total:
+                each.fractions[part] = fraction
+            else:
+                each.sizes[part] += fraction // total
+                del each.fractions[part]
+        open_rows[:] = [each for each in open_rows if each.fractions]
+    if row.fractions:
+        open_rows.append(row)
+
+
+def _closed_way(row: _Row, others: Sequence[_Row]) -> list[tuple[_Row, int]] | None:
+    """Cells from ``row`` back to it, alternately along a row and along a part; None if there is no such way."""
+    for start in row.fractions:
+        came: dict[int, tuple[_Row, int] | None] = {start: None}  # from which part, by which row
+        queue = [start]
+        for part in queue:
+            for other in others:
+                if part in other.fractions:
+                    for reached in other.fractions:
+                        if reached not in came:
+                            came[reached] = (other, part)
+                            queue.append(reached)
+        for end in row.fractions:
+            if end != start and end in came:
+                way, step = [(row, end)], came[end]
+                while step is not None:
+                    other, before = step
+                    way += [(other, end), (other, before)]
+                    end, step = before, came[before]
+                return [*way, (row, start)]
+    return None

@@ -1,0 +1,173 @@
+"""Counts how often each target occurs in a column."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MOST_VALUES_OF_A_TARGET", "n_values_of", "plain_value", "target_distribution"]
+
+MOST_VALUES_OF_A_TARGET = 64
+"""A target of more values than these, such as a mask, is no class, unless it is one-hot."""
+
+# More distinct targets than this are no classes: they are reported as ranges.
+_MAX_CLASSES = 1000
+_MAX_CLASSES_OF_FLOATS = 100
+_N_RANGES = 10
+
+# Integers that lie so close together are counted by position, without sorting them.
+_LEAST_BINS = 1 << 16
+
+# Python counts these as they are: equal ones are the same target.
+_COUNTED_AS_THEY_ARE = {str, bytes, bool, int, float, type(None)}
+
+
+def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
+    """How often each target occurs, as plain Python values in order; see ``DatasetIteratorReportGenerator``.
+
+    Args:
+        targets: a column, shape ``(n, ...)``.
+    """
+    if len(targets) == 0:
+        return {}
+    if targets.ndim == 2 and targets.shape[1] > 1 and targets.dtype.kind in "biuf" and _is_one_hot(targets):
+        targets = targets.argmax(axis=1)
+    elif targets.ndim > 1 and targets[0].size == 1:
+        targets = targets.reshape(len(targets))
+    if n_values_of(targets[0]) > MOST_VALUES_OF_A_TARGET:
+        return {}
+    if targets.ndim == 1 and targets.dtype.kind in "biuf":
+        return _distribution_of_numbers(targets)
+    counts: Counter[Any] = Counter()
+    for target, count in _raw_counts(targets):
+        counts[plain_value(target)] += count
+    return _bounded(counts)
+
+
+def plain_value(value: Any) -> Any:
+    """A target as a hashable Python value: None, bool, int, float, str, or a tuple of these; equal ones give equal values.
+
+    Numpy and tensor numbers become Python's, bytes become text, arrays and lists become tuples, anything else its text.
+    """
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return _text_of_time(value)
+    if hasattr(value, "tolist"):  # a number or an array of its own shape in a ragged column, or a tensor
+        try:
+            value = value.tolist()
+        except Exception:  # noqa: BLE001  # whatever a tensor of a foreign kind raises, it has a text
+            return str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", errors="backslashreplace")
+    if isinstance(value, (list, tuple)):
+        return tuple(plain_value(item) for item in value)
+    if value is None or type(value) is bool:
+        return value
+    # Of subclasses, such as enumerations of strings, the plain value: YAML and JSON would not know them.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return "nan" if number != number else number  # no nan equals another
+    return str(value)
+
+
+def n_values_of(target: Any) -> int:
+    """Of how many values an array, tensor, list or tuple is; 1 of anything else."""
+    shape = getattr(target, "shape", None)
+    if isinstance(shape, tuple):
+        return math.prod(shape)
+    return len(target) if isinstance(target, (list, tuple)) else 1
+
+
+def _distribution_of_numbers(targets: npt.NDArray[Any]) -> dict[Any, int]:
+    is_fractional = targets.dtype.kind == "f"
+    values, counts = np.unique(targets, return_counts=True) if is_fractional else _counts_of_integers(targets)
+    if len(values) > (_MAX_CLASSES_OF_FLOATS if is_fractional else _MAX_CLASSES):
+        return _distribution_of_ranges(targets.astype(np.float64))
+    return dict(zip(map(plain_value, values.tolist()), counts.tolist(), strict=True))
+
+
+def _counts_of_integers(targets: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """The distinct values in order, and how often each occurs."""
+    if targets.dtype.kind == "b":
+        n_true = np.count_nonzero(targets)
+        values, counts = np.array([False, True]), np.array([len(targets) - n_true, n_true])
+        return values[counts > 0], counts[counts > 0]
+    low, high = int(targets.min()), int(targets.max())
+    if high - low >= max(_LEAST_BINS, 4 * len(targets)) or high > np.iinfo(np.intp).max:
+        values, counts = np.unique(targets, return_counts=True)
+        return values, counts
+    shifted = targets.astype(np.intp, copy=False) - low if low else targets.astype(np.intp, copy=False)
+    counts = np.bincount(shifted)
+    found = np.flatnonzero(counts)
+    return found + low, counts[found]
+
+
+def _raw_counts(targets: npt.NDArray[Any]) -> Iterable[tuple[Any, int]]:
+    """Targets, not yet plain, with how often they occur; equal ones may come several times."""
+    if targets.dtype.kind in "Mm" and targets.ndim == 1:
+        values, counts = np.unique(targets, return_counts=True)
+        return zip(list(values), counts.tolist(), strict=True)
+    if targets.dtype.kind in "Mm":
+        targets = targets.astype(np.str_)  # Python has no time in nanoseconds
+    values_of_python = targets.tolist()
+    if set(map(type, values_of_python)) <= _COUNTED_AS_THEY_ARE:
+        return Counter(values_of_python).items()
+    return ((value, 1) for value in values_of_python)
+
+
+def _text_of_time(value: np.datetime64 | np.timedelta64) -> str | None:
+    """As Python writes a date, a time or a duration, also where the unit is one that it lacks; None for NaT."""
+    if np.isnat(value):
+        return None
+    of_python = value.item()
+    return str(value).replace("T", " ") if isinstance(of_python, int) else str(of_python)
+
+
+def _bounded(counts: Counter[Any]) -> dict[Any, int]:
+    if len(counts) > _MAX_CLASSES:
+        n_all = counts.total()
+        counts = Counter(dict(counts.most_common(_MAX_CLASSES)))
+        counts["(others)"] += n_all - counts.total()
+    return {target: counts[target] for target in sorted(counts, key=_order)}
+
+
+def _is_one_hot(targets: npt.NDArray[Any]) -> bool:
+    return bool(((targets == 0) | (targets == 1)).all() and (targets.sum(axis=1) == 1).all())
+
+
+def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
+    finite = targets[np.isfinite(targets)]
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            counts, edges = np.histogram(finite, bins=_N_RANGES)
+    except ValueError:  # too wide or too narrow to be divided
+        counts, edges = np.array([len(finite)]), np.array([finite.min(), finite.max()])
+    names = _range_names(edges, 6)
+    if len(set(names)) < len(names):
+        names = _range_names(edges, 17)
+    ranges = dict(zip(names, counts.tolist(), strict=True))
+    others = Counter(str(target) for target in targets[~np.isfinite(targets)].tolist())
+    return ranges | dict(sorted(others.items()))
+
+
+def _range_names(edges: npt.NDArray[np.float64], n_digits: int) -> list[str]:
+    texts = [f"{edge:.{n_digits}g}" for edge in edges.tolist()]
+    closing = [")"] * (len(texts) - 2) + ["]"]
+    return [f"[{low}, {high}{end}" for low, high, end in zip(texts, texts[1:], closing, strict=False)]
+
+
+def _order(target: Any) -> tuple[int, Any]:
+    """Numbers by size, then text, then tuples by their values, then None."""
+    if isinstance(target, (int, float)):
+        return 0, target
+    if isinstance(target, str):
+        return 1, target
+    return (2, tuple(map(_order, target))) if isinstance(target, tuple) else (3, 0)

@@ -1,0 +1,1 @@
+"""Which samples, in which order, in batches."""

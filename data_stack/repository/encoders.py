@@ -1,0 +1,67 @@
+"""Encoders by kind, those of plugins among them: new ones, and those that were kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.encoders import Encoder
+from data_stack.dataset.encoders import encoder_from_state as encoder_from_known_state
+from data_stack.dataset.encoders import load_encoder as load_known_encoder
+from data_stack.dataset.encoders import load_encoders as load_known_encoders
+from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
+from data_stack.exception import ConfigError
+from data_stack.io.storage_connectors import StorageConnector
+from data_stack.plugins.manager import default_manager
+
+__all__ = ["encoder", "encoder_from_state", "encoder_kinds", "load_encoder", "load_encoders"]
+
+
+def encoder_kinds() -> dict[str, type[Encoder]]:
+    """The classes of all encoders by kind, sorted; imports the plugins that implement hooks."""
+    return dict(sorted({**BUILT_IN_KINDS, **default_manager().encoder_kinds()}.items()))
+
+
+def encoder(kind: str, **config: Any) -> Encoder:
+    """A new encoder: ``encoder("categorical", unknown="index")``. Plugins are imported if the kind is not built in.
+
+    Raises:
+        ConfigError: there is no such kind, or its encoder does not take that ``config``.
+    """
+    kinds = BUILT_IN_KINDS if kind in BUILT_IN_KINDS else encoder_kinds()
+    if kind not in kinds:
+        raise ConfigError(
+            f"there is no kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; there are: {', '.join(kinds)}. "
+            f"`data-stack doctor` shows plugins that could not be loaded"
+        )
+    try:
+        return kinds[kind](**config)
+    except TypeError as error:
+        raise ConfigError(f"an encoder {kind!r} cannot be made of {', '.join(config) or 'nothing'}: {error}") from error
+
+
+def encoder_from_state(state: Any) -> Encoder:
+    """The encoder that gave ``state``, also of a kind that a plugin brings; imports the plugins if it is of such a kind.
+
+    Raises:
+        ConfigError: it is no state, or of an unknown kind.
+    """
+    return encoder_from_known_state(state, default_manager().encoder_kinds() if _names_others(state) else None)
+
+
+def load_encoder(storage_connector: StorageConnector, identifier: str) -> Encoder:
+    """As ``data_stack.dataset.encoders.load_encoder``, also of a kind that a plugin brings; imports the plugins."""
+    return load_known_encoder(storage_connector, identifier, default_manager().encoder_kinds())
+
+
+def load_encoders(storage_connector: StorageConnector, identifier: str) -> dict[Any, Encoder]:
+    """As ``data_stack.dataset.encoders.load_encoders``, also of kinds that plugins bring; imports the plugins."""
+    return load_known_encoders(storage_connector, identifier, default_manager().encoder_kinds())
+
+
+def _names_others(state: Any) -> bool:
+    """Whether an encoder in ``state`` is of a kind that is not built in."""
+    if isinstance(state, dict):
+        kind = state.get("kind")
+        return (isinstance(kind, str) and kind not in BUILT_IN_KINDS) or any(map(_names_others, state.values()))
+    return isinstance(state, list) and any(map(_names_others, state))

@@ -1,0 +1,504 @@
+"""The way back from a recipe to the stack of iterators that it describes."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, get_args
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.functions import function_at, registered_function
+from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
+from data_stack.dataset.iterator.registry import LAYERS
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
+from data_stack.dataset.plain_data import from_plain, shown
+from data_stack.dataset.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MissingDependencyError,
+    PluginError,
+    PreparationError,
+    RecipeError,
+    RetrievalError,
+    StorageError,
+)
+from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.encoders import encoder_from_state
+from data_stack.repository.repository import DatasetRepository, default_repository
+
+__all__ = ["from_recipe"]
+
+_FIELDS = {"data_stack_recipe", "nodes", "reproducible", "why_not"}
+_NODE_FIELDS = {"layer", "of", "arguments"}
+_ORIGIN_FIELDS = {"name", "version", "split", "config"}
+_META_FIELDS = (
+    {"sample_pos", "target_pos", "tag_pos"},
+    {"identifier", "dataset_name", "dataset_tag"},
+    {"target_kind", "class_names", "feature_names", "provenance"},
+)
+_NO_OPTIONS = {"self", "identifier", "name", "split", "storage"}
+
+# A combination keeps a list of its innermost parts: thirty nodes, each a combination of the one before with itself, would
+# make a thousand million of them.
+_MOST_PARTS = 1 << 16
+_MOST_MISSING_SHOWN = 20
+_MOST_SHOWN_OF_NAMES = 300
+
+# What is wrong with the world and not with the recipe.
+_ENVIRONMENT = (
+    DatasetFileCorruptError,
+    MissingDependencyError,
+    PluginError,
+    PreparationError,
+    RetrievalError,
+    StorageError,
+)
+
+_ABSENT: Any = object()
+
+
+def from_recipe(
+    recipe: Mapping[str, Any] | str | bytes,
+    *,
+    storage: Storage | None = None,
+    sources: Iterable[Any] = (),
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    trusted_modules: Iterable[str] = (),
+    repository: DatasetRepository | None = None,
+) -> DatasetIteratorIF:
+    """Make the stack of iterators that a recipe describes.
+
+    ::
+
+        recipe = train.shuffle(seed=1).take(1000).recipe()        # plain JSON data
+        again = data_stack.from_recipe(recipe)                    # on another machine, next year
+
+    A recipe is data, whoever wrote it: it can name datasets, which are loaded as by ``data_stack.load``, and functions, which
+    are called only if they are allowed here. It cannot do anything else; but as any program, it can ask for more work than
+    you have time.
+
+    Args:
+        recipe: what :meth:`~data_stack.DatasetIteratorIF.recipe` gave, or its JSON text.
+        storage: where datasets, and caches in a store, are kept: a connector, a path or a URL; None for the default store.
+        sources: iterators that stand for what no recipe can make, such as an iterator of your own class or large arrays:
+            each takes the place of the nodes that are equal to the last one of its own recipe. Of several alike, the first
+            is for the first such node, and so on.
+        functions: functions that the recipe may call, by the name that it calls them, e.g. ``{"package.module:name": name}``.
+        trusted_modules: names of modules; functions and classes defined in them, and in modules below them, may be imported
+            and called.
+        repository: knows the datasets; None for the default one.
+
+    Raises:
+        RecipeError: the recipe is damaged or of another version, names a layer, function, dataset or version that is not
+            there, a function that is not allowed, or something that has to be given as one of ``sources``. It names the node.
+        ConfigError: an argument is none of the above.
+        RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
+    """
+    nodes = _checked_nodes(_parsed(recipe))
+    given = _given_nodes(nodes, sources)
+    reader = _Reader(storage, _checked_functions(functions), _checked_modules(trusted_modules))
+    values: dict[int, dict[str, Any]] = {}
+    needed, reached = {len(nodes) - 1}, {len(nodes) - 1}
+    for node in reversed(nodes):  # a node comes after what it is stacked on
+        if node.number not in reached:
+            _refuse(node, "nothing is stacked on it, and it is not the last one")
+        reached.update(node.of)
+        if node.number in needed and node.number not in given:
+            arguments = reader.arguments_of(node)
+            if arguments is not None:
+                values[node.number] = arguments
+                needed.update(node.of)
+    reader.check_that_nothing_is_missing()
+    most_parts = max(_MOST_PARTS, sum(len(node.of) for node in nodes))
+    made: dict[int, Any] = {}
+    for node in nodes:
+        if node.number in given:
+            made[node.number] = given[node.number]
+        elif node.number in values:
+            below = [made[number] for number in node.of]
+            if node.layer == DATASET:
+                made[node.number] = _loaded(node, values[node.number], repository or default_repository(), storage)
+            else:
+                made[node.number] = _stacked(node, below, values[node.number], most_parts)
+    return made[len(nodes) - 1]  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------- the form of a recipe
+
+
+@dataclass(frozen=True)
+class _Node:
+    number: int
+    layer: str | None
+    of: list[int]
+    arguments: dict[str, Any]
+
+
+def _refuse(node: _Node, reason: str, cause: BaseException | None = None) -> NoReturn:
+    raise RecipeError(reason, node.number, node.layer) from cause
+
+
+def _parsed(recipe: Any) -> Any:
+    if isinstance(recipe, Mapping):
+        return dict(recipe)
+    if not isinstance(recipe, (str, bytes, bytearray)):
+        raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
+    try:
+        return json.loads(recipe, object_pairs_hook=_distinct, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:  # RecursionError: a million opening brackets
+        raise RecipeError(f"this is no JSON of a recipe: {error!s:.200}") from error
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a name occurs twice in an object")
+    return fields
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _checked_nodes(recipe: Any) -> list[_Node]:
+    if not isinstance(recipe, dict) or "data_stack_recipe" not in recipe:
+        raise RecipeError("this is no recipe of data_stack: it has no field 'data_stack_recipe'")
+    version = recipe["data_stack_recipe"]
+    if type(version) is not int or version != RECIPE_VERSION:
+        raise RecipeError(
+            f"this is a recipe of version {shown(version)}; this version of data_stack follows recipes of version "
+            f"{RECIPE_VERSION}. Newer ones may need a newer one: pip install --upgrade datastack"
+        )
+    if recipe.keys() != _FIELDS:
+        raise RecipeError(f"a recipe has the fields {_listed(_FIELDS)}; this one has {_listed(recipe)}")
+    if not isinstance(recipe["reproducible"], bool) or not _is_list_of(str, recipe["why_not"]):
+        raise RecipeError("a recipe says whether it is reproducible (true or false), and why not (a list of texts)")
+    nodes = recipe["nodes"]
+    if not isinstance(nodes, list) or not nodes:
+        raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shown(nodes)}")
+    return [_checked_node(number, node) for number, node in enumerate(nodes)]
+
+
+def _checked_node(number: int, fields: Any) -> _Node:
+    if not isinstance(fields, dict) or fields.keys() != _NODE_FIELDS:
+        raise RecipeError(f"a node has the fields {_listed(_NODE_FIELDS)}; this is {shown(fields)}", number)
+    layer, of, arguments = fields["layer"], fields["of"], fields["arguments"]
+    if not (layer is None or isinstance(layer, str)):
+        raise RecipeError(f"a layer is a text, or null; this is {shown(layer)}", number)
+    node = _Node(number, layer, of, arguments)
+    if layer is not None and layer != DATASET and layer not in LAYERS:
+        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], LAYERS)}")
+    if not _is_list_of(int, of) or not all(0 <= below < number for below in of):
+        _refuse(node, f"a node is stacked on nodes before it, by their numbers; this is {shown(of)}")
+    if not isinstance(arguments, dict) or not _is_list_of(str, list(arguments)):
+        _refuse(node, f"the arguments are an object, with texts as keys; these are {shown(arguments)}")
+    return node
+
+
+def _is_list_of(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(shown, names))) or "none"
+
+
+# ---------------------------------------------------------------------- what the caller gives
+
+
+def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
+    """For the numbers of nodes that sources stand for, the source."""
+    if isinstance(sources, DatasetIteratorIF) or not isinstance(sources, Iterable):
+        raise ConfigError(f"sources are a list of iterators, got {shown(sources)}; for one write sources=[iterator]")
+    distinct = list({id(source): source for source in sources}.values())
+    if not distinct:
+        return {}
+    alike: dict[str, list[Any]] = {}
+    for number, source in enumerate(distinct):
+        if not isinstance(source, DatasetIteratorIF):
+            raise ConfigError(f"sources are iterators; number {number} is {shown(source)}")
+        alike.setdefault(_top_digest(source), []).append(source)
+    try:
+        digests = node_digests([{"layer": node.layer, "of": node.of, "arguments": node.arguments} for node in nodes])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecipeError(f"this is no JSON data: {error!s:.200}") from error
+    given: dict[int, Any] = {}
+    for digest, alike_sources in alike.items():
+        numbers = [number for number, other in enumerate(digests) if other == digest]
+        if not numbers:
+            source = alike_sources[0]
+            raise RecipeError(
+                f"the source {source!r:.80} stands for nothing in this recipe: no node is equal to the last one of its own "
+                f"recipe, {shown(source.recipe()['nodes'][-1])}"
+            )
+        if len(alike_sources) == 1:
+            given.update(dict.fromkeys(numbers, alike_sources[0]))
+        elif len(alike_sources) == len(numbers):
+            given.update(zip(numbers, alike_sources, strict=True))
+        else:
+            raise RecipeError(
+                f"{len(alike_sources)} sources look alike, {alike_sources[0]!r:.80}, but the recipe has {len(numbers)} such "
+                f"nodes ({', '.join(map(str, numbers[:_MOST_MISSING_SHOWN]))}); give one for all, or one for each in their order"
+            )
+    return given
+
+
+def _top_digest(source: DatasetIteratorIF) -> str:
+    return node_digests(source.recipe()["nodes"])[-1]
+
+
+def _checked_functions(functions: Any) -> Mapping[str, Callable[..., Any]]:
+    if functions is None:
+        return {}
+    if not isinstance(functions, Mapping):
+        raise ConfigError(f'functions are a mapping such as {{"package.module:name": name}}, got {shown(functions)}')
+    for name, function in functions.items():
+        if not isinstance(name, str) or not callable(function):
+            raise ConfigError(f"functions are functions by name; {shown(name)} names {shown(function)}")
+    return functions
+
+
+def _checked_modules(modules: Any) -> list[str]:
+    if isinstance(modules, str) or not isinstance(modules, Iterable):
+        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shown(modules)}')
+    names = list(modules)
+    for name in names:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigError(f"trusted_modules are names such as 'package.module', got {shown(name)}")
+    return names
+
+
+# ---------------------------------------------------------------------- the arguments of a node
+
+
+class _Reader:
+    """Makes values of plain data, and notes what the caller would have to give."""
+
+    def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]], modules: Sequence[str]) -> None:
+        self._storage, self._functions, self._modules = storage, functions, modules
+        self._unavailable: list[str] = []
+        self._not_allowed: dict[str, str] = {}
+        self._reasons: list[str] = []
+        self._special: dict[str, Callable[[Any], Any]] = {
+            "dataset_meta": self._meta,
+            "digest": self._digest,
+            "encoder": self._encoder,
+            "function": self._function,
+            "partial": self._partial,
+            "storage": self._storage_connector,
+            "tensor": self._tensor,
+            "unknown": self._unknown,
+            "unnamed": self._unnamed,
+        }
+
+    def arguments_of(self, node: _Node) -> dict[str, Any] | None:
+        """The arguments as values; None where one of them, or the class itself, cannot be had from a recipe."""
+        if node.layer is None:
+            what = f"an iterator of {_text(node.arguments.get('class'))} with {shown(node.arguments.get('n_samples'))} samples"
+            self._unavailable.append(f"node {node.number}: {what}")
+            return None
+        self._reasons, self._node = [], node
+        try:
+            arguments = {name: self._value(plain) for name, plain in node.arguments.items()}
+        except (ConfigError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            _refuse(node, reason, error)
+        if self._reasons:
+            self._unavailable.append(f"node {node.number} ({node.layer}): {'; '.join(self._reasons)}")
+            return None
+        return arguments
+
+    def check_that_nothing_is_missing(self) -> None:
+        """Raise RecipeError if the caller has to give something."""
+        if self._unavailable:
+            raise RecipeError(
+                f"{len(self._unavailable)} of the recipe's nodes cannot be made from it. Give the iterator that each was, as "
+                f"sources=[…]:{_lines(self._unavailable)}"
+            )
+        if self._not_allowed:
+            raise RecipeError(
+                "the recipe calls functions, and none is called that is not allowed. If you trust them, say so: "
+                f"functions={{name: function}}, or trusted_modules=[module]{_lines(self._not_allowed.values())}"
+            )
+
+    def _value(self, plain: Any) -> Any:
+        return from_plain(plain, self._special)
+
+    def _function(self, content: Any) -> Any:
+        if isinstance(content, dict) and content.keys() == {"name"} and isinstance(content["name"], str):
+            name = content["name"]
+            found = self._functions.get(name, registered_function(name))
+            hint = "; or import the module that gives it that name by @data_stack.named_function"
+            return self._is_not_allowed(name, hint) if found is None else found
+        if not isinstance(content, str) or not _is_function_name(content):
+            raise ConfigError(f"a function is named as 'module:name', this is {shown(content)}")
+        if content in self._functions:
+            return self._functions[content]
+        module, _, name = content.partition(":")
+        if not any(module == trusted or module.startswith(f"{trusted}.") for trusted in self._modules):
+            return self._is_not_allowed(content, "")
+        try:
+            imported = importlib.import_module(module)
+        except Exception as error:  # whatever the module does
+            raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
+        function = function_at(imported, name)
+        if function is None:
+            raise ConfigError(f"module {module!r} defines no {name!r}; what it imports from others is not allowed with it")
+        return function
+
+    def _is_not_allowed(self, name: str, hint: str) -> Any:
+        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {_text(name)}{hint}")
+        return _ABSENT
+
+    def _partial(self, content: Any) -> Any:
+        if not isinstance(content, dict) or content.keys() != {"function", "arguments", "keywords"}:
+            raise ConfigError(f"a partial function has a function, arguments and keywords, this is {shown(content)}")
+        arguments, keywords = content["arguments"], content["keywords"]
+        if not isinstance(arguments, list) or not isinstance(keywords, dict):
+            raise ConfigError(f"a partial function has a list of arguments, and keywords by name, this is {shown(content)}")
+        function = self._value(content["function"])
+        if function is not _ABSENT and not callable(function):
+            raise ConfigError(f"only a function can be partial, not {shown(function)}")
+        values, named = [self._value(each) for each in arguments], {name: self._value(each) for name, each in keywords.items()}
+        return _ABSENT if function is _ABSENT else functools.partial(function, *values, **named)
+
+    def _encoder(self, state: Any) -> Any:
+        return encoder_from_state(state)
+
+    def _storage_connector(self, content: Any) -> Any:
+        if content is not None:
+            raise ConfigError(f"a recipe does not say where things are stored, but this one says {shown(content)}")
+        return as_storage_connector(self._storage)
+
+    def _tensor(self, content: Any) -> Any:
+        if not isinstance(content, dict) or content.keys() != {"dtype", "values"} or not isinstance(content["dtype"], str):
+            raise ConfigError(f"a tensor has a dtype and values, this is {shown(content)}")
+        from data_stack.formats import torch_tensors  # imports torch, which few recipes need
+
+        try:
+            return torch_tensors.tensor_of(self._value(content["values"]), content["dtype"])
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"no tensor of dtype {shown(content['dtype'])}: {error}") from error
+
+    def _meta(self, content: Any) -> DatasetMeta:
+        positions, names, others = _META_FIELDS
+        if not isinstance(content, dict) or not content.keys() <= positions | names | others:
+            raise ConfigError(f"a meta has the fields {_listed(positions | names | others)}, this is {shown(content)}")
+        values = {name: self._value(plain) for name, plain in content.items()}
+        for name, value in values.items():
+            if not _is_meta_value(name, value):
+                raise ConfigError(f"the {name} of a meta cannot be {shown(value)}")
+        layout = IteratorMeta(**{name: value for name, value in values.items() if name in positions})
+        return DatasetMeta(layout, **{name: value for name, value in values.items() if name not in positions})
+
+    def _digest(self, content: Any) -> Any:
+        fields = content if isinstance(content, dict) else {}
+        size = f"shape {shown(fields.get('shape'))}" if "shape" in fields else f"length {shown(fields.get('length'))}"
+        self._reasons.append(f"data of {size}, SHA-256 {shown(fields.get('sha256'))}")
+        return _ABSENT
+
+    def _unknown(self, content: Any) -> Any:
+        self._reasons.append(f"an object of {_text(content.get('class') if isinstance(content, dict) else content)}")
+        return _ABSENT
+
+    def _unnamed(self, content: Any) -> Any:
+        self._reasons.append(f"function {_text(content.get('function') if isinstance(content, dict) else content)}")
+        return _ABSENT
+
+
+def _text(value: Any) -> str:
+    """A name, which may be longer than what is shown of other values."""
+    return value[:_MOST_SHOWN_OF_NAMES] if isinstance(value, str) and value.isprintable() else shown(value)
+
+
+def _is_function_name(text: str) -> bool:
+    module, colon, name = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+
+
+def _is_meta_value(name: str, value: Any) -> bool:
+    if name in _META_FIELDS[0]:
+        return type(value) in (int, str)
+    if name in _META_FIELDS[1]:
+        return value is None or isinstance(value, str)
+    if name == "target_kind":
+        return value is None or (isinstance(value, str) and value in get_args(TargetKind))
+    if value is None:
+        return name != "provenance"
+    return isinstance(value, tuple) and (name == "class_names" or all(isinstance(each, str) for each in value))
+
+
+def _lines(items: Iterable[str]) -> str:
+    lines = list(items)
+    more = [f"and {len(lines) - _MOST_MISSING_SHOWN:,} more"] if len(lines) > _MOST_MISSING_SHOWN else []
+    return "".join(f"\n  {line}" for line in (*lines[:_MOST_MISSING_SHOWN], *more))
+
+
+# ---------------------------------------------------------------------- nodes as iterators
+
+
+def _loaded(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None) -> Any:
+    """The dataset that a node names."""
+    if origin.keys() != _ORIGIN_FIELDS or node.of:
+        _refuse(node, f"a dataset has the arguments {_listed(_ORIGIN_FIELDS)} and is stacked on nothing, not {_listed(origin)}")
+    name, version, split, config = (origin[field] for field in ("name", "version", "split", "config"))
+    if not isinstance(name, str) or not all(value is None or isinstance(value, str) for value in (version, split)):
+        _refuse(node, "name, version and split of a dataset are texts; version and split may be null")
+    if not isinstance(config, dict) or not all(isinstance(key, str) and key not in _NO_OPTIONS for key in config):
+        _refuse(node, f"the config of a dataset is its options by name, without {_listed(_NO_OPTIONS)}")
+    try:
+        description = repository.describe(name)
+        if description.version != version:
+            _refuse(
+                node,
+                f"the recipe is of version {version or 'unknown'} of dataset {name!r}; installed is version "
+                f"{description.version or 'unknown'}. Samples may differ: install the version of the recipe, or make it anew",
+            )
+        if split is None and description.splits:
+            _refuse(node, f"dataset {name!r} has the splits {_listed(description.splits)}, and the recipe names none of them")
+        loaded = repository.load(name, split, storage, **config)
+    except (RecipeError, *_ENVIRONMENT):
+        raise
+    except Exception as error:  # noqa: BLE001  # a factory may be anybody's
+        _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
+    return loaded
+
+
+def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_parts: int) -> Any:
+    """The layer that a node names on what lies below it."""
+    layer = LAYERS[str(node.layer)]
+    if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it
+        _refuse(node, f"it has the argument 'dataset_meta' alone, not {_listed(arguments)}")
+    if sum(map(_n_parts, below)) > most_parts:
+        _refuse(node, f"it would consist of more than {most_parts:,} parts")
+    try:
+        made = layer._rebuilt(below, arguments)
+        meta = made.dataset_meta if isinstance(made, InformedDatasetIteratorIF) else None
+        description = described_layer(made)
+    except _ENVIRONMENT:
+        raise
+    except Exception as error:  # noqa: BLE001  # a constructor says in its own way what it does not take
+        _refuse(node, f"it cannot be made of its arguments: {_reason(error)}", error)
+    if meta is not None and not isinstance(meta, DatasetMetaIF):
+        _refuse(node, f"its meta is {shown(meta)}")
+    unknown = arguments.keys() - description.arguments.keys()
+    if unknown:
+        _refuse(node, f"it has no arguments {_listed(unknown)}; it has {_listed(description.arguments)}")
+    if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
+        _refuse(node, f"it cannot be stacked on {len(below)} iterators")
+    return made
+
+
+def _n_parts(iterator: Any) -> int:
+    """How many parts a combination gets by having ``iterator`` among its iterators."""
+    source, positions = iterator._located() if isinstance(iterator, DatasetIteratorIF) else (iterator, None)
+    return len(source._parts) if positions is None and type(source) is CombinedDatasetIterator else 1
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, DataStackError) else f"{type(error).__name__}: {error!s:.300}"

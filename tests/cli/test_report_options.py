@@ -1,0 +1,57 @@
+"""``data-stack report`` reads all samples, and prints documents, where it is told to."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+
+def test_statistics_tell_of_the_columns_of_each_split(command: Any) -> None:
+    report = command("report", "iris", "--statistics", "--json").json
+
+    (columns,) = report["statistics"].values()
+    features = columns[0]["statistics"]["features"]
+    assert len(features) == 4
+    assert features[0]["n_missing"] == 0
+    assert (features[0]["min"], features[0]["max"]) == (pytest.approx(4.3), pytest.approx(7.9))
+    assert columns[1]["statistics"]["n_distinct"] == 3
+
+
+def test_duplicates_are_searched_for_within_and_between_splits(command: Any) -> None:
+    report = command("report", "digits", "--duplicates", "--json").json
+
+    assert [each["n_samples"] for each in report["duplicates"]["within"]] == [1437, 360]
+    assert [(pair["first"], pair["second"]) for pair in report["duplicates"]["between"]] == [("train", "test")]
+    assert report["duplicates"]["is_leaking"] is False
+
+
+def test_nothing_is_read_that_was_not_asked_for(command: Any) -> None:
+    report = command("report", "iris", "--json").json
+
+    assert not {"statistics", "duplicates"} & set(report)
+
+
+def test_documents_are_printed_in_markdown_and_html(command: Any) -> None:
+    markdown = command("report", "digits", "--format", "markdown", "--duplicates").out
+    html = command("report", "digits", "--split", "test", "--format", "html").out
+
+    assert markdown.count("# Report on digits") == 2
+    assert "# Duplicates" in markdown
+    ElementTree.fromstring(html.replace("<style scoped>", "<style>"))
+
+
+def test_text_is_followed_by_what_was_asked_for(command: Any) -> None:
+    plain, with_statistics = command("report", "iris").out, command("report", "iris", "--statistics").out
+
+    assert with_statistics.startswith("iris")
+    assert "| missing |" not in plain
+    assert "| missing |" in with_statistics
+
+
+def test_json_and_a_format_are_too_much_at_once(command: Any) -> None:
+    outcome = command("report", "iris", "--json", "--format", "html")
+
+    assert outcome.code == 2
+    assert "--json and --format" in outcome.err

@@ -1,0 +1,164 @@
+"""Classes as other classes: one dictionary, looked up once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.encoders import ClassMapping, EncodingError
+from data_stack.exception import ConfigError
+
+labels = st.one_of(st.integers(0, 6), st.sampled_from("abc"), st.none())
+
+
+@settings(max_examples=150, deadline=None)
+@given(mapping=st.dictionaries(labels, labels, max_size=5), column=st.lists(labels, max_size=8))
+def test_each_label_is_looked_up_once(mapping: dict[Any, Any], column: list[Any]) -> None:
+    mapped = ClassMapping(mapping).transform(np.fromiter(column, dtype=object, count=len(column)))
+
+    assert mapped.tolist() == [mapping.get(label, label) for label in column]
+
+
+def test_mappings_do_not_cascade() -> None:
+    mapping = ClassMapping({1: 2, 2: 3})
+
+    assert mapping.transform([1, 2, 4]).tolist() == [2, 3, 4]
+
+
+def test_integers_stay_integers_and_strings_strings() -> None:
+    assert ClassMapping({1: 300}).transform(np.array([1, 2], dtype=np.uint8)).dtype == np.uint16
+    assert ClassMapping({1: -1}).transform(np.array([1, 2], dtype=np.int64)).tolist() == [-1, 2]
+    assert ClassMapping({1: 0}, unmapped="error").transform(torch.tensor([1, 1])).dtype == np.int64
+    assert ClassMapping({1.0: 0}).transform([True, 2]).tolist() == [0, 2]
+    assert ClassMapping({"a": "b"}).transform(np.array(["a", "c"])).tolist() == ["b", "c"]
+    assert ClassMapping({0: "low"}).transform([0, 7]).tolist() == ["low", 7]
+    assert ClassMapping({"a": 1}).transform(["a", "b"]).tolist() == [1, "b"]
+    assert ClassMapping({0: 0.5}).transform([0, 1]).tolist() == [0.5, 1]
+    assert ClassMapping({0: 5}).transform(np.array([0.0, 1.5], dtype=np.float32)).tolist() == [5.0, 1.5]
+    assert ClassMapping({0: True, 1: False}, unmapped="error").transform([0, 1]).tolist() == [True, False]
+    assert ClassMapping({2: 2**62}).transform(np.array([2, 2**64 - 1], dtype=np.uint64)).tolist() == [2**62, 2**64 - 1]
+
+
+def test_several_labels_become_one_class() -> None:
+    mapping = ClassMapping({(0, 1, 2): "low", (3,): "mid", 4: "high"}, unmapped="error")
+
+    assert mapping.transform([0, 3, 2, 4]).tolist() == ["low", "mid", "low", "high"]
+    assert mapping.classes == mapping.names == ("low", "mid", "high")
+    assert mapping.size == 3
+    assert mapping.previous_labels == {"low": (0, 1, 2), "mid": (3,), "high": (4,)}
+
+
+def test_new_classes_that_are_numbers_are_sorted() -> None:
+    mapping = ClassMapping({"a": 2, "b": 0, "c": 1}, names={0: "zero", 1: "one", 2: "two"})
+
+    assert mapping.classes == (0, 1, 2)
+    assert mapping.names == ("zero", "one", "two")
+    assert ClassMapping({"a": 2, "b": 0}, names=["x", "y"]).names == ("x", "y")
+
+
+def test_the_lists_of_mlgym_are_understood() -> None:
+    mapping = ClassMapping.from_previous_labels(
+        [{"previous_labels": [0, 1], "new_label": 0}, {"previous_labels": [2], "new_label": 1}], unmapped="error"
+    )
+
+    assert mapping == ClassMapping({(0, 1): 0, (2,): 1}, unmapped="error")
+    assert mapping.transform([2, 1, 0]).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ([{"previous_labels": [1], "new": 2}], "entry 0 is to have previous_labels and new_label"),
+        ([7], "entry 0"),
+        ([{"previous_labels": "ab", "new_label": 1}], "previous_labels of entry 0 are a list"),
+        ([{"previous_labels": [1], "new_label": 2}, {"previous_labels": [1], "new_label": 3}], "entries, the second is number 1"),
+        ([{"previous_labels": [1, 2], "new_label": 2}, {"previous_labels": [1], "new_label": 3}], "label 1 is in two entries"),
+        ([{"previous_labels": [], "new_label": 2}], "names no label"),
+    ],
+)
+def test_wrong_lists_of_mlgym_are_refused(entries: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        ClassMapping.from_previous_labels(entries)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "problem"),
+    [
+        ({(0, 1): "a", 1: "b"}, r"label 1 is in two entries of the class mapping: \(0, 1\): 'a' and 1: 'b'"),
+        ({(0, 1): "a", (2, True): "a"}, "label True is in two entries"),
+        ({(0, 0): "a"}, "label 0 is in two entries"),
+        ({"x": [1]}, r"the new class of 'x' must be a number, a string, bytes or None, got \[1\]"),
+        ({"x": (1, 2)}, "the new class of 'x'"),
+        ({(("a",),): 1}, "a label must be"),
+        ({(): 1}, "names no label"),
+        ([(1, 2)], "is a dict"),
+    ],
+)
+def test_overlaps_and_what_is_no_label_are_refused_when_it_is_made(mapping: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        ClassMapping(mapping)
+
+
+def test_an_unmapped_label_is_an_error_that_names_it_and_its_position() -> None:
+    with pytest.raises(EncodingError, match=r"at position 1, the label 7 is not in the class mapping, which names 1, 2"):
+        ClassMapping({1: 0, 2: 1}, unmapped="error").transform([1, 7])
+    with pytest.raises(EncodingError, match=r"at position 0, the label 'x' .*; iterator.map_classes leaves out"):
+        ClassMapping({"a": "b"}, unmapped="drop").transform(["x"])
+
+
+def test_labels_of_more_dimensions_keep_their_shape() -> None:
+    assert ClassMapping({1: 9}).transform([[1, 2], [3, 1]]).tolist() == [[9, 2], [3, 9]]
+    assert ClassMapping({"a": 1}).transform(np.array([["a", "b"]], dtype=object)).tolist() == [[1, "b"]]
+
+
+def test_a_mapping_of_one_to_one_has_an_inverse() -> None:
+    mapping = ClassMapping({"cat": 0, "dog": 1}, unmapped="error")
+
+    assert mapping.inverse(mapping.transform(["dog", "cat"])).tolist() == ["dog", "cat"]
+    assert ClassMapping({1: 2, 2: 1}).inverse([2, 1, 3]).tolist() == [1, 2, 3]
+    with pytest.raises(EncodingError, match="the label 5 is not in"):
+        mapping.inverse([5])
+
+
+def test_a_mapping_of_many_to_one_has_none() -> None:
+    with pytest.raises(ConfigError, match=r"no inverse: \(0, 1\) all became 'low'"):
+        ClassMapping({(0, 1): "low"}).inverse(["low"])
+
+
+def test_names_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match="2 new classes"):
+        ClassMapping({1: 2, 2: 3}, names=["only"])
+    with pytest.raises(ConfigError, match=r"missing \[3\], no class of the mapping \[4\]"):
+        ClassMapping({1: 2, 2: 3}, names={2: "two", 4: "four"})
+    with pytest.raises(ConfigError, match="unmapped must be one of"):
+        ClassMapping({}, unmapped="ignore")  # type: ignore[arg-type]  # what is tested
+
+
+def test_an_empty_mapping_changes_nothing() -> None:
+    assert ClassMapping({}).transform([1, 2]).tolist() == [1, 2]
+    assert ClassMapping({}).transform(["a"]).tolist() == ["a"]
+    assert ClassMapping({}).size == 0
+
+
+def test_class_names_follow() -> None:
+    animals = ("cat", "dog", "bird")
+
+    assert ClassMapping({"cat": "pet", "dog": "pet"}).class_names_after(animals) == ("pet", "bird")
+    assert ClassMapping({(0, 1): 0, 2: 1}, names=["pet", "wild"]).class_names_after(animals) == ("pet", "wild")
+    assert ClassMapping({0: 1}).class_names_after(animals) is None  # 1 is the cats, and the dogs
+    assert ClassMapping({0: 1}).class_names_after(None) is None
+    assert ClassMapping({0: 1}, unmapped="drop").class_names_after(None) == (1,)
+
+
+def test_a_mapping_is_not_changed_with_the_dict_it_was_made_of() -> None:
+    given: dict[Any, Any] = {1: 2}
+    mapping = ClassMapping(given)
+
+    given[3] = 4
+
+    assert mapping.config()["mapping"] == {1: 2}

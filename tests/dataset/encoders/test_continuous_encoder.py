@@ -1,0 +1,203 @@
+"""Real numbers, scaled: as numpy and scikit-learn scale them, in blocks, with what is no number refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+
+from data_stack.dataset.encoders import ContinuousEncoder, EncodingError
+from data_stack.exception import ConfigError
+
+NUMBERS = np.random.default_rng(3).normal(100.0, [1.0, 50.0, 0.001], size=(500, 3))
+PEERS = {"standard": StandardScaler(), "min_max": MinMaxScaler(), "max_abs": MaxAbsScaler(), "robust": RobustScaler()}
+
+
+@pytest.mark.parametrize("scaling", PEERS)
+@pytest.mark.parametrize("with_nan", [False, True])
+def test_columns_are_scaled_as_scikit_learn_scales_them(scaling: Any, with_nan: bool) -> None:
+    numbers = NUMBERS.copy()
+    if with_nan:
+        numbers[::7, 0] = np.nan
+        numbers[3, 1] = np.nan
+
+    encoder = ContinuousEncoder(scaling, dtype="float64").fit(numbers)
+
+    assert np.allclose(encoder.transform(numbers), PEERS[scaling].fit_transform(numbers), rtol=1e-10, atol=1e-12, equal_nan=True)
+    assert np.allclose(encoder.inverse(encoder.transform(numbers)), numbers, equal_nan=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    numbers=hnp.arrays(np.float64, st.tuples(st.integers(1, 30), st.integers(0, 3)), elements=st.floats(-1e6, 1e6)),
+    cuts=st.lists(st.integers(0, 30), max_size=4),
+    missing=st.sets(st.integers(0, 29)),
+)
+def test_blocks_cut_anywhere_give_the_moments_of_the_whole(numbers: Any, cuts: list[int], missing: set[int]) -> None:
+    rows = [row for row in missing if 0 < row < len(numbers)]
+    numbers[rows] = np.nan
+    blocks = np.split(numbers, sorted(cut for cut in cuts if cut <= len(numbers)))
+
+    encoder = ContinuousEncoder(dtype="float64").fit(iter(blocks))
+
+    deviation = np.nanstd(numbers, axis=0)
+    assert np.allclose(encoder.centre, np.nanmean(numbers, axis=0), rtol=1e-9, atol=1e-9)
+    is_spread = deviation > 1e-4
+    assert np.allclose(encoder.scale[is_spread], deviation[is_spread], rtol=1e-6)
+
+
+def test_a_large_mean_does_not_drown_a_small_spread() -> None:
+    numbers = 1e9 + np.tile([0.0, 1.0], 5000)
+
+    encoder = ContinuousEncoder(dtype="float64").fit(np.split(numbers, 100))
+
+    assert encoder.scale == pytest.approx(0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("scaling", [*PEERS, "none"])
+@pytest.mark.parametrize("value", [0.1, -7, 0, 1e-300, 1e15])
+def test_a_constant_column_becomes_finite(scaling: Any, value: float) -> None:
+    column = np.full(1001, value)
+
+    scaled = ContinuousEncoder(scaling).fit(np.split(column, [10, 500])).transform(column)
+
+    expected = {"max_abs": np.sign(value), "none": np.float32(value)}.get(scaling, 0.0)
+    assert scaled.tolist() == [expected] * 1001
+
+
+def test_one_value_is_enough_to_fit_on() -> None:
+    assert ContinuousEncoder().fit([5]).transform([5, 6]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [1, 2, 3],
+        [1.0, 2, True + 2],
+        ["1", "2.0", " 3 "],
+        [b"1", b"2", b"3"],
+        np.array(["1", "2", "3"]),
+        np.array([1, 2, 3], dtype=np.uint8),
+        np.array([1, 2, 3], dtype=np.float16),
+        np.array([1, 2, 3], dtype=np.longdouble),
+        np.array([1, "2", 3.0], dtype=object),
+        torch.tensor([1, 2, 3]),
+        range(1, 4),
+    ],
+)
+def test_whatever_spells_numbers_is_scaled(column: Any) -> None:
+    encoder = ContinuousEncoder("min_max").fit(column)
+
+    scaled = encoder.transform(column)
+
+    assert (scaled.tolist(), scaled.dtype) == ([0, 0.5, 1], np.dtype(np.float32))
+
+
+def test_float32_is_the_float64_result_rounded() -> None:
+    expected = ((NUMBERS - NUMBERS.mean(axis=0)) / NUMBERS.std(axis=0)).astype(np.float32)
+
+    assert np.allclose(ContinuousEncoder().fit(NUMBERS).transform(NUMBERS), expected, rtol=1e-6)
+    assert ContinuousEncoder(dtype="float64").fit(NUMBERS).transform(NUMBERS).dtype == np.float64
+
+
+def test_missing_values_are_kept_or_made_the_centre_or_refused() -> None:
+    column = [1.0, None, 3.0, float("nan")]
+
+    kept = ContinuousEncoder().fit(column).transform(column)
+    centred = ContinuousEncoder(missing="zeros").fit(column).transform(column)
+
+    assert np.array_equal(kept, [-1, np.nan, 1, np.nan], equal_nan=True)
+    assert centred.tolist() == [-1, 0, 1, 0]
+    with pytest.raises(EncodingError, match="at position 1, a value is missing"):
+        ContinuousEncoder(missing="error").fit(column)
+    with pytest.raises(EncodingError, match="at position 3, a value is missing"):
+        ContinuousEncoder(missing="error").fit([1.0, 3.0]).transform([1, 2, 3, None])
+
+
+@pytest.mark.parametrize("scaling", [*PEERS, "none"])
+def test_infinity_is_refused_with_its_position(scaling: Any) -> None:
+    column = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, -np.inf]])
+
+    with pytest.raises(EncodingError, match=r"at position 2, -inf is no number to scale \(in column 1\)"):
+        ContinuousEncoder(scaling).fit(column[:2]).transform(column)
+    if scaling != "none":
+        with pytest.raises(EncodingError, match="at position 2, -inf"):
+            ContinuousEncoder(scaling).fit([column[:1], column[1:]])
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"), [([1, "x"], "at position 1, 'x' is no number"), ([1, 2, [3]], "position 2"), ([1, {}], "{}")]
+)
+def test_what_is_no_number_is_named_with_its_position(column: list[Any], problem: str) -> None:
+    with pytest.raises(EncodingError, match=problem):
+        ContinuousEncoder().fit(column)
+    with pytest.raises(EncodingError, match=problem):
+        ContinuousEncoder("none").transform(column)
+
+
+def test_a_dtype_of_no_real_numbers_is_refused() -> None:
+    with pytest.raises(ConfigError, match="real numbers are needed, got a column of dtype complex128"):
+        ContinuousEncoder().fit(np.array([1j]))
+
+
+@pytest.mark.parametrize("scaling", PEERS)
+def test_a_column_of_nothing_but_nan_cannot_be_learned_from(scaling: Any) -> None:
+    with pytest.raises(ConfigError, match="all values in column 1 are NaN"):
+        ContinuousEncoder(scaling).fit(np.array([[1.0, np.nan], [2.0, np.nan]]))
+    with pytest.raises(ConfigError, match="all values are NaN"):
+        ContinuousEncoder(scaling).fit([float("nan")])
+
+
+@pytest.mark.parametrize("scaling", ["standard", "min_max", "robust"])
+def test_values_too_far_apart_are_an_error_and_no_nan(scaling: Any) -> None:
+    with pytest.raises(ConfigError, match="too far apart"):
+        ContinuousEncoder(scaling).fit([-1.7e308, 1.7e308, 0.0, 1.7e308, -1.7e308])
+
+
+def test_a_result_too_large_for_its_dtype_is_an_error() -> None:
+    encoder = ContinuousEncoder().fit([0.0, 1.0])
+
+    with pytest.raises(EncodingError, match=r"at position 1, 1e\+200 is too large for float32 once scaled"):
+        encoder.transform([0, 1e200])
+
+
+def test_values_of_another_shape_are_refused() -> None:
+    encoder = ContinuousEncoder().fit(NUMBERS)
+
+    with pytest.raises(ConfigError, match=r"fitted on values of shape \(3,\), and these have the shape \(2,\)"):
+        encoder.transform(NUMBERS[:, :2])
+    with pytest.raises(ConfigError, match="values have the shape"):
+        encoder.fit([NUMBERS, NUMBERS[:, :2]])
+    with pytest.raises(ConfigError, match="values have the shape"):
+        ContinuousEncoder("robust").fit([NUMBERS, NUMBERS[:, :2]])
+
+
+def test_arrays_given_as_objects_are_scaled_like_a_table() -> None:
+    rows = np.fromiter((row for row in NUMBERS), dtype=object, count=len(NUMBERS))
+
+    scaled = ContinuousEncoder().fit(rows).transform(rows)
+
+    assert scaled.tolist() == ContinuousEncoder().fit(NUMBERS).transform(NUMBERS).tolist()
+    with pytest.raises(ConfigError, match=r"at position 1, a value has the shape \(2,\), those before have \(3,\)"):
+        ContinuousEncoder("none").transform(np.fromiter([NUMBERS[0], NUMBERS[1, :2]], dtype=object))
+
+
+def test_names_stay_where_each_number_stays() -> None:
+    encoder = ContinuousEncoder().fit(NUMBERS)
+
+    assert encoder.names_after(["a", "b", "c"]) == ("a", "b", "c")
+    assert encoder.names_after(["a", "b"]) is None
+    assert encoder.output_size == 3
+    assert encoder.target_kind == "real"
+
+
+@pytest.mark.parametrize("arguments", [{"scaling": "z"}, {"missing": "drop"}, {"dtype": "int8"}, {"dtype": np.float32}])
+def test_wrong_options_are_refused(arguments: Any) -> None:
+    with pytest.raises(ConfigError, match="must be one of"):
+        ContinuousEncoder(**arguments)

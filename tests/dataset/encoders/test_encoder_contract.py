@@ -1,0 +1,384 @@
+"""What every encoder promises: a row is a batch of 1, states are plain data, and rebuild it anywhere."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from data_stack.dataset.encoders import (
+    CategoricalEncoder,
+    ClassMapping,
+    ContinuousEncoder,
+    Encoder,
+    FeatureEncoder,
+    HashingEncoder,
+    ImageEncoder,
+    OneHotEncoder,
+    SklearnEncoder,
+    TextLabelEncoder,
+    encoder_from_state,
+    load_encoder,
+    load_encoders,
+    save_encoder,
+    save_encoders,
+)
+from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ModelNotTrainedError, ResourceNotFoundError
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+
+RNG = np.random.default_rng(7)
+NUMBERS = RNG.normal(3.0, 5.0, size=(40, 3))
+WORDS = np.array(["cat", "dog", "Ünï", ""] * 10, dtype=object)
+IMAGES = RNG.integers(0, 256, size=(40, 5, 4, 3), dtype=np.uint8)
+MIXED = np.fromiter(([float(x), str(word), i % 4] for i, (x, word) in enumerate(zip(NUMBERS[:, 0], WORDS, strict=True))), object)
+
+CASES: dict[str, tuple[Callable[[], Encoder], Any]] = {
+    "categorical": (lambda: CategoricalEncoder(unknown="index"), WORDS),
+    "categorical_ordinal": (lambda: CategoricalEncoder("ordinal"), NUMBERS[:, 0].round()),
+    "categorical_given": (
+        lambda: CategoricalEncoder(categories=[3, None, "x", 2.5]),
+        np.array([3, None, 2.5, "x"] * 10, dtype=object),
+    ),
+    "class_mapping": (lambda: ClassMapping({("cat", "dog"): "animal", "": None}, names={"animal": "A", None: "N"}), WORDS),
+    "continuous": (ContinuousEncoder, NUMBERS),
+    "continuous_scalar": (lambda: ContinuousEncoder("min_max", dtype="float64"), NUMBERS[:, 1]),
+    "continuous_robust": (lambda: ContinuousEncoder("robust", missing="zeros"), NUMBERS),
+    "continuous_max_abs": (lambda: ContinuousEncoder("max_abs"), NUMBERS),
+    "continuous_none": (lambda: ContinuousEncoder("none", missing="error"), NUMBERS),
+    "features": (
+        lambda: FeatureEncoder(
+            {0: ContinuousEncoder(), 1: CategoricalEncoder(unknown="zeros"), 2: SklearnEncoder(StandardScaler())}
+        ),
+        MIXED,
+    ),
+    "features_rest": (
+        lambda: FeatureEncoder({"b": ContinuousEncoder()}, rest="passthrough", feature_names=["a", "b", "c"]),
+        NUMBERS,
+    ),
+    "hashing": (lambda: HashingEncoder(5, salt="s"), WORDS),
+    "hashing_ordinal": (lambda: HashingEncoder(1000, "ordinal"), NUMBERS[:, 0].round()),
+    "image": (ImageEncoder, IMAGES),
+    "image_given": (lambda: ImageEncoder([0.4, 0.5, 0.6], 0.25), IMAGES),
+    "one_hot": (lambda: OneHotEncoder(["", "cat", "dog", "Ünï"], names=["none", "c", "d", "u"]), WORDS),
+    "sklearn": (lambda: SklearnEncoder(StandardScaler()), NUMBERS),
+    "text_labels": (lambda: TextLabelEncoder(unknown="index"), WORDS),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Encoder, Any]:
+    """A fitted encoder and a column that it encodes."""
+    make, column = CASES[request.param]
+    return make().fit(column, fitted_on="f" * 64), column
+
+
+def test_every_built_in_kind_is_tested_here() -> None:
+    assert {make().kind for make, _ in CASES.values()} == set(BUILT_IN_KINDS)
+
+
+def test_each_row_is_encoded_as_in_a_batch(case: tuple[Encoder, Any]) -> None:
+    encoder, column = case
+
+    batch = encoder.transform(column)
+
+    rows = [encoder.transform(column[i : i + 1]) for i in range(len(column))]
+    joined = np.concatenate(rows)
+    assert len(batch) == len(column)
+    assert (joined.dtype, joined.shape) == (batch.dtype, batch.shape)
+    assert joined.tolist() == batch.tolist()
+
+
+def test_no_rows_give_no_rows_of_the_right_shape(case: tuple[Encoder, Any]) -> None:
+    encoder, column = case
+    batch = encoder.transform(column)
+
+    nothing = encoder.transform(column[:0])
+
+    assert (nothing.shape, nothing.dtype) == ((0, *batch.shape[1:]), batch.dtype)
+
+
+def test_the_column_is_left_as_it_was(case: tuple[Encoder, Any]) -> None:
+    encoder, column = case
+    before = pickle.dumps(column)
+
+    encoder.transform(column)
+
+    assert pickle.dumps(column) == before
+
+
+def test_a_state_is_json_and_rebuilds_the_encoder_bit_by_bit(case: tuple[Encoder, Any]) -> None:
+    encoder, column = case
+
+    rebuilt = encoder_from_state(json.loads(json.dumps(encoder.state())))
+
+    assert rebuilt == encoder
+    assert rebuilt.is_fitted
+    assert rebuilt.fitted_on == encoder.fitted_on
+    assert rebuilt.state() == encoder.state()
+    assert rebuilt.fingerprint() == encoder.fingerprint()
+    assert rebuilt.output_names == encoder.output_names
+    assert rebuilt.class_names == encoder.class_names
+    assert same_bits(rebuilt.transform(column), encoder.transform(column))
+    assert type(encoder).from_state(encoder.state()) == encoder
+
+
+def test_a_pickled_encoder_is_equal(case: tuple[Encoder, Any]) -> None:
+    encoder, column = case
+    encoder.transform(column)
+
+    copy = pickle.loads(pickle.dumps(encoder))
+
+    assert copy == encoder
+    assert same_bits(copy.transform(column), encoder.transform(column))
+
+
+def test_fitting_in_blocks_learns_what_fitting_the_whole_does(case: tuple[Encoder, Any]) -> None:
+    encoder, column = case
+    other = encoder_from_state(encoder.state())
+    blocks = [column[:1], column[1:8], column[8:8], column[8:]]
+
+    if not isinstance(encoder, FeatureEncoder):  # a restored one has nothing to learn any more
+        other.fit(block for block in blocks)
+
+    assert np.allclose(as_numbers(other.transform(column)), as_numbers(encoder.transform(column)), rtol=1e-5, atol=1e-6)
+
+
+def test_output_names_are_as_many_as_the_numbers_that_come_out(case: tuple[Encoder, Any]) -> None:
+    encoder, column = case
+
+    batch = encoder.transform(column)
+
+    if encoder.output_size is not None:
+        assert np.size(batch[0]) == encoder.output_size
+    if encoder.output_names is not None:
+        assert len(encoder.output_names) == encoder.output_size
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_encoder_that_has_something_to_learn_says_that_it_is_not_fitted(name: str) -> None:
+    make, column = CASES[name]
+    encoder = make()
+
+    if encoder.is_fitted:
+        assert encoder.fit(()) is encoder  # nothing is read
+    else:
+        with pytest.raises(ModelNotTrainedError, match=r"is not fitted: call encoder.fit"):
+            encoder.transform(column)
+        with pytest.raises(ModelNotTrainedError):
+            encoder.inverse(column)
+        with pytest.raises(ConfigError, match="empty"):
+            encoder.fit(column[:0])
+        assert not encoder.is_fitted
+        unfitted = encoder_from_state(encoder.state())
+        assert not unfitted.is_fitted
+        assert unfitted == encoder
+        assert "not fitted" in repr(encoder)
+
+
+def test_encoders_of_other_content_are_unequal_and_have_other_fingerprints() -> None:
+    encoders = [make().fit(column) for make, column in CASES.values()]
+
+    for number, encoder in enumerate(encoders):
+        assert [encoder == other for other in encoders] == [number == place for place in range(len(encoders))]
+    assert len({encoder.fingerprint() for encoder in encoders}) == len(encoders)
+    assert encoders[0] != "categorical"
+
+
+def test_the_fingerprint_tells_what_an_encoder_was_fitted_on_and_equality_does_not() -> None:
+    first = ContinuousEncoder().fit(NUMBERS, fitted_on="a" * 64)
+    second = ContinuousEncoder().fit(NUMBERS, fitted_on="b" * 64)
+
+    assert first == second
+    assert first.fingerprint() != second.fingerprint()
+
+
+def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
+    encoder = ContinuousEncoder().fit(NUMBERS, fitted_on="a")
+    before = encoder.state()
+
+    with pytest.raises(ConfigError):
+        encoder.fit([NUMBERS, np.full((2, 3), np.inf)])
+
+    assert encoder.state() == before
+
+
+@pytest.mark.parametrize("columns", [3, None, "abc", {"a": [1]}, SequenceDatasetIterator([NUMBERS])])
+def test_what_is_no_column_cannot_be_learned_from(columns: Any) -> None:
+    with pytest.raises(ConfigError, match="an encoder is fitted on a column"):
+        ContinuousEncoder().fit(columns)
+
+
+def transformed(encoder: Encoder, column: Any) -> tuple[str, tuple[int, ...], bytes]:
+    """For a process of its own."""
+    result = encoder.transform(column)
+    return str(result.dtype), result.shape, result.tobytes()
+
+
+def load_and_transform(folder: str, column: Any) -> tuple[str, tuple[int, ...], bytes]:
+    """For a process of its own."""
+    return transformed(load_encoder(FileStorageConnector(folder), "fitted/encoder.json"), column)
+
+
+def test_a_stored_encoder_transforms_alike_in_a_spawned_process(tmp_path: Path) -> None:
+    numeric = {name: case for name, case in CASES.items() if case[0]().kind in ("features", "continuous", "hashing")}
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for make, column in numeric.values():
+            encoder = make().fit(column)
+            save_encoder(encoder, FileStorageConnector(str(tmp_path)), "fitted/encoder.json")
+
+            assert pool.apply(load_and_transform, (str(tmp_path), column)) == transformed(encoder, column)
+            assert pool.apply(transformed, (encoder, column)) == transformed(encoder, column)
+
+
+def test_encoders_of_several_columns_are_stored_together() -> None:
+    storage = InMemoryStorageConnector()
+    encoders = {0: ContinuousEncoder().fit(NUMBERS), "label": TextLabelEncoder(["a", "b"]), -1: ClassMapping({1: 2})}
+
+    save_encoders(encoders, storage, "encoders")
+
+    assert load_encoders(storage, "encoders") == encoders
+    with pytest.raises(ConfigError, match="use load_encoders"):
+        load_encoder(storage, "encoders")
+    save_encoder(encoders[0], storage, "one")
+    with pytest.raises(ConfigError, match="use load_encoder"):
+        load_encoders(storage, "one")
+    with pytest.raises(ConfigError, match=r"by the position or key of their column, not by 2\.5"):
+        save_encoders({2.5: encoders[0]}, storage, "other")
+    assert not storage.has_resource("other")
+
+
+def test_a_damaged_stored_encoder_is_noticed() -> None:
+    storage = InMemoryStorageConnector()
+    save_encoder(TextLabelEncoder(["cat", "dog"]), storage, "encoder")
+    whole = storage.get_resource("encoder").read()
+
+    with pytest.raises(ResourceNotFoundError):
+        load_encoder(storage, "nothing")
+    for damaged in (whole.replace(b"cat", b"cow"), whole[:-5], b"", b"[1]", b"\xff", b"{}", b"[" * 100_000):
+        storage.set_resource("encoder", damaged)
+        with pytest.raises(DatasetFileCorruptError, match="encoder"):
+            load_encoder(storage, "encoder")
+
+
+def damaged_states() -> list[Any]:
+    """States with one thing wrong each."""
+    good: dict[str, Any] = ContinuousEncoder().fit(NUMBERS).state()
+    array = good["learned"]["centre"]
+
+    def changed(**changes: Any) -> dict[str, Any]:
+        return {**good, **changes}
+
+    deep: Any = 1
+    for _ in range(10_000):
+        deep = [deep]
+    return [
+        None,
+        [],
+        "continuous",
+        {},
+        {**good, "more": 1},
+        changed(kind="os.system"),
+        changed(kind=["continuous"]),
+        changed(kind=None),
+        changed(kind="categorical"),
+        changed(config=[]),
+        changed(config={"scaling": "other"}),
+        changed(config={"scaling": ["standard"]}),
+        changed(config={"nonsense": 1}),
+        changed(config={"scaling": {"code": "print(1)"}}),
+        changed(config={"scaling": deep}),
+        changed(config={"self": "x"}),
+        changed(learned=[]),
+        changed(learned={}),
+        changed(learned={"centre": array}),
+        changed(learned={"centre": array, "scale": array, "more": array}),
+        changed(learned={"centre": array, "scale": 0.0}),
+        changed(learned={"centre": array, "scale": "x"}),
+        changed(learned={"centre": {"float": "nan"}, "scale": 1.0}),
+        changed(learned={"centre": {"array": {"dtype": "O", "shape": [3], "values": [1, 2, 3]}}, "scale": array}),
+        changed(learned={"centre": {"array": {"dtype": "<f8", "shape": [2**40], "base64": ""}}, "scale": array}),
+        changed(fitted_on=7),
+        {**CategoricalEncoder(categories=["a"]).state(), "learned": {"categories": ["b"]}},
+        {**CategoricalEncoder(categories=["a"]).state(), "config": {"categories": ["a", "a"]}},
+        {**CategoricalEncoder().fit(WORDS).state(), "learned": {"categories": "abc"}},
+        {**CategoricalEncoder().fit(WORDS).state(), "learned": {"categories": [[1]]}},
+        {**ClassMapping({1: 2}).state(), "config": {"mapping": [1], "unmapped": "keep"}},
+        {**ClassMapping({1: 2}).state(), "config": {"mapping": {"dict": [[{"dict": []}, 1]]}}},
+        {**HashingEncoder(3).state(), "config": {"n_buckets": 10**30}},
+        {**HashingEncoder(3).state(), "config": {"n_buckets": True}},
+        {**ImageEncoder(0, 1).state(), "config": {"mean": [[1.0]], "std": 1.0}},
+        {**ImageEncoder(0, 1).state(), "config": {"mean": 0.0, "std": -1.0}},
+        {**ImageEncoder().fit(IMAGES).state(), "learned": {"mean": 1.0}},
+        {**OneHotEncoder(["a"]).state(), "config": {"classes": ["a"], "names": ["a", "b"]}},
+        {**TextLabelEncoder(["a"]).state(), "config": {"class_names": [1]}},
+        {**FeatureEncoder({0: ContinuousEncoder()}).state(), "config": {"encoders": {"dict": [[0, "x"]]}}},
+        {**FeatureEncoder({0: ContinuousEncoder()}).state(), "config": {"encoders": {"dict": [[0, {"encoder": "x"}]]}}},
+        {**FeatureEncoder({0: ContinuousEncoder()}).state(), "learned": {"rest": [1]}},
+        {**FeatureEncoder({0: ContinuousEncoder()}, rest="passthrough").state(), "learned": {"rest": [[1]]}},
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(damaged_states())))
+def test_a_state_that_is_none_is_a_config_error_and_runs_nothing(number: int) -> None:
+    state = damaged_states()[number]
+
+    with pytest.raises(ConfigError):
+        encoder_from_state(state)
+
+
+def test_a_state_of_another_class_is_refused_by_the_class() -> None:
+    with pytest.raises(ConfigError, match="state of a 'hashing' encoder, not of a 'continuous' one"):
+        ContinuousEncoder.from_state(HashingEncoder(3).state())
+
+
+class Reversed(Encoder):
+    """A client's encoder, which learns nothing."""
+
+    kind = "reversed"
+
+    def __init__(self, times: int = 1) -> None:
+        self._times = times
+        self._remember({})
+
+    def config(self) -> dict[str, Any]:
+        return {"times": self._times}
+
+    def _transform(self, column: Any) -> Any:
+        return np.array([value[::-1] * self._times for value in column], dtype=object)
+
+
+def test_a_client_s_encoder_is_rebuilt_where_its_kind_is_known() -> None:
+    state = FeatureEncoder({0: HashingEncoder(2), 1: Reversed(2)}).state()
+
+    with pytest.raises(ConfigError, match="there is no kind of encoder 'reversed'"):
+        encoder_from_state(state)
+    rebuilt = encoder_from_state(Reversed(2).state(), kinds={"reversed": Reversed})
+
+    assert rebuilt.transform(["ab"]).tolist() == ["baba"]
+    assert rebuilt.target_kind is None
+    assert (rebuilt.output_size, rebuilt.output_names, rebuilt.class_names, rebuilt.unknown) == (None, None, None, "error")
+    assert encoder_from_state(state, kinds={"reversed": Reversed}).state() == state
+    assert Reversed.from_state(Reversed(3).state()) == Reversed(3)
+    with pytest.raises(ConfigError, match="has no inverse"):
+        rebuilt.inverse(["ab"])
+
+
+def same_bits(first: Any, second: Any) -> bool:
+    """Whether two columns are the same to the last bit."""
+    if first.dtype == object:
+        return bool(second.dtype == object and first.tolist() == second.tolist())
+    return (first.dtype, first.shape, first.tobytes()) == (second.dtype, second.shape, second.tobytes())
+
+
+def as_numbers(column: Any) -> Any:
+    """A column, with objects by their hash in this process."""
+    return np.array([hash(value) for value in column]) if column.dtype == object else column

@@ -1,0 +1,348 @@
+"""Rows of mixed features as one matrix: whatever form rows have, it is what each encoder makes of its feature, side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+
+from data_stack.dataset.encoders import (
+    CategoricalEncoder,
+    ContinuousEncoder,
+    EncodingError,
+    FeatureEncoder,
+    HashingEncoder,
+    TextLabelEncoder,
+)
+from data_stack.exception import ConfigError, ModelNotTrainedError
+
+AGES = [31, 4, 59, 26, 53]
+HEIGHTS = [1.8, 1.1, 1.7, 1.6, 1.75]
+JOBS = ["baker", "child", "judge", "baker", "judge"]
+NUMBERS = [3, 1, 4, 1, 3]
+ROWS = [list(row) for row in zip(AGES, HEIGHTS, JOBS, NUMBERS, strict=True)]
+NAMES = ["age", "height", "job", "number"]
+
+
+def encoder_of(names: list[Any], **options: Any) -> FeatureEncoder:
+    """One of all kinds."""
+    age, height, job, number = names
+    return FeatureEncoder(
+        {
+            number: CategoricalEncoder(unknown="zeros"),
+            (age, height): ContinuousEncoder(),
+            job: CategoricalEncoder(unknown="index"),
+        },
+        **options,
+    )
+
+
+def expected() -> Any:
+    """What it makes of ``ROWS``, feature by feature."""
+    columns = [
+        CategoricalEncoder().fit(NUMBERS).transform(NUMBERS),
+        ContinuousEncoder().fit(AGES).transform(AGES)[:, np.newaxis],
+        ContinuousEncoder().fit(HEIGHTS).transform(HEIGHTS)[:, np.newaxis],
+        CategoricalEncoder(unknown="index").fit(JOBS).transform(JOBS),
+    ]
+    return np.concatenate(columns, axis=1)
+
+
+FORMS: dict[str, Any] = {
+    "lists": ROWS,
+    "tuples": [tuple(row) for row in ROWS],
+    "object_arrays": [np.array(row, dtype=object) for row in ROWS],
+    "object_table": np.array(ROWS, dtype=object),
+    "column_of_lists": np.fromiter(ROWS, dtype=object, count=5),
+}
+NAMED_FORMS: dict[str, Any] = {
+    "dicts": [dict(zip(NAMES, row, strict=True)) for row in ROWS],
+    "columns": dict(zip(NAMES, [AGES, np.array(HEIGHTS), JOBS, NUMBERS], strict=True)),
+    "records": np.array([tuple(row) for row in ROWS], dtype=[("age", int), ("height", float), ("job", "U5"), ("number", "i2")]),
+    "data_frame": pd.DataFrame(ROWS, columns=NAMES),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_by_position_become_a_matrix(form: str) -> None:
+    encoder = encoder_of([0, 1, 2, 3]).fit(FORMS[form])
+
+    matrix = encoder.transform(FORMS[form])
+
+    assert matrix.dtype == np.float32
+    assert matrix.tolist() == expected().tolist()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_positions_may_have_names_or_count_from_the_end(form: str) -> None:
+    named = encoder_of(NAMES, feature_names=NAMES).fit(FORMS[form])
+    counted = encoder_of([-4, 1, -2, 3]).fit(FORMS[form])
+
+    assert named.transform(FORMS[form]).tolist() == counted.transform(FORMS[form]).tolist() == expected().tolist()
+
+
+@pytest.mark.parametrize("form", NAMED_FORMS)
+def test_rows_by_name_become_a_matrix(form: str) -> None:
+    encoder = encoder_of(NAMES).fit(NAMED_FORMS[form])
+
+    assert encoder.transform(NAMED_FORMS[form]).tolist() == expected().tolist()
+    assert encoder.transform(NAMED_FORMS["dicts"][3:4]).tolist() == expected()[3:4].tolist()
+
+
+def test_the_output_says_what_its_columns_are() -> None:
+    encoder = encoder_of(NAMES).fit(NAMED_FORMS["dicts"])
+
+    assert encoder.output_size == 9
+    assert encoder.output_names == (
+        "number=1",
+        "number=3",
+        "number=4",
+        "age",
+        "height",
+        "job=baker",
+        "job=child",
+        "job=judge",
+        "job=?",
+    )
+    by_position = encoder_of([0, 1, 2, 3]).fit(ROWS)
+    assert by_position.output_names is not None
+    assert by_position.output_names[3] == "0"
+    assert by_position.names_after(NAMES) == encoder.output_names
+    assert encoder_of([0, 1, 2, 3], feature_names=NAMES).fit(ROWS).output_names == encoder.output_names
+
+
+values = st.one_of(st.integers(-3, 9), st.floats(-9, 9), st.sampled_from([float("nan"), 2.5, 2**53 + 1, -0.0, 1e300]))
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    learned=st.lists(st.lists(st.integers(-2, 7), min_size=3, max_size=3), min_size=1, max_size=6),
+    asked=st.lists(st.lists(values, min_size=3, max_size=3), max_size=6),
+    unknown=st.sampled_from(["zeros", "index"]),
+    dtype=st.sampled_from(["float64", "int64", "uint8", "float32"]),
+    with_fraction=st.booleans(),
+)
+def test_fused_lookups_are_what_each_encoder_does_alone(
+    learned: list[list[int]], asked: list[list[Any]], unknown: Any, dtype: str, with_fraction: bool
+) -> None:
+    table = np.array(learned, dtype=np.float64)
+    if with_fraction:
+        table[0, 1] = 2.5
+    encoders = [CategoricalEncoder(unknown=unknown).fit(table[:, column]) for column in range(3)]
+    encoder = FeatureEncoder(dict(enumerate(encoders)))
+    numbers = np.array(asked, dtype=np.float64).reshape(-1, 3)
+    if dtype != "float64":
+        numbers = np.nan_to_num(numbers).clip(-100, 100).astype("int64").astype(dtype)
+
+    matrix = encoder.transform(numbers)
+
+    alone = [each.transform(numbers[:, column]) for column, each in enumerate(encoders)]
+    assert matrix.tolist() == np.concatenate(alone, axis=1).tolist()
+    assert encoder.transform([list(row) for row in numbers]).tolist() == matrix.tolist()
+
+
+def test_unknown_values_are_named_with_feature_and_position() -> None:
+    table = np.array([[0.0, 1.0], [1.0, 2.0]])
+    encoder = FeatureEncoder({0: CategoricalEncoder(), 1: CategoricalEncoder(unknown="zeros")}).fit(table)
+
+    for rows in (np.array([[0, 9], [7, 9.0]]), [[0, 9], [7, 9.0]]):
+        with pytest.raises(
+            EncodingError, match=r"^feature 0: at position 1, 7(.0)? is an unknown category: known are 0.0, 1.0"
+        ) as caught:
+            encoder.transform(rows)
+        assert caught.value.position == 1
+    assert encoder.transform(np.array([[0, 9.0]])).tolist() == [[1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("form", ["array", "lists"])
+def test_numbers_that_are_none_are_named_with_feature_and_position(form: str) -> None:
+    encoder = FeatureEncoder({(0, 1): ContinuousEncoder()}).fit([[1, 2], [3, 4]])
+    rows: Any = np.array([[1, 2], [3, np.inf]]) if form == "array" else [[1, 2], [3, "x"]]
+
+    with pytest.raises(EncodingError, match=r"^feature 1: at position 1, "):
+        encoder.transform(rows)
+    with pytest.raises(EncodingError, match=r"^feature 1: at position 1, "):
+        FeatureEncoder({1: ContinuousEncoder()}).fit(rows)
+
+
+def test_missing_numbers_go_by_the_policy_of_their_encoder() -> None:
+    rows = np.array([[1.0, np.nan], [3.0, 2.0], [np.nan, 4.0]])
+    encoder = FeatureEncoder({0: ContinuousEncoder(), 1: ContinuousEncoder(missing="zeros")}).fit(rows)
+
+    matrix = encoder.transform(rows)
+
+    assert np.array_equal(matrix, np.array([[-1, 0], [1, -1], [np.nan, 1]]), equal_nan=True)
+
+
+def test_the_rest_is_dropped_or_passes_through() -> None:
+    dropped = FeatureEncoder({3: CategoricalEncoder()}).fit(ROWS)
+    passed = FeatureEncoder({"job": CategoricalEncoder("ordinal")}, rest="passthrough").fit(NAMED_FORMS["dicts"])
+    by_end = FeatureEncoder({-1: CategoricalEncoder("ordinal")}, rest="passthrough").fit(np.array([[1.0, 2, 5], [3, 4, 5]]))
+
+    assert dropped.output_size == 3
+    assert passed.output_names == ("job", "age", "height", "number")
+    assert (
+        passed.transform(NAMED_FORMS["dicts"]).tolist()
+        == np.array([[0, 1, 2, 0, 2], AGES, HEIGHTS, NUMBERS], dtype=np.float32).T.tolist()
+    )
+    assert by_end.transform(np.array([[7.0, 8, 5]])).tolist() == [[0, 7, 8]]
+    with pytest.raises(EncodingError, match="feature 'age': at position 0, 'x' is no number"):
+        passed.transform([{**NAMED_FORMS["dicts"][0], "age": "x"}])
+
+
+def test_features_of_several_numbers_are_laid_out_flat() -> None:
+    rows = [{"position": np.array([1.0, 2.0]), "words": "a b"}, {"position": np.array([3.0, 6.0]), "words": "b"}]
+    encoder = FeatureEncoder({"position": ContinuousEncoder(), "words": HashingEncoder(2)}).fit(rows)
+
+    matrix = encoder.transform(rows)
+
+    assert matrix[:, :2].tolist() == [[-1, -1], [1, 1]]
+    assert encoder.output_names == ("position.0", "position.1", "words#0", "words#1")
+
+
+def test_features_may_be_nested() -> None:
+    rows = [{"person": {"age": age, "job": job}, "number": number} for age, _, job, number in ROWS]
+    inner = FeatureEncoder({"age": ContinuousEncoder(), "job": CategoricalEncoder()})
+
+    encoder = FeatureEncoder({"person": inner, "number": ContinuousEncoder("none")}).fit(rows)
+
+    assert encoder.transform(rows).shape == (5, 5)
+    assert encoder.output_names == ("person.age", "person.job=baker", "person.job=child", "person.job=judge", "number")
+    assert FeatureEncoder.from_state(encoder.state()) == encoder
+
+
+def test_several_features_get_an_encoder_each_or_one_of_scikit_learn_together() -> None:
+    table = np.random.default_rng(0).normal(size=(30, 4))
+    pca = PCA(2)
+
+    encoder = FeatureEncoder({(0, 1): ContinuousEncoder(), (2, 3, 0)[:2]: pca}).fit(table)
+
+    assert encoder.output_names == ("0", "1", "pca0", "pca1")
+    assert list(encoder.encoders) == [0, 1, (2, 3)]
+    assert np.allclose(encoder.transform(table)[:, 2:], pca.transform(table[:, 2:]), atol=1e-6)
+
+
+def test_one_encoder_object_for_two_features_learns_each_by_itself() -> None:
+    encoder = FeatureEncoder(dict.fromkeys([0, 1], ContinuousEncoder())).fit([[1, 10], [3, 30]])
+
+    assert encoder.transform([[1, 10], [3, 30]]).tolist() == [[-1, -1], [1, 1]]
+
+
+def test_an_encoder_that_is_fitted_already_stays_as_it_is() -> None:
+    words = TextLabelEncoder(["x", "baker", "judge", "child"])
+    fitted = ContinuousEncoder().fit([0, 2])
+
+    encoder = FeatureEncoder({2: words, 0: fitted, 3: ContinuousEncoder()}).fit(ROWS)
+
+    assert encoder.transform(ROWS)[:, :2].tolist() == [[1, 30], [3, 3], [2, 58], [1, 25], [2, 52]]
+    assert FeatureEncoder({2: words, 0: fitted}).is_fitted
+
+
+def test_an_encoder_that_is_fitted_anew_by_itself_counts_at_once() -> None:
+    part = ContinuousEncoder().fit([0, 2])
+    encoder = FeatureEncoder({0: part})
+    assert encoder.transform([[2]]).tolist() == [[1]]
+
+    part.fit([0, 20])
+
+    assert encoder.transform([[2]]).tolist() == pytest.approx(np.array([[-0.8]]))
+
+
+def test_the_inverse_gives_the_features_again() -> None:
+    encoder = encoder_of([0, 1, 2, 3]).fit(ROWS)
+    named = encoder_of(NAMES).fit(NAMED_FORMS["dicts"])
+    numeric = FeatureEncoder({(0, 1): ContinuousEncoder(), 2: CategoricalEncoder("ordinal")}).fit(
+        np.array([[1, 2, 5], [3.0, 6, 9]])
+    )
+
+    rows = encoder.inverse(encoder.transform(ROWS))
+    dicts = named.inverse(named.transform(NAMED_FORMS["dicts"]))
+
+    assert [[round(row[0]), round(row[1], 5), *row[2:]] for row in rows] == ROWS
+    assert dicts[1]["job"] == "child"
+    assert sorted(dicts[0]) == sorted(NAMES)
+    assert numeric.inverse(numeric.transform(np.array([[1, 6, 9.0]]))).tolist() == [[1, 6, 9]]
+    with pytest.raises(ConfigError, match=r"a matrix of 9 columns is needed, got the shape \(2, 3\)"):
+        encoder.inverse(np.zeros((2, 3)))
+
+
+def test_fitting_in_blocks_of_any_form_is_fitting_the_whole() -> None:
+    blocks = (ROWS[start : start + 2] for start in range(0, 5, 2))
+
+    assert np.allclose(encoder_of([0, 1, 2, 3]).fit(blocks).transform(ROWS), expected())
+
+
+def test_a_row_of_another_length_or_without_a_feature_is_named() -> None:
+    encoder = encoder_of([0, 1, 2, 3]).fit(ROWS)
+    named = encoder_of(NAMES).fit(NAMED_FORMS["dicts"])
+
+    with pytest.raises(EncodingError, match=r"at position 1, \[1, 2\] is no row of as many features"):
+        encoder.transform([ROWS[0], [1, 2]])
+    with pytest.raises(EncodingError, match="at position 1, 7 is no row"):
+        encoder.transform([ROWS[0], 7])
+    with pytest.raises(EncodingError, match="position 1, a row has no feature 'job': its features are 'age'"):
+        named.transform([NAMED_FORMS["dicts"][0], {"age": 1, "height": 1, "number": 1}])
+    with pytest.raises(ConfigError, match="have no feature 3: they have the positions 0 to 1"):
+        encoder.transform(np.zeros((2, 2)))
+    with pytest.raises(ConfigError, match=r"no feature 'age'.*give feature_names"):
+        named.transform(np.zeros((2, 4)))
+    with pytest.raises(ConfigError, match="rows of features are arrays, lists or dicts"):
+        encoder.transform(np.zeros(4))
+    with pytest.raises(ConfigError, match="equally long, these have the lengths"):
+        named.transform({"age": [1], "height": [1, 2]})
+    with pytest.raises(ConfigError, match="no feature 'height': they have 'age'"):
+        named.transform({"age": [1]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (({},), "no feature to encode"),
+        (([0],), "encoders are a dict"),
+        (({0: ContinuousEncoder(), (1, 0): ContinuousEncoder()},), "feature 0 is named twice"),
+        (({(1, 1): PCA()},), "feature 1 is named twice"),
+        (({(): ContinuousEncoder()},), "given no feature"),
+        (({0.5: ContinuousEncoder()},), "not by 0.5"),
+        (({True: ContinuousEncoder()},), "not by True"),
+        (({0: np.log},), "has no fit and transform; a function is for iterator.map"),
+        (({0: ContinuousEncoder},), "is an object, not the class|no encoder"),
+        (({0: ContinuousEncoder()}, "keep"), "rest must be one of"),
+        (({0: ContinuousEncoder()}, "drop", ["a", "a"]), "two features are called alike"),
+        (({0: ContinuousEncoder()}, "drop", "ab"), "is a list of strings"),
+    ],
+)
+def test_wrong_features_are_refused_when_it_is_made(arguments: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        FeatureEncoder(*arguments)
+
+
+def test_it_is_not_fitted_until_all_its_encoders_are() -> None:
+    encoder = FeatureEncoder({0: TextLabelEncoder(["a"]), 1: ContinuousEncoder()})
+
+    assert not encoder.is_fitted
+    assert encoder.output_size is None
+    assert encoder.output_names is None
+    with pytest.raises(ModelNotTrainedError):
+        encoder.transform([["a", 1]])
+    with pytest.raises(ConfigError, match="empty"):
+        encoder.fit({"a": []})
+
+
+def test_an_encoder_whose_output_is_no_numbers_is_an_error() -> None:
+    class Shouting:
+        def fit(self, table: Any) -> None:
+            self.fitted_ = True
+
+        def transform(self, table: Any) -> Any:
+            return np.array([["A"] for _ in table], dtype=object)
+
+        def get_feature_names_out(self, names: Any = None) -> list[str]:
+            return ["shout"]
+
+    with pytest.raises(ConfigError, match=r"feature 0: .* made no numbers of it"):
+        FeatureEncoder({0: Shouting()}).fit([["a"]]).transform([["a"]])

@@ -1,0 +1,123 @@
+"""Pictures as float32, channel by channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data_stack.dataset.encoders import EncodingError, ImageEncoder
+from data_stack.exception import ConfigError
+
+IMAGES = np.random.default_rng(1).integers(0, 256, size=(20, 6, 5, 3), dtype=np.uint8)
+MEAN, STD = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
+
+
+def test_bytes_become_numbers_by_the_stated_formula() -> None:
+    encoded = ImageEncoder(MEAN, STD).transform(IMAGES)
+
+    assert encoded.dtype == np.float32
+    assert np.allclose(encoded, (IMAGES / 255 - MEAN) / STD, atol=1e-6)
+
+
+def test_channels_may_come_first() -> None:
+    first = np.moveaxis(IMAGES, -1, 1)
+
+    encoded = ImageEncoder(MEAN, STD, channels="first").transform(first)
+
+    assert np.array_equal(encoded, np.moveaxis(ImageEncoder(MEAN, STD).transform(IMAGES), -1, 1))
+
+
+@pytest.mark.parametrize("channels", ["last", "first"])
+def test_mean_and_std_of_each_channel_are_learned_in_blocks(channels: Any) -> None:
+    images = IMAGES if channels == "last" else np.moveaxis(IMAGES, -1, 1)
+
+    encoder = ImageEncoder(channels=channels).fit(images[start : start + 7] for start in range(0, 20, 7))
+
+    assert np.allclose(encoder.mean, (IMAGES / 255).mean(axis=(0, 1, 2)))
+    assert np.allclose(encoder.std, (IMAGES / 255).std(axis=(0, 1, 2)))
+
+
+def test_grey_images_have_one_channel() -> None:
+    encoder = ImageEncoder().fit(torch.from_numpy(IMAGES[..., 0]))
+
+    encoded = encoder.transform(IMAGES[..., 0])
+
+    assert encoder.mean.shape == (1,)
+    assert encoded.shape == (20, 6, 5)
+    assert abs(float(encoded.mean())) < 1e-5
+
+
+def test_the_inverse_gives_the_bytes_again() -> None:
+    encoder = ImageEncoder().fit(IMAGES)
+
+    inverse = encoder.inverse(encoder.transform(IMAGES))
+
+    assert inverse.dtype == np.uint8
+    assert np.array_equal(inverse, IMAGES)
+    floats = ImageEncoder(0.5, 2.0, scale=1.0)
+    assert np.allclose(floats.inverse(floats.transform(IMAGES / 255)), IMAGES / 255, atol=1e-6)
+
+
+def test_images_of_different_sizes_are_encoded_one_by_one() -> None:
+    ragged = np.fromiter([IMAGES[0], IMAGES[1, :3], IMAGES[2]], dtype=object)
+    encoder = ImageEncoder().fit(ragged)
+
+    encoded = encoder.transform(ragged)
+
+    pixels = np.concatenate([image.reshape(-1, 3) for image in ragged]) / 255
+    assert np.allclose(encoder.mean, pixels.mean(axis=0))
+    assert [image.shape for image in encoded] == [(6, 5, 3), (3, 5, 3), (6, 5, 3)]
+    assert np.array_equal(encoded[0], encoder.transform(IMAGES[:1])[0])
+    assert np.array_equal(encoder.inverse(encoded)[1], IMAGES[1, :3])
+    assert encoder.transform(np.fromiter([IMAGES[0], IMAGES[2]], dtype=object)).shape == (2, 6, 5, 3)
+
+
+def test_images_of_one_colour_become_zeros() -> None:
+    black = np.zeros((3, 2, 2), dtype=np.uint8)
+
+    assert not ImageEncoder().fit(black).transform(black).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"mean": 0.5}, "both mean and std"),
+        ({"std": 0.5}, "both mean and std"),
+        ({"mean": 0.5, "std": 0.0}, "std above 0"),
+        ({"mean": [0.5, float("nan")], "std": 1}, "finite"),
+        ({"mean": [1, 2], "std": [1, 2, 3]}, "one for all or for each channel"),
+        ({"mean": "grey", "std": 1}, "numbers"),
+        ({"mean": [[1.0]], "std": 1}, "one for each channel"),
+        ({"scale": 0}, "scale must be a number above 0"),
+        ({"scale": "x"}, "scale must be a number above 0"),
+        ({"scale": float("nan")}, "scale must be a number above 0"),
+        ({"channels": "middle"}, "channels must be one of"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        ImageEncoder(**arguments)
+
+
+def test_what_is_no_image_is_refused() -> None:
+    encoder = ImageEncoder(MEAN, STD)
+
+    with pytest.raises(ConfigError, match=r"3 channels, and images of shape .* have 5"):
+        encoder.transform(np.zeros((2, 4, 4, 5)))
+    with pytest.raises(ConfigError, match="channels are last"):
+        encoder.transform(np.zeros((2, 4, 4)))
+    with pytest.raises(ConfigError, match="images have the shape"):
+        encoder.transform(np.zeros((2, 4)))
+    with pytest.raises(EncodingError, match=r"at position 0, an image is an array of numbers"):
+        encoder.transform(np.array([["a"]]))
+    with pytest.raises(EncodingError, match=r"at position 1, an image has the shape"):
+        encoder.transform(np.fromiter([IMAGES[0], np.zeros(3)], dtype=object))
+    with pytest.raises(EncodingError, match=r"at position 3, an image has 2 channels, those before have 3"):
+        ImageEncoder().fit([IMAGES[:3], IMAGES[:2, ..., :2]])
+    with pytest.raises(ConfigError, match="no finite number"):
+        ImageEncoder().fit(np.full((1, 2, 2), np.nan))
+    with pytest.raises(ConfigError, match="no pixels"):
+        ImageEncoder().fit(np.zeros((2, 0, 3)))

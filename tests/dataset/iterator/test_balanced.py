@@ -1,0 +1,201 @@
+"""Balanced iterators: every class equally often, every member of a class in turn."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator.balanced import BalancedDatasetIterator
+from data_stack.exception import ConfigError
+
+
+class ColumnOnly(DatasetIterator):
+    """Refuses to read samples, and counts how often its targets are read."""
+
+    def __init__(self, targets: Any) -> None:
+        self.targets = targets
+        self.n_reads = 0
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("a sample was read")
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        assert key == "target"
+        self.n_reads += 1
+        return self.targets if indices is None else self.targets[np.asarray(indices)]
+
+
+def balanced(labels: Any, seed: int = 1, **options: Any) -> BalancedDatasetIterator:
+    """Samples are ``(position, label)``."""
+    return BalancedDatasetIterator(SequenceDatasetIterator([list(range(len(labels))), labels]), 1, seed, **options)
+
+
+def drawn(labels: Any, seed: int = 1, **options: Any) -> list[int]:
+    positions: list[int] = balanced(labels, seed, **options).read_column(0).tolist()
+    return positions
+
+
+LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=40)
+
+
+@given(labels=LABELS, seed=st.integers(0, 99), n_samples=st.integers(0, 200))
+def test_every_round_has_each_class_once(labels: list[int], seed: int, n_samples: int) -> None:
+    classes = sorted(set(labels))
+
+    samples = drawn(labels, seed, n_samples=n_samples)
+
+    assert len(samples) == n_samples
+    rounds = [
+        [labels[position] for position in samples[start : start + len(classes)]] for start in range(0, n_samples, len(classes))
+    ]
+    assert all(sorted(each) == classes for each in rounds if len(each) == len(classes))
+    assert all(len(set(each)) == len(each) for each in rounds)
+    assert [int(sample[0]) for sample in balanced(labels, seed, n_samples=n_samples)] == samples
+
+
+@given(labels=LABELS, seed=st.integers(0, 99))
+def test_the_members_of_a_class_all_come_before_one_comes_again(labels: list[int], seed: int) -> None:
+    samples = drawn(labels, seed, n_samples=250)
+
+    for label in set(labels):
+        members = [position for position, each in enumerate(labels) if each == label]
+        came = [position for position in samples if labels[position] == label]
+        passes = [came[start : start + len(members)] for start in range(0, len(came), len(members))]
+        assert all(sorted(each) == members for each in passes if len(each) == len(members))
+        assert all(len(set(each)) == len(each) for each in passes)
+
+
+def test_each_pass_through_a_class_and_each_round_has_an_order_of_its_own() -> None:
+    samples = drawn([0] * 10 + [1] * 10 + [2] * 10, n_samples=900)
+
+    passes = [[p for p in samples if p < 10][start : start + 10] for start in range(0, 300, 10)]
+    rounds = [tuple(position // 10 for position in samples[start : start + 3]) for start in range(0, 900, 3)]
+    assert len({str(each) for each in passes}) == 30
+    assert len(set(rounds)) == 6
+    assert min(Counter(rounds).values()) > 25
+
+
+def test_there_are_as_many_samples_as_before_unless_a_number_is_given() -> None:
+    assert len(balanced([0, 0, 0, 1])) == 4
+    assert len(balanced([0, 0, 0, 1], n_samples=1000)) == 1000
+    assert Counter(p == 3 for p in drawn([0, 0, 0, 1], n_samples=1000)) == {True: 500, False: 500}
+
+
+# Never change these numbers: someone's experiment rests on them.
+@pytest.mark.parametrize(
+    ("labels", "seed", "epoch", "expected"),
+    [
+        ([0, 0, 0, 1, 0, 2, 0, 0], 0, 0, [5, 3, 6, 5, 3, 1, 3, 5, 2, 3, 0, 5]),
+        ([0, 0, 0, 1, 0, 2, 0, 0], 0, 1, [2, 5, 3, 5, 6, 3, 5, 1, 3, 7, 5, 3]),
+        (["a", "b", "a", "b", "a", "b", "a", "b", "a", "b"], 7, 0, [6, 5, 9, 4, 2, 3, 1, 0, 7, 8, 9, 4]),
+    ],
+)
+def test_orders_never_change(labels: list[Any], seed: int, epoch: int, expected: list[int]) -> None:
+    assert drawn(labels, seed, epoch=epoch, n_samples=12) == expected
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["b", "a", "b", "c", "b"],
+        [b"b", b"a", b"b", b"c", b"b"],
+        [2.5, -1.0, 2.5, 0.0, 2.5],
+        np.array([2, -100_000, 2, 10**12, 2]),
+        np.array(["b", "a", "b", "c", "b"]),
+        np.eye(3)[[1, 0, 1, 2, 1]],
+        [np.eye(3, dtype=np.uint8)[number] for number in [1, 0, 1, 2, 1]],
+        torch.tensor([5, 3, 5, 4, 5]),
+        [np.int64(5), np.int64(3), np.int64(5), np.int64(4), np.int64(5)],
+        [("x", 1), ("x", 2), ("x", 1), ("y", 1), ("x", 1)],
+        ["b", 1, "b", (2, "x"), "b"],
+        np.array([[2], [0], [2], [1], [2]]),
+        np.array(["2020", "2021", "2020", "2022", "2020"], dtype="datetime64[D]"),
+    ],
+    ids=str,
+)
+def test_classes_may_be_of_any_kind(labels: Any) -> None:
+    assert drawn(labels, n_samples=30) == drawn([0, 1, 0, 2, 0], n_samples=30)
+
+
+def test_bools_are_two_classes() -> None:
+    assert drawn([True, False, True], n_samples=30) == drawn([0, 1, 0], n_samples=30)
+
+
+@pytest.mark.parametrize(
+    ("labels", "position"),
+    [
+        ([0.0, 1.0, float("nan"), 1.0], 2),
+        (["a", None, "b", "b"], 1),
+        (["a", "b", "b", float("nan")], 3),
+        ([np.zeros(2), np.zeros(3), np.zeros(2), np.zeros(2)], 0),
+        (["a", [1, 2], "b", "b"], 1),
+    ],
+)
+def test_labels_that_name_no_class_are_refused_with_their_position(labels: Any, position: int) -> None:
+    with pytest.raises(ConfigError, match=f"balanced by column 1.* position {position} "):
+        balanced(labels)
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    for by in (2, "label"):
+        with pytest.raises(ConfigError, match=f"no column {by!r}"):
+            BalancedDatasetIterator(SequenceDatasetIterator([[1], [2]]), by, 1)
+    for wrong in (None, 1.5):
+        with pytest.raises(ConfigError, match="column to balance by"):
+            BalancedDatasetIterator(SequenceDatasetIterator([[1], [2]]), wrong, 1)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize("n_samples", [-1, 1.5, 2**63])
+def test_the_number_of_samples_must_be_a_count(n_samples: Any) -> None:
+    with pytest.raises(ConfigError, match="n_samples"):
+        balanced([0, 1], n_samples=n_samples)
+
+
+def test_nothing_can_be_drawn_from_nothing() -> None:
+    with pytest.raises(ConfigError, match="3 samples cannot be drawn from an empty iterator"):
+        balanced([], n_samples=3)
+
+
+def test_only_the_column_is_read_and_only_once() -> None:
+    source = ColumnOnly(np.array([0, 1, 1]))
+
+    iterator = BalancedDatasetIterator(source, "target", 1)
+    copy = pickle.loads(pickle.dumps(iterator))
+
+    assert source.n_reads == copy.underlying_iterators[0].n_reads == 1
+    assert copy.indices == iterator.indices
+
+
+def test_through_a_view_its_samples_are_balanced() -> None:
+    source = SequenceDatasetIterator([list(range(6)), [0, 0, 0, 1, 1, 2]])
+
+    iterator = BalancedDatasetIterator(DatasetIteratorView(source, [4, 0, 1]), 1, 1, n_samples=40)
+
+    assert Counter(iterator.read_column(1).tolist()) == {0: 20, 1: 20}
+    assert set(iterator.read_column(0).tolist()) == {4, 0, 1}
+
+
+def test_a_position_takes_four_bytes() -> None:
+    labels = np.arange(100_000) % 10
+
+    assert len(pickle.dumps(balanced(labels)._given)) < 410_000
+
+
+def test_many_classes_are_no_matter() -> None:
+    labels = np.arange(5000) // 2
+
+    samples = drawn(labels)
+
+    assert sorted(samples) == list(range(5000))
+    assert sorted(labels[samples[:2500]].tolist()) == list(range(2500))

@@ -1,0 +1,376 @@
+"""What the cache in memory keeps, lets go, counts and promises to threads."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator.cached import CachedDatasetIterator
+from data_stack.dataset.iterator.sample_columns import estimated_bytes
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+class Counting(DatasetIterator):
+    """Arrays of 1,000 bytes with their position; notes what it was asked for."""
+
+    def __init__(self, n_samples: int = 20) -> None:
+        self.n_samples = n_samples
+        self.read: list[int] = []
+        self.requests: list[list[int]] = []
+        self.columns: list[Any] = []
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int
+        self.read.append(index)
+        return np.full(1000, index % 256, dtype=np.uint8), index
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        self.requests.append(list(indices))
+        return [self[int(position)] for position in indices]
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        self.columns.append(None if indices is None else list(indices))
+        return super().read_column(key, indices)
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+def plain(samples: Any) -> list[Any]:
+    return [(array.tolist(), index) for array, index in samples]
+
+
+@given(data=st.data(), max_bytes=st.sampled_from([None, 0, 1300, 4000, 10**6]))
+@settings(max_examples=60, deadline=None)
+def test_a_cache_gives_what_its_source_gives_whatever_it_keeps(data: st.DataObject, max_bytes: int | None) -> None:
+    n_samples = data.draw(st.integers(0, 8))
+    samples = [(np.arange(3) + i, f"text {i}", i) for i in range(n_samples)]
+    source = SequenceDatasetIterator([[sample[key] for sample in samples] for key in range(3)])
+    cache = CachedDatasetIterator(source, max_bytes)
+
+    for _ in range(data.draw(st.integers(1, 6))):
+        indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if n_samples else []
+        some = data.draw(st.sampled_from([indices, np.arange(n_samples) % 2 == 0, slice(None, None, -1)]))
+        key = data.draw(st.integers(-3, 2))
+        assert repr(cache.__getitems__(some)) == repr(source.__getitems__(some))
+        assert repr(cache.read_batch(some)) == repr(source.read_batch(some) if n_samples else ())
+        assert repr(cache.read_column(key, some)) == repr(source.read_column(key, some))
+        assert repr(cache._columns_at([key, 0], None)) == repr(source._columns_at([key, 0], None))
+        assert [repr(cache[i]) for i in indices] == [repr(source[i]) for i in indices]
+        assert repr(list(pickle.loads(pickle.dumps(cache)))) == repr(list(cache)) == repr(list(source))
+
+
+def test_each_sample_is_read_once() -> None:
+    source = Counting()
+    cache = CachedDatasetIterator(source)
+
+    first = [cache[3], cache[3]]
+    list(cache)
+    cache.read_batch([3, 4, -1])
+    DatasetIteratorView(cache, [5, 3])[1]
+
+    assert sorted(source.read) == list(range(20))
+    assert first[0] is first[1]
+
+
+def test_a_batch_reads_what_it_lacks_in_one_request() -> None:
+    source = Counting()
+    cache = CachedDatasetIterator(source)
+    cache.__getitems__([1, 2])
+
+    samples = cache.__getitems__([5, 1, 5, 2, 9, 1])
+
+    assert [index for _, index in samples] == [5, 1, 5, 2, 9, 1]
+    assert source.requests == [[1, 2], [5, 9]]
+    assert (cache.cache_info().hits, cache.cache_info().misses) == (2, 4)
+
+
+def test_the_samples_unused_for_longest_are_let_go() -> None:
+    source = Counting()
+    cache = CachedDatasetIterator(source, max_bytes=3 * 1600)
+    cache.__getitems__([0, 1, 2])
+
+    assert cache[0][1] == 0
+    assert cache[3][1] == 3  # in place of 1
+    source.read.clear()
+
+    assert [cache[i][1] for i in (0, 2, 3, 1)] == [0, 2, 3, 1]
+    assert source.read == [1]
+
+
+def test_no_more_is_kept_than_allowed() -> None:
+    cache = CachedDatasetIterator(Counting(100), max_bytes=10_000)
+
+    cache.__getitems__(range(100))
+
+    info = cache.cache_info()
+    assert info.max_bytes == 10_000
+    assert 0 < info.n_bytes <= 10_000
+    assert 5 <= info.n_samples <= 9
+
+
+def test_a_sample_larger_than_the_limit_is_not_kept_and_drives_nothing_out() -> None:
+    samples = [(np.zeros(10),), (np.zeros(10**6),)]
+    cache = CachedDatasetIterator(SequenceDatasetIterator([[sample[0] for sample in samples]]), max_bytes=10_000)
+
+    assert [len(cache[i][0]) for i in (0, 1, 0)] == [10, 10**6, 10]
+
+    assert (cache.cache_info().hits, cache.cache_info().n_samples) == (1, 1)
+
+
+def test_with_a_limit_a_view_keeps_nothing_larger_alive() -> None:
+    rows = np.zeros((1000, 100))
+    tensors = torch.zeros(1000, 100)
+    source = SequenceDatasetIterator([[Pair([rows[i]], {"a": tensors[i]}) for i in range(10)]])
+
+    ((limited,),) = CachedDatasetIterator(source, max_bytes=10**6).__getitems__([3])
+    ((unlimited,),) = CachedDatasetIterator(source).__getitems__([3])
+
+    assert isinstance(limited, Pair)
+    assert limited.a[0].base is None
+    assert limited.b["a"].untyped_storage().nbytes() == 400
+    assert unlimited.a[0].base is rows
+
+
+def test_a_column_is_made_of_kept_samples_once_all_are_kept() -> None:
+    source = Counting()
+    cache = CachedDatasetIterator(source)
+    cache.__getitems__(range(10))
+
+    columns = [cache.read_column(1, [9, 0]), cache.read_column(1, [9, 10]), cache.read_column(1)]
+
+    assert [column.tolist() for column in columns] == [[9, 0], [9, 10], list(range(20))]
+    assert source.columns == [[9, 10], None]
+    assert cache.cache_info().n_samples == 10
+    with pytest.raises(ConfigError, match="no column 7"):
+        cache.read_column(7, [0])
+
+
+def test_a_cache_can_be_emptied() -> None:
+    cache = CachedDatasetIterator(Counting())
+    list(cache)
+
+    cache.clear_cache()
+
+    assert (cache.cache_info().hits, cache.cache_info().misses, cache.cache_info().n_bytes) == (0, 0, 0)
+    assert cache[1][1] == 1
+
+
+def test_a_pickled_cache_is_empty_and_keeps_its_limit() -> None:
+    cache = CachedDatasetIterator(Counting(), max_bytes=5000)
+    list(cache)
+
+    copy = pickle.loads(pickle.dumps(cache))
+
+    assert (copy.cache_info().n_samples, copy.cache_info().max_bytes) == (0, 5000)
+    assert plain(copy) == plain(cache)
+
+
+@pytest.mark.parametrize("max_bytes", [-1, 1.5, "1"])
+def test_a_limit_that_is_none_is_refused(max_bytes: Any) -> None:
+    with pytest.raises(ConfigError, match="max_bytes"):
+        CachedDatasetIterator(Counting(), max_bytes)
+
+
+@pytest.mark.parametrize("max_bytes", [None, np.int64(3000)])
+def test_it_is_rebuilt_from_its_arguments(max_bytes: Any) -> None:
+    cache = CachedDatasetIterator(Counting(), max_bytes)
+
+    rebuilt = CachedDatasetIterator._rebuilt(cache._stacked_on(), cache._arguments())
+
+    assert isinstance(rebuilt, CachedDatasetIterator)
+    assert rebuilt._arguments() == cache._arguments() == {"max_bytes": max_bytes}
+    assert cache.underlying_iterators == rebuilt.underlying_iterators
+
+
+def test_the_fluent_method_makes_one() -> None:
+    assert isinstance(Counting().cache(), CachedDatasetIterator)
+    assert isinstance(Counting().cache(100), CachedDatasetIterator)
+
+
+@pytest.mark.parametrize("index", [20, -21, np.int64(20), [0, 20]])
+def test_positions_outside_are_refused(index: Any) -> None:
+    with pytest.raises(DatasetOutOfBoundsError):
+        CachedDatasetIterator(Counting())[index]
+
+
+def test_whatever_has_a_length_and_positions_can_be_cached() -> None:
+    cache = CachedDatasetIterator([(1, "a"), (2, "b")])  # type: ignore[arg-type]  # as views allow
+
+    assert list(cache) == [(1, "a"), (2, "b")]
+    assert cache.read_column(1).tolist() == ["a", "b"]
+
+
+def test_an_error_of_the_source_reaches_the_caller_and_leaves_nothing_behind() -> None:
+    class Failing(Counting):
+        fails = True
+
+        def __getitem__(self, index: int) -> Any:
+            if self.fails and index == 3:
+                raise OSError("unplugged")
+            return super().__getitem__(index)
+
+    source = Failing()
+    cache = CachedDatasetIterator(source)
+
+    for read in (lambda: cache[3], lambda: cache.__getitems__([2, 3])):
+        with pytest.raises(OSError, match="unplugged"):
+            read()
+    source.fails = False
+
+    assert [index for _, index in cache.__getitems__([2, 3])] == [2, 3]
+
+
+@pytest.mark.parametrize("max_bytes", [None, 8000])
+def test_threads_get_the_right_samples(max_bytes: int | None) -> None:
+    source = Counting(50)
+    cache = CachedDatasetIterator(source, max_bytes)
+
+    def read(seed: int) -> bool:
+        generator = np.random.default_rng(seed)
+        for _ in range(30):
+            indices = generator.integers(0, 50, 5)
+            samples = [cache[int(indices[0])], *cache.__getitems__(indices[1:])]
+            if not all(
+                index == expected and (array == index).all() for (array, index), expected in zip(samples, indices, strict=True)
+            ):
+                return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        right = list(threads.map(read, range(16)))
+
+    info = cache.cache_info()
+    assert all(right)
+    assert info.misses == len(source.read)
+    assert info.n_bytes == info.n_samples * (cache.cache_info().n_bytes // max(1, info.n_samples))
+    assert max_bytes is not None or len(source.read) == len(set(source.read))
+
+
+def test_threads_that_want_the_same_sample_read_it_once() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Counting):
+        def __getitem__(self, index: int) -> Any:
+            begun.set()
+            assert go_on.wait(30)
+            return super().__getitem__(index)
+
+    source = Slow()
+    cache = CachedDatasetIterator(source)
+
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(lambda: cache[7])
+        assert begun.wait(30)
+        others = [threads.submit(cache.__getitems__, [7, 7]) for _ in range(3)]
+        go_on.set()
+
+        assert [each.result()[0][1] for each in others] == [first.result()[1]] * 3
+    assert source.read == [7]
+
+
+def test_a_thread_that_waited_for_one_that_failed_reads_itself() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class FailingOnce(Counting):
+        def __getitem__(self, index: int) -> Any:
+            if not begun.is_set():
+                begun.set()
+                assert go_on.wait(30)
+                raise OSError("unplugged")
+            return super().__getitem__(index)
+
+    cache = CachedDatasetIterator(FailingOnce())
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(lambda: cache[7])
+        assert begun.wait(30)
+        second = threads.submit(lambda: cache[7])
+        go_on.set()
+
+        assert second.result()[1] == 7
+        with pytest.raises(OSError, match="unplugged"):
+            first.result()
+
+
+def test_a_spawned_process_has_a_cache_of_its_own() -> None:
+    cache = CachedDatasetIterator(Counting(4), max_bytes=10_000)
+    list(cache)
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert plain(pool.apply(list, (cache,))) == plain(cache)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_goes_on_with_what_was_kept_even_if_a_thread_was_reading() -> None:
+    begun, go_on, parent = threading.Event(), threading.Event(), os.getpid()
+
+    class Slow(Counting):
+        def __getitem__(self, index: int) -> Any:
+            if index == 7 and os.getpid() == parent:
+                begun.set()
+                assert go_on.wait(30)
+            return super().__getitem__(index)
+
+    cache = CachedDatasetIterator(Slow())
+    kept = cache[3]
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(lambda: cache[7])
+        assert begun.wait(30)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if cache[3] is kept and cache[7][1] == 7 else 1)
+        go_on.set()
+
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert reading.result()[1] == 7
+
+
+@dataclass
+class Box:
+    corners: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "at_least"),
+    [
+        (np.zeros(1000), 8000),
+        (torch.zeros(1000), 4000),
+        ("a" * 1000, 1000),
+        (b"a" * 1000, 1000),
+        ((np.zeros(1000), {"a": [np.zeros(1000)]}), 16_000),
+        (np.array([np.zeros(1000), None], dtype=object), 8000),
+        (Box(np.zeros(1000)), 8000),
+        (Image.new("RGB", (100, 10)), 3000),
+        ({"x" * 1000}, 1000),
+        (np.float64(1), 8),
+        (None, 1),
+        (memoryview(bytes(1000)), 1000),
+    ],
+)
+def test_the_memory_of_a_value_is_estimated(value: Any, at_least: int) -> None:
+    assert at_least <= estimated_bytes(value) <= at_least + 1500
+
+
+def test_estimating_ends_also_for_what_contains_itself() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    assert estimated_bytes(endless) > 0

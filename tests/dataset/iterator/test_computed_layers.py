@@ -1,0 +1,346 @@
+"""What all layers promise whose positions are drawn or computed: to be lists, to cross processes, to be rebuilt."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    InformedDatasetIteratorIF,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.balanced import BalancedDatasetIterator
+from data_stack.dataset.iterator.interleaved import InterleavedDatasetIterator
+from data_stack.dataset.iterator.mixed import MixedDatasetIterator
+from data_stack.dataset.iterator.repeated import RepeatedDatasetIterator
+from data_stack.dataset.iterator.resampled import ResampledDatasetIterator
+from data_stack.dataset.iterator.sharded import ShardedDatasetIterator
+from data_stack.dataset.iterator.shuffled import ShuffledDatasetIterator
+from data_stack.dataset.iterator.stacking import stack_samples, stack_values
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+N = 11
+
+
+class ClientIterator(DatasetIterator):
+    """A client's iterator: it defines the abstract members and no more, and takes plain ints in range only."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int, f"a client was asked for {index!r}"
+        assert 0 <= index < len(self.samples), f"a client was asked for {index!r}"
+        return self.samples[index]
+
+
+class HugeIterator(DatasetIterator):
+    """More positions than 32 bits count."""
+
+    def __init__(self, n_samples: int) -> None:
+        self.n_samples = n_samples
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __getitem__(self, index: int) -> int:
+        assert 0 <= index < self.n_samples
+        return index
+
+
+class CountingIterator(SequenceDatasetIterator):
+    """Counts requests for batches."""
+
+    n_requests = 0
+
+    def read_batch(self, indices: Any) -> Any:
+        self.n_requests += 1
+        return super().read_batch(indices)
+
+
+LABELS = [0, 1, 1, 0, 2, 1, 1, 1, 0, 1, 1]
+
+SOURCES: dict[str, Callable[[], DatasetIteratorIF]] = {
+    "arrays": lambda: SequenceDatasetIterator([np.arange(N * 4, dtype=np.float32).reshape(N, 2, 2), np.array(LABELS)]),
+    "lists with texts": lambda: SequenceDatasetIterator([[f"text {i}" for i in range(N)], LABELS, [[0] * i for i in range(N)]]),
+    "tensors": lambda: SequenceDatasetIterator([torch.arange(N), torch.tensor(LABELS)]),
+    "a client's tuples": lambda: ClientIterator([(i, label) for i, label in enumerate(LABELS)]),
+    "a client's dicts": lambda: ClientIterator([{1: label, "text": f"{i}"} for i, label in enumerate(LABELS)]),
+    "a view": lambda: DatasetIteratorView(ClientIterator([(i, i % 3) for i in range(20)]), list(range(18, 7, -1))),
+    "a combination": lambda: CombinedDatasetIterator(
+        [SequenceDatasetIterator([list(range(5)), LABELS[:5]]), ClientIterator([(i, 1) for i in range(5, N)])]
+    ),
+    "a list": lambda: [(i, label) for i, label in enumerate(LABELS)],  # type: ignore[dict-item,return-value]  # anything with len and [i]
+}
+
+LAYERS: dict[str, Callable[[DatasetIteratorIF], DatasetIteratorIF]] = {
+    "shuffled": lambda it: ShuffledDatasetIterator(it, 1, epoch=2),
+    "repeated": lambda it: RepeatedDatasetIterator(it, 3),
+    "interleaved": lambda it: InterleavedDatasetIterator([DatasetIteratorView(it, range(4)), it, it]),
+    "interleaved to the shortest": lambda it: InterleavedDatasetIterator(
+        [it, DatasetIteratorView(it, [5, 1, 1])], stop="shortest"
+    ),
+    "mixed": lambda it: MixedDatasetIterator([it, DatasetIteratorView(it, range(3))], [0.7, 0.3], 5, n_samples=40),
+    "mixed without repeats": lambda it: MixedDatasetIterator([DatasetIteratorView(it, [3, 4, 5]), it], [1, 4], 5),
+    "resampled": lambda it: ResampledDatasetIterator(it, 30, 5),
+    "resampled by weights": lambda it: ResampledDatasetIterator(it, 30, 5, weights=[i % 4 for i in range(N)]),
+    "balanced": lambda it: BalancedDatasetIterator(it, 1, 3, n_samples=25),
+    "sharded": lambda it: ShardedDatasetIterator(it, 1, 3, uneven="pad"),
+    "sharded beyond the end": lambda it: ShardedDatasetIterator(it, 2, 3, contiguous=True, uneven="pad"),
+}
+
+STACKS = [(layer, source) for layer in LAYERS for source in SOURCES]
+
+
+def below(layer: DatasetIteratorIF) -> list[Any]:
+    """The samples of all iterators that a layer is stacked on, one after the other."""
+    return [iterator[position] for iterator in layer.underlying_iterators for position in range(len(iterator))]
+
+
+def plain(value: Any) -> Any:
+    """Something that can be compared."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    return plain(value.tolist()) if hasattr(value, "tolist") else value
+
+
+def assert_same_batch(batch: Any, expected: Any) -> None:
+    assert type(batch) is type(expected)
+    if isinstance(expected, dict):
+        assert list(batch) == list(expected)
+        batch, expected = tuple(batch.values()), tuple(expected.values())
+    assert [column.dtype for column in batch] == [column.dtype for column in expected]
+    assert [column.shape for column in batch] == [column.shape for column in expected]
+    assert plain(batch) == plain(expected)
+
+
+@pytest.mark.parametrize(("layer", "source"), STACKS)
+def test_every_way_of_reading_gives_the_samples_of_a_list(layer: str, source: str) -> None:
+    iterator: Any = LAYERS[layer](SOURCES[source]())
+    samples = [below(iterator)[position] for position in iterator.indices]
+    n_samples = len(samples)
+
+    assert n_samples > 0
+    assert len(iterator) == n_samples
+    assert plain([iterator[index] for index in range(n_samples)]) == plain(samples)
+    assert plain(list(iterator)) == plain(samples)
+    assert plain([iterator[index] for index in (-1, np.int32(0), np.int64(-n_samples))]) == plain(
+        [samples[index] for index in (-1, 0, 0)]
+    )
+    for indices in (
+        [0, -1, 0, 2],
+        range(3),
+        slice(None, None, -2),
+        np.array([1, 1], np.uint8),
+        [i == 2 for i in range(n_samples)],
+    ):
+        chosen = np.arange(n_samples)[indices if isinstance(indices, slice) else np.asarray(indices)].tolist()
+        expected = [samples[index] for index in chosen]
+        assert plain(iterator.__getitems__(indices)) == plain(expected)
+        assert_same_batch(iterator.read_batch(indices), stack_samples(expected))
+        assert plain(iterator.read_column(1, indices)) == plain(stack_values([sample[1] for sample in expected]))
+        if not isinstance(indices, range):
+            assert plain(list(iterator[indices])) == plain(expected)
+    assert plain(iterator.read_column(1)) == plain(stack_values([sample[1] for sample in samples]))
+    assert len(iterator.__getitems__([])) == len(iterator.read_column(1, [])) == 0
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("index", [-1000, 1000, 2**70, np.int64(1000), np.uint64(2**64 - 1)])
+def test_a_position_outside_is_refused(layer: str, index: Any) -> None:
+    iterator = LAYERS[layer](SOURCES["arrays"]())
+
+    with pytest.raises(DatasetOutOfBoundsError):
+        iterator[index]
+    for read in (iterator.__getitems__, iterator.read_batch, lambda indices: iterator.read_column(0, indices)):
+        with pytest.raises(DatasetOutOfBoundsError):
+            read([index])
+        with pytest.raises(DatasetOutOfBoundsError, match="mask of 2"):
+            read([True, False])
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_is_rebuilt_from_its_arguments_and_from_its_pickle(layer: str) -> None:
+    iterator = LAYERS[layer](SOURCES["arrays"]())
+
+    rebuilt = type(iterator)._rebuilt(iterator._stacked_on(), iterator._arguments())
+    copy = pickle.loads(pickle.dumps(iterator))
+
+    assert type(rebuilt) is type(copy) is type(iterator)
+    assert plain(list(rebuilt)) == plain(list(copy)) == plain(list(iterator))
+    assert plain(rebuilt._arguments()) == plain(copy._arguments()) == plain(iterator._arguments())
+    assert rebuilt.underlying_iterators == iterator.underlying_iterators
+
+
+def test_all_layers_cross_into_a_spawned_process() -> None:
+    iterators = [layer(SOURCES["a view"]()) for layer in LAYERS.values()]
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        there = pool.map(list, iterators)
+
+    assert there == [list(iterator) for iterator in iterators]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_reading_through_several_layers_is_one_request(layer: str) -> None:
+    source = CountingIterator([np.arange(N), np.array(LABELS)])
+
+    iterator = LAYERS[layer](ShuffledDatasetIterator(RepeatedDatasetIterator(DatasetIteratorView(source, range(N)[::-1]), 1), 3))
+    source.n_requests = 0
+    iterator[::-1].read_batch([0, 2, 1])
+
+    assert source.n_requests == 1
+
+
+def test_seeds_and_counts_may_be_numpy_integers_and_are_kept_as_plain_ones() -> None:
+    it = SOURCES["arrays"]()
+    three = np.int64(3)
+    pairs: list[tuple[DatasetIteratorIF, DatasetIteratorIF]] = [
+        (ShuffledDatasetIterator(it, three, epoch=three), ShuffledDatasetIterator(it, 3, epoch=3)),
+        (RepeatedDatasetIterator(it, three), RepeatedDatasetIterator(it, 3)),
+        (
+            MixedDatasetIterator([it], [three], three, n_samples=three, epoch=three),
+            MixedDatasetIterator([it], [3], 3, n_samples=3, epoch=3),
+        ),
+        (ResampledDatasetIterator(it, three, three, epoch=three), ResampledDatasetIterator(it, 3, 3, epoch=3)),
+        (
+            BalancedDatasetIterator(it, np.int8(1), three, n_samples=three, epoch=three),
+            BalancedDatasetIterator(it, 1, 3, n_samples=3, epoch=3),
+        ),
+        (ShardedDatasetIterator(it, np.uint8(2), three), ShardedDatasetIterator(it, 2, 3)),
+    ]
+
+    for of_numpy, of_python in pairs:
+        assert plain(list(of_numpy)) == plain(list(of_python))
+        assert repr(of_numpy._arguments()) == repr(of_python._arguments())
+        assert "np." not in repr(of_numpy._arguments())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda it, seed, epoch: ShuffledDatasetIterator(it, seed, epoch=epoch),
+        lambda it, seed, epoch: MixedDatasetIterator([it, it], [1, 1], seed, epoch=epoch),
+        lambda it, seed, epoch: ResampledDatasetIterator(it, 10, seed, epoch=epoch),
+        lambda it, seed, epoch: BalancedDatasetIterator(it, 0, seed, n_samples=10, epoch=epoch),
+    ],
+)
+def test_seed_and_epoch_decide_what_is_drawn(make: Callable[[Any, Any, Any], DatasetIteratorIF]) -> None:
+    it = SequenceDatasetIterator([list(range(20))])
+
+    assert list(make(it, 1, 0)) == list(make(it, 1, 0))
+    drawn = [list(make(it, seed, epoch)) for seed in (0, 1, -1, 2**100) for epoch in (0, 1, 2)]
+    assert len({str(samples) for samples in drawn}) == len(drawn)
+    for seed, epoch in ((1.5, 0), ("1", 0), (None, 0), (1, -1), (1, 0.0)):
+        with pytest.raises(ConfigError, match=r"seed|epoch"):
+            make(it, seed, epoch)
+
+
+@pytest.mark.parametrize("n_samples", [2**31 + 7, 2**40 + 1])
+def test_more_positions_than_32_bits_count_are_no_matter(n_samples: int) -> None:
+    huge = HugeIterator(n_samples)
+    iterators: list[Any] = [
+        ShuffledDatasetIterator(huge, 1),
+        RepeatedDatasetIterator(huge, 1000),
+        InterleavedDatasetIterator([huge, DatasetIteratorView(huge, range(10)), huge]),
+        InterleavedDatasetIterator([huge, huge], stop="shortest"),
+        MixedDatasetIterator([huge, huge], [0.3, 0.7], 1),
+        MixedDatasetIterator([huge, DatasetIteratorView(huge, range(10))], [3, 1], 1, n_samples=n_samples),
+        ResampledDatasetIterator(huge, n_samples, 1),
+        *[
+            ShardedDatasetIterator(huge, 1, 3, contiguous=contiguous, uneven=uneven)
+            for contiguous in (False, True)
+            for uneven in ("keep", "pad", "drop")
+        ],
+    ]
+
+    for iterator in iterators:
+        indices = [0, 1, len(iterator) // 2, len(iterator) - 1]
+        samples = [iterator[index] for index in indices]
+        assert iterator.read_batch(indices).tolist() == samples == iterator.__getitems__(indices)
+        assert list(iterator[::-1][:1]) == samples[-1:]
+        assert len(pickle.dumps(iterator)) < 5000
+
+
+@pytest.mark.parametrize("n_indices", [1, 300])
+def test_a_view_with_narrow_positions_reaches_beyond_32_bits(n_indices: int) -> None:
+    repeated = RepeatedDatasetIterator(HugeIterator(2**31 - 5), 1000)
+    sharded = ShardedDatasetIterator(HugeIterator(2**33), 1, 2**10)
+
+    for iterator in (repeated, sharded, ShuffledDatasetIterator(repeated, 1), ResampledDatasetIterator(sharded, 10**6, 1)):
+        indices = np.full(n_indices, 70_000, dtype=np.int32)
+        assert set(DatasetIteratorView(iterator, indices).read_batch(range(n_indices)).tolist()) == {iterator[70_000]}  # type: ignore[union-attr]
+
+
+def test_methods_stack_the_layers_and_meta_follows() -> None:
+    source = InformedDatasetIterator(SOURCES["arrays"](), DatasetMeta(dataset_name="digits", dataset_tag="train"))
+
+    stacks = {
+        "shuffled": source.shuffle(1, epoch=2),
+        "repeated": source.repeat(3),
+        "interleaved": source.interleave(source, stop="shortest"),
+        "mixed": source.mix(source, proportions=[1, 2], seed=1, n_samples=7),
+        "resampled": source.resample(5, seed=1, weights=np.ones(N)),
+        "balanced": source.balance(seed=1, n_samples=9),
+        "sharded": source.shard(1, 2, uneven="drop"),
+    }
+
+    lengths = {"shuffled": 11, "repeated": 33, "interleaved": 22, "mixed": 7, "resampled": 5, "balanced": 9, "sharded": 5}
+    assert {name: len(stack) for name, stack in stacks.items()} == lengths
+    for name, stack in stacks.items():
+        assert isinstance(stack, InformedDatasetIteratorIF)
+        assert stack.dataset_meta.dataset_name == "digits"
+        assert stack.dataset_meta.provenance == (name,)
+        assert stack.underlying_iterators[0] is source
+
+
+def test_an_empty_iterator_gives_empty_layers() -> None:
+    empty = SequenceDatasetIterator([[], []])
+
+    for layer in (
+        ShuffledDatasetIterator(empty, 1),
+        RepeatedDatasetIterator(empty, 5),
+        InterleavedDatasetIterator([empty, empty]),
+        InterleavedDatasetIterator([]),
+        ResampledDatasetIterator(empty, 0, 1),
+        ResampledDatasetIterator(empty, 0, 1, weights=[]),
+        BalancedDatasetIterator(empty, 1, 1),
+        BalancedDatasetIterator(empty, 1, 1, n_samples=0),
+        *[ShardedDatasetIterator(empty, 2, 3, uneven=uneven) for uneven in ("keep", "pad", "drop")],
+    ):
+        assert len(layer) == 0
+        assert list(layer) == []
+        with pytest.raises(DatasetOutOfBoundsError):
+            layer[0]
+
+
+def test_one_sample_is_enough() -> None:
+    one = SequenceDatasetIterator([["only"], [1]])
+
+    for layer in (
+        ShuffledDatasetIterator(one, 1),
+        RepeatedDatasetIterator(one, 3),
+        InterleavedDatasetIterator([one, one]),
+        MixedDatasetIterator([one], [1], 1, n_samples=4),
+        ResampledDatasetIterator(one, 5, 1, weights=[0.1]),
+        BalancedDatasetIterator(one, 1, 1, n_samples=3),
+        ShardedDatasetIterator(one, 4, 5, uneven="pad"),
+    ):
+        assert set(layer) == {("only", 1)}

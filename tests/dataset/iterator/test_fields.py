@@ -1,0 +1,445 @@
+"""Columns chosen, renamed, named and unnamed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    Batch,
+    Column,
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.fields import (
+    DictsDatasetIterator,
+    FieldsDatasetIterator,
+    RenamedDatasetIterator,
+)
+from data_stack.dataset.iterator.stacking import emptied, stack_samples
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+class Samples(DatasetIterator):
+    """As a client writes a source: plain positions in range only."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int
+        assert 0 <= index < len(self.samples)
+        return self.samples[index]
+
+
+def as_plain(value: Any) -> Any:
+    """Without numpy, so that ``==`` compares content."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_plain(value.tolist()) if value.dtype == object else value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [as_plain(item) for item in value]
+    return value
+
+
+def form(batch: Any) -> Any:
+    """Structure, dtypes and shapes of a batch; of an empty one, whose ragged values have the shape of any, dimensions."""
+    if isinstance(batch, dict):
+        return {key: form(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(form(column) for column in batch)
+    return batch.dtype, batch.shape if len(batch) else batch.ndim
+
+
+def check_all_ways_agree(iterator: DatasetIteratorIF, expected: list[Any], data: st.DataObject) -> None:
+    n = len(expected)
+    assert len(iterator) == n
+    assert as_plain([iterator[i] for i in range(n)]) == as_plain(list(iterator)) == as_plain(expected)
+    indices = data.draw(st.lists(st.integers(-n, n - 1), max_size=8)) if n else []
+    mask = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    given: list[Any] = [indices, np.array(indices, dtype=np.int8), slice(None, None, -2), np.array(mask, dtype=bool), range(n)]
+    for index in given:
+        wanted = [expected[i] for i in np.arange(n)[np.asarray(index, dtype=np.intp) if index is indices else index]]
+        assert as_plain(iterator.__getitems__(index)) == as_plain(wanted)
+        stacked = stack_samples(wanted) if wanted or not n else emptied(stack_samples(expected[:1]))
+        batch = iterator.read_batch(index)
+        if n == 0:  # there may be columns, but nothing is in them
+            assert not any(map(len, batch.values() if isinstance(batch, dict) else batch))
+            continue
+        assert (as_plain(batch), form(batch)) == (as_plain(stacked), form(stacked))
+        columns = range(len(stacked)) if isinstance(stacked, tuple) else stacked if isinstance(stacked, dict) else []
+        for key in columns:
+            column = iterator.read_column(key, index)
+            assert (as_plain(column), form(column)) == (as_plain(stacked[key]), form(stacked[key]))  # type: ignore[index]
+    for key in [*expected[0]] if n and isinstance(expected[0], dict) else range(len(expected[0])) if n else []:
+        assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])
+
+
+COLUMNS: list[Callable[[int], list[Any]]] = [
+    lambda n: list(range(n)),
+    lambda n: [i / 4 for i in range(n)],
+    lambda n: [np.array([i, -i], dtype=np.int16) for i in range(n)],
+    lambda n: [f"s{i}" * (i % 3) for i in range(n)],
+    lambda n: [np.arange(i % 3, dtype=np.float32) for i in range(n)],
+]
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> tuple[DatasetIteratorIF, list[Any]]:
+    """An iterator, and its samples as a list."""
+    n = draw(st.integers(0, 7))
+    columns = [column(n) for column in draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3))]
+    samples: list[Any] = list(zip(*columns, strict=True))
+    kind = draw(st.sampled_from(["sequences", "arrays", "client's tuples", "client's dicts"]))
+    iterator: DatasetIteratorIF
+    if kind == "arrays":
+        columns = [[i, np.array([i, 1.5])] for i in range(n)]
+        iterator = SequenceDatasetIterator([np.arange(n), np.array([[i, 1.5] for i in range(n)]).reshape(n, 2)])
+        samples = [(i, np.array([i, 1.5])) for i in range(n)]
+    elif kind == "sequences":
+        iterator = SequenceDatasetIterator(columns)
+    elif kind == "client's tuples":
+        iterator = Samples(samples)
+    else:
+        samples = [{f"k{number}": value for number, value in enumerate(sample)} for sample in samples]
+        iterator = Samples(samples)
+    for _ in range(draw(st.integers(0, 2))):
+        if draw(st.booleans()):
+            order = draw(st.lists(st.integers(0, len(samples) - 1), max_size=6)) if samples else []
+            iterator, samples = DatasetIteratorView(iterator, order), [samples[i] for i in order]
+        else:
+            iterator, samples = (
+                CombinedDatasetIterator([iterator, DatasetIteratorView(iterator, slice(1))]),
+                [*samples, *samples[:1]],
+            )
+    return iterator, samples
+
+
+class Recording(DatasetIterator):
+    """Dicts ``{"image", "label", "tag"}`` from a store of columns; tells what it was asked for."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self._columns = {"image": np.arange(20).reshape(5, 4), "label": np.arange(5) % 2, "tag": np.arange(5)}
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> Any:
+        self.requests.append(index)
+        return {key: column[index] for key, column in self._columns.items()}
+
+    def read_batch(self, indices: Any) -> Batch:
+        self.requests.append("batch")
+        return {key: column[indices] for key, column in self._columns.items()}
+
+    def read_column(self, key: Any, indices: Any = None) -> Column:
+        self.requests.append(key)
+        return self._columns[key][slice(None) if indices is None else indices]
+
+
+def chosen(sample: Any, data: st.DataObject) -> list[Any]:
+    """Some of the columns of a sample, negative positions among them."""
+    keys = list(sample) if isinstance(sample, dict) else list(range(len(sample)))
+    picked = data.draw(st.lists(st.sampled_from(keys), min_size=1, unique=True))
+    if isinstance(sample, dict):
+        return picked
+    return [key - len(sample) if data.draw(st.booleans()) else key for key in picked]
+
+
+@settings(max_examples=80, deadline=None)
+@given(source=sources(), data=st.data())
+def test_selected_columns_are_those_of_the_samples(source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject) -> None:
+    iterator, samples = source
+    columns = chosen(samples[0] if samples else iterator.read_batch([]) or (None,), data)
+
+    selected = iterator.select(*columns)
+    as_tuples = iterator.as_tuple(*columns)
+
+    tuples = [tuple(sample[column] for column in columns) for sample in samples]
+    dicts = [{column: sample[column] for column in columns} for sample in samples if isinstance(sample, dict)]
+    check_all_ways_agree(selected, dicts or tuples, data)
+    check_all_ways_agree(as_tuples, tuples, data)
+    check_all_ways_agree(pickle.loads(pickle.dumps(selected)), dicts or tuples, data)
+
+
+@settings(max_examples=80, deadline=None)
+@given(source=sources(), data=st.data())
+def test_tuples_become_dicts_under_other_names_and_tuples_again(
+    source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject
+) -> None:
+    iterator, samples = source
+    width = max(1, len(samples[0] if samples else iterator.read_batch([])))
+
+    tuples = iterator.as_tuple()
+    dicts = tuples.as_dict(*[f"c{number}" for number in range(width)])
+    renamed = dicts.rename({"c0": "first"})
+
+    plain = [tuple(sample.values()) if isinstance(sample, dict) else sample for sample in samples]
+    named = [{f"c{number}": value for number, value in enumerate(sample)} for sample in plain]
+    check_all_ways_agree(tuples, plain, data)
+    check_all_ways_agree(dicts, named, data)
+    check_all_ways_agree(renamed, [{"first" if key == "c0" else key: value for key, value in d.items()} for d in named], data)
+    check_all_ways_agree(pickle.loads(pickle.dumps(renamed.as_tuple())), plain, data)
+
+
+def test_nothing_is_read_when_columns_are_chosen_and_only_they_are_read_later() -> None:
+    source = Recording()
+
+    selected = source.select("label", "tag").rename({"label": "target"}).as_tuple("target")
+    assert (source.requests, len(selected)) == ([], 5)
+    batch = selected.read_batch([1, 0])
+
+    assert isinstance(batch, tuple)
+    assert batch[0].tolist() == [1, 0]
+    assert set(source.requests) == {0, "label"}
+    assert source.requests.count(0) <= 3  # sample 0, once for each layer that wants to know what columns there are
+
+
+def test_sample_0_is_read_once_to_know_what_columns_there_are() -> None:
+    source = Recording()
+    selected = source.select("label", "tag")
+
+    for _ in range(3):
+        selected.read_batch([2])
+        selected.read_column("tag")
+
+    assert source.requests == [0, *["label", "tag", "tag"] * 3]
+
+
+def test_all_columns_are_read_as_one_batch() -> None:
+    source = Recording()
+
+    batch = source.select("tag", "image", "label").read_batch([4])
+    source.rename({"tag": "id"}).read_batch([4])
+
+    assert isinstance(batch, dict)
+    assert list(batch) == ["tag", "image", "label"]
+    assert source.requests == [0, "batch", "batch"]
+
+
+def test_two_columns_may_swap_their_names() -> None:
+    swapped = Samples([{"a": 1, "b": 2}]).rename({"a": "b", "b": "a"})
+
+    assert list(swapped) == [{"b": 1, "a": 2}]
+    assert swapped.read_column("a").tolist() == [2]
+
+
+def test_tuples_have_the_order_of_the_first_dict_whatever_the_order_of_the_others() -> None:
+    source = Samples([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
+
+    tuples = source.as_tuple()
+
+    batch = tuples.read_batch([1, 0])
+    assert list(tuples) == [(1, 2), (3, 4)]
+    assert tuples[1] == (3, 4)
+    assert isinstance(batch, tuple)
+    assert [column.tolist() for column in batch] == [[3, 1], [4, 2]]
+    assert list(source.rename({"a": "c"})) == [{"c": 1, "b": 2}, {"b": 4, "c": 3}]
+
+
+def test_lists_are_tuples_and_mappings_are_dicts() -> None:
+    assert list(Samples([[1, 2], [3, 4]]).select(1, 0)) == [(2, 1), (4, 3)]
+    assert list(Samples([MappingProxyType({"a": 1, "b": 2})]).select("b")) == [{"b": 2}]
+    assert list(Samples([{0: "x", 1: "y"}]).select(1)) == [{1: "y"}]
+
+
+def test_columns_may_be_numpy_integers() -> None:
+    source = SequenceDatasetIterator([[1], [2], [3]])
+
+    selected = source.select(*np.array([2, -3]))
+
+    assert list(selected) == [(3, 1)]
+    assert selected._arguments() == {"columns": [2, -3]}
+    assert selected.read_column(np.int64(-1)).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda it: FieldsDatasetIterator(it, []), "at least one column"),
+        (lambda it: FieldsDatasetIterator(it, "label"), r"columns must be a list.*'label'"),
+        (lambda it: FieldsDatasetIterator(it, [1, 0, 1]), "column 1 is selected twice"),
+        (lambda it: FieldsDatasetIterator(it, ["a", "a"]), "column 'a' is selected twice"),
+        (lambda it: it.select(1.5), r"not by 1\.5"),
+        (lambda it: it.as_tuple(None), "not by None"),
+        (lambda it: it._stacked("tuples", columns=3), "columns must be a list"),
+        (lambda it: it._stacked("renamed", names=["a"]), "names must be a mapping"),
+        (lambda it: RenamedDatasetIterator(it, {"a": "x", "b": "x"}), "two columns cannot both be named 'x'"),
+        (lambda it: it.rename({"a": 1}), "must be a string, got 1"),
+        (lambda it: DictsDatasetIterator(it, []), "list of names"),
+        (lambda it: DictsDatasetIterator(it, "ab"), "list of names"),
+        (lambda it: DictsDatasetIterator(it, ["a", "b", "a"]), "two columns cannot both be named 'a'"),
+        (lambda it: it.as_dict("a", 0), "must be a string, got 0"),
+    ],
+)
+def test_columns_and_names_that_cannot_be_meant_are_refused_at_once(make: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(SequenceDatasetIterator([[1], [2], [3]]))
+
+
+TUPLES = [(1, 2, 3)]
+DICTS = [{"a": 1, "b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("samples", "make", "message"),
+    [
+        (TUPLES, lambda it: it.select(3), "no column 3: they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.select(-4), "no column -4: they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.select("a"), "no column 'a': they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.select(2, -1), r"column -1 .* is selected twice"),
+        (TUPLES, lambda it: it.as_tuple(0, 5), "no column 5: they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.as_dict("a", "b"), "3 columns were given 2 names: 'a', 'b'"),
+        (TUPLES, lambda it: it.rename({"a": "b"}), r"tuples of 3 columns.*as_dict"),
+        (DICTS, lambda it: it.select("c"), "no column 'c': they have the columns 'a', 'b'"),
+        (DICTS, lambda it: it.select(0), "no column 0: they have the columns 'a', 'b'"),
+        (DICTS, lambda it: it.as_tuple("a", "x"), "no column 'x': they have the columns 'a', 'b'"),
+        (DICTS, lambda it: it.rename({"x": "y"}), "no column 'x': they have the columns 'a', 'b'"),
+        (DICTS, lambda it: it.rename({"a": "b"}), "'a' cannot be renamed to 'b'"),
+        (DICTS, lambda it: it.as_dict("x", "y"), "dicts already.*'a', 'b'"),
+        ([5], lambda it: it.select(0), "they are bare values"),
+        (["text"], lambda it: it.as_tuple(), "they are bare values"),
+        ([np.ones(3)], lambda it: it.as_dict("a", "b", "c"), "they are bare values"),
+        ([np.ones(3)], lambda it: it.rename({"a": "b"}), "they are bare values"),
+        ([(1, 2), {"a": 1}], lambda it: it.as_tuple(), "."),
+    ],
+)
+def test_columns_that_the_samples_lack_are_named_when_a_sample_is_read(
+    samples: list[Any], make: Callable[[Any], DatasetIteratorIF], message: str
+) -> None:
+    iterator = make(Samples(samples))
+
+    reads: list[Callable[[], Any]] = [
+        lambda: list(iterator) if len(samples) == 1 else iterator.read_batch([0, 1]),
+        lambda: iterator.__getitems__([0]) if len(samples) == 1 else iterator.read_batch([0, 1]),
+        lambda: iterator.read_batch(range(len(samples))),
+    ]
+    for read in reads:
+        with pytest.raises(ConfigError, match=message):
+            read()
+
+
+@pytest.mark.parametrize("key", [2, -3, "a", None, 1.0])
+def test_a_column_that_was_not_chosen_cannot_be_read(key: Any) -> None:
+    selected = SequenceDatasetIterator([[1], [2], [3]]).select(0, 2)
+
+    for indices in (None, [0], []):
+        with pytest.raises(ConfigError, match=f"no column {key!r}: they have the columns 0 to 1"):
+            selected.read_column(key, indices)
+
+
+def test_an_old_name_is_gone() -> None:
+    renamed = Samples(DICTS).rename({"a": "x"})
+
+    with pytest.raises(ConfigError, match="no column 'a': they have the columns 'x', 'b'"):
+        renamed.read_column("a")
+
+
+def test_an_empty_iterator_has_no_samples_and_the_columns_that_are_known() -> None:
+    known, unknown = SequenceDatasetIterator([np.empty((0, 3), dtype=np.uint8), [], []]), Samples([])
+
+    batch = known.select(0, -1).as_dict("x", "y").read_batch([])
+
+    assert isinstance(batch, dict)
+    assert {key: column.shape for key, column in batch.items()} == {"x": (0, 3), "y": (0,)}
+    assert known.select(0).read_column(0).dtype == np.uint8
+    with pytest.raises(ConfigError, match="no column 1"):
+        known.select(0).read_column(1)
+    for layer in (unknown.select(7), unknown.rename({"a": "b"}), unknown.as_dict("a"), unknown.as_tuple("a"), unknown.as_tuple()):
+        assert (list(layer), layer.read_batch([]), layer.__getitems__([])) == ([], (), [])
+        assert layer.read_column("a").shape == layer.read_column(0, []).shape == (0,)
+
+
+@pytest.mark.parametrize("index", [3, -4, np.int64(99), [0, 3], [True]])
+def test_positions_outside_are_refused(index: Any) -> None:
+    with pytest.raises(DatasetOutOfBoundsError):
+        SequenceDatasetIterator([[1, 2, 3], [4, 5, 6]]).select(1)[index]
+
+
+def test_columns_are_chosen_in_a_spawned_process() -> None:
+    stack = SequenceDatasetIterator([np.arange(4), np.arange(4) * 2]).as_dict("a", "b").select("b").rename({"b": "c"})[1:]
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(list, (stack,)) == [{"c": 2}, {"c": 4}, {"c": 6}]
+
+
+META = DatasetMeta(IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("zero", "one"), ("x", "y"))
+KEYS = IteratorMeta("image", "label", "tag")
+
+
+def followed(samples: list[Any], meta: DatasetMeta, make: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+    """Where the meta of a layer says the columns are."""
+    found: DatasetMeta = make(InformedDatasetIterator(Samples(samples), meta)).dataset_meta
+    return found.sample_pos, found.target_pos, found.tag_pos
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda it: it.select(1, 0, 2), (1, 0, 2)),
+        (lambda it: it.select(2, 0), (1, "target", 0)),
+        (lambda it: it.select(-1, -2), ("sample", 1, 0)),
+        (lambda it: it.as_tuple(1), ("sample", 0, "tag")),
+        (lambda it: it.as_tuple(), (0, 1, 2)),
+        (lambda it: it.as_dict("image", "label", "tag"), ("image", "label", "tag")),
+        (lambda it: it.as_dict("image", "label", "tag").rename({"label": "y"}), ("image", "y", "tag")),
+        (lambda it: it.as_dict("image", "label", "tag").select("label", "image"), ("image", "label", "tag")),
+        (lambda it: it.as_dict("image", "label", "tag").as_tuple("label", "image"), (1, 0, "tag")),
+        (lambda it: it.as_dict("image", "label", "tag").select("label").as_tuple(), ("image", 0, "tag")),
+    ],
+)
+def test_the_meta_follows_the_columns(make: Callable[[Any], Any], expected: tuple[Any, Any, Any]) -> None:
+    assert followed([(10, 1, 2)], META, make) == expected
+
+
+def test_a_meta_that_counts_from_the_end_or_names_no_column_follows_too() -> None:
+    from_the_end = replace(META, iterator_meta=IteratorMeta(0, -1, 2))
+
+    assert followed([(10, 1)], from_the_end, lambda it: it.select(1, 0)) == (1, 0, "tag")
+    assert followed([(10, 1)], from_the_end, lambda it: it.as_dict("x", "y")) == ("x", "y", 2)
+    assert followed([], from_the_end, lambda it: it.select(1, 0)) == (1, "target", "tag")
+    assert followed([{"x": 1, "y": 2}], META, lambda it: it.select("y", "x")) == (0, 1, 2)
+    assert followed([{"x": 1, "y": 2}], META, lambda it: it.as_tuple("x", "y")) == (0, 1, 2)
+
+
+def test_what_was_known_of_a_column_goes_with_it_and_asking_for_it_says_what_there_is() -> None:
+    informed: Any = InformedDatasetIterator(Samples([(10, 1, 2)]), META)
+
+    images, labels = informed.select(0, 2), informed.select(1)
+
+    assert (images.dataset_meta.target_kind, images.dataset_meta.class_names) == (None, None)
+    assert images.dataset_meta.feature_names == ("x", "y")
+    assert (labels.dataset_meta.class_names, labels.dataset_meta.feature_names) == (("zero", "one"), None)
+    assert labels.dataset_meta.provenance == ("fields",)
+    with pytest.raises(ConfigError, match="no column 'target': they have the columns 0 to 1"):
+        images.read_column(images.dataset_meta.target_pos)
+
+
+def test_layers_say_what_they_are_made_of_and_are_rebuilt_from_it() -> None:
+    source = SequenceDatasetIterator([[1, 2], ["a", "b"]])
+    layers = [source.select(1), source.as_dict("x", "y"), source.as_tuple(), source.as_dict("x", "y").rename({"x": "z"})]
+
+    for layer in layers:
+        rebuilt = type(layer)._rebuilt(layer.underlying_iterators, layer._arguments())
+        assert list(rebuilt) == list(layer)
+    assert [layer._layer_name for layer in layers] == ["fields", "dicts", "tuples", "renamed"]
+    assert layers[0].underlying_iterators == [source]

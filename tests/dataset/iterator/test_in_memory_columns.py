@@ -1,0 +1,391 @@
+"""What an iterator in memory keeps comes back as it was read, from columns."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import tracemalloc
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator.stacking import stack_samples, stack_values
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Listed(DatasetIterator):
+    """The samples of a list, with the defaults of the contract."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self._listed = samples
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._listed[index]
+
+
+def exact(value: Any) -> Any:
+    """What compares equal only for values of the same types all through."""
+    if isinstance(value, dict):
+        return type(value), [(exact(key), exact(item)) for key, item in value.items()]
+    if isinstance(value, (tuple, list)):
+        return type(value), [exact(item) for item in value]
+    if isinstance(value, torch.Tensor):
+        return type(value), value.dtype, tuple(value.shape), repr(value.tolist())
+    if isinstance(value, (np.ndarray, np.generic)):
+        items = [exact(item) for item in value.ravel().tolist()] if value.dtype == object else repr(value.tolist())
+        return type(value), value.dtype, value.shape, items
+    return type(value), repr(value)
+
+
+VALUES: dict[str, Callable[[int], Any]] = {
+    "bool": lambda i: i % 2 == 0,
+    "int": lambda i: i - 3,
+    "large int": lambda i: 2**63 - 1 - i,
+    "huge int": lambda i: 2**63 + i,
+    "float": lambda i: [0.5, float("nan"), float("inf"), -0.0][i % 4],
+    "complex": lambda i: complex(i, -1),
+    "none": lambda i: None,
+    "str": lambda i: ["", "é", "\ud800", "a\0"][i % 4] * (i % 3),
+    "bytes": lambda i: b"\0x" * (i % 3),
+    "numpy float32": lambda i: np.float32(i),
+    "numpy bool": lambda i: np.bool_(i % 2),
+    "numpy float64": lambda i: np.float64(i),
+    "datetime": lambda i: np.datetime64("2020-01-01") + i,
+    "numpy str": lambda i: np.str_("a" * i),
+    "array": lambda i: np.full((2, 3), i, dtype=np.uint8),
+    "big-endian array": lambda i: np.arange(3, dtype=">i4") + np.array(i, dtype=">i4"),
+    "array of no dimension": lambda i: np.array(i),
+    "empty array": lambda i: np.empty((0, 3), dtype=np.float32),
+    "array of names": lambda i: np.array(["a", "bc"]),
+    "record": lambda i: np.array([(i, 0.5)], dtype=[("a", "i4"), ("b", "f8")]),
+    "objects": lambda i: np.array([i, "a", None], dtype=object),
+    "ragged": lambda i: np.arange(i % 3),
+    "tensor": lambda i: torch.full((2,), float(i)),
+    "tensor of no dimension": lambda i: torch.tensor(i),
+    "empty tensor": lambda i: torch.empty(0, 2),
+    "bfloat16": lambda i: torch.full((2,), i, dtype=torch.bfloat16),
+    "bool tensor": lambda i: torch.tensor([i % 2 == 0]),
+    "ragged tensor": lambda i: torch.ones(i % 3),
+    "list": lambda i: [i, i + 1],
+    "nested": lambda i: {"a": (i, [None])},
+    "int or none": lambda i: i if i % 3 else None,
+    "int or bool": lambda i: i if i < 4 else i % 2 == 0,
+    "float, later int": lambda i: float(i) if i < 5 else i,
+    "int, later huge": lambda i: i if i < 5 else 2**70,
+    "array, later longer": lambda i: np.zeros(2 if i < 5 else 3),
+    "tensor, later another dtype": lambda i: torch.zeros(2, dtype=torch.float32 if i < 5 else torch.float64),
+    "str, later none": lambda i: "a" if i < 5 else None,
+    "none, later str": lambda i: None if i < 5 else "a",
+}
+
+STRUCTURES: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple,
+    "list": list,
+    "named tuple": lambda values: Point(values[0], values[-1]),
+    "dict": lambda values: {f"column {number}": value for number, value in enumerate(values)},
+    "dict with other keys": lambda values: {1: values[0]},
+    "ordered dict": lambda values: OrderedDict(a=values[0]),
+    "bare": lambda values: values[0],
+}
+
+
+def samples_of(structure: str, kinds: list[str], n_samples: int) -> list[Any]:
+    return [STRUCTURES[structure]([VALUES[kind](i) for kind in kinds]) for i in range(n_samples)]
+
+
+def outcome(read: Callable[..., Any], *arguments: Any) -> Any:
+    """What is read, or that samples differ, and how."""
+    try:
+        return exact(read(*arguments))
+    except ConfigError as error:
+        return ConfigError, str(error)
+
+
+def check_equal_to_list(iterator: DatasetIterator, samples: list[Any], indices: list[int]) -> None:
+    """The law of every layer."""
+    listed = Listed(samples)
+    assert len(iterator) == len(samples)
+    assert exact([iterator[i] for i in range(len(samples))]) == exact(samples)
+    assert exact(list(iterator)) == exact(samples)
+    assert exact(iterator.__getitems__(indices)) == exact([samples[i] for i in indices])
+    expected = outcome(listed.read_batch, indices)
+    assert outcome(iterator.read_batch, indices) == expected
+    if expected[0] is ConfigError:
+        return
+    assert exact(iterator.read_batch([])) == exact(listed.read_batch([]))
+    if not samples or not isinstance(samples[0], (tuple, list, dict)):
+        return
+    for key in samples[0] if isinstance(samples[0], dict) else range(-len(samples[0]), len(samples[0])):
+        for some in (None, indices, [], np.arange(len(samples)) % 2 == 0, slice(None, None, -2)):
+            assert outcome(iterator.read_column, key, some) == outcome(listed.read_column, key, some)
+
+
+@given(data=st.data(), n_samples=st.integers(0, 12), structure=st.sampled_from(list(STRUCTURES)))
+@settings(max_examples=150, deadline=None)
+def test_samples_in_memory_equal_those_of_a_list(data: st.DataObject, n_samples: int, structure: str) -> None:
+    samples = samples_of(structure, data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4)), n_samples)
+    indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
+
+    in_memory = InMemoryDatasetIterator(Listed(samples))
+
+    check_equal_to_list(in_memory, samples, indices)
+    check_equal_to_list(pickle.loads(pickle.dumps(in_memory)), samples, indices)
+
+
+@pytest.mark.parametrize("kind", list(VALUES))
+def test_values_of_each_kind_come_back_the_same(kind: str) -> None:
+    samples = samples_of("tuple", [kind], 9)
+
+    check_equal_to_list(InMemoryDatasetIterator(Listed(samples)), samples, [8, 0, -2, 8])
+    check_equal_to_list(InMemoryDatasetIterator(sample for sample in samples), samples, [8, 0, -2, 8])
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(1, 2), (1, 2, 3)],
+        [(1, 2), [1, 2]],
+        [(1, 2), Point(1, 2), (1, 2)],
+        [{"a": 1, "b": 2}, {"b": 2, "a": 1}],
+        [{"a": 1}, {"a": 1, "b": 2}],
+        [{"a": 1}, {np.str_("a"): 1}],
+        [(1,), 1],
+        [1, (1,), [1]],
+        [np.zeros(2), (1,)],
+        [(), ()],
+        [{}, {}],
+        [[np.zeros(3), torch.zeros(2), "a"], None],
+    ],
+)
+def test_samples_that_differ_in_their_structure_are_kept_as_they_are(samples: list[Any]) -> None:
+    check_equal_to_list(InMemoryDatasetIterator(samples), samples, [1, 0])
+
+
+def test_a_named_tuple_that_carries_more_than_its_fields_keeps_it() -> None:
+    class Noted(Point):
+        pass
+
+    noted = [Noted(1, 2), Noted(3, 4)]
+    noted[1].note = "seen"  # type: ignore[attr-defined]  # which a subclass without slots allows
+
+    assert InMemoryDatasetIterator(noted)[1].note == "seen"
+    assert type(InMemoryDatasetIterator(noted[:1])[0]) is Noted
+
+
+def test_numbers_of_another_type_but_an_equal_dtype_keep_their_type() -> None:
+    in_memory = InMemoryDatasetIterator([np.longlong(1), np.int64(2), np.longlong(3)])
+
+    assert [type(number) for number in in_memory] == [np.longlong, np.int64, np.longlong]
+
+
+def test_parameters_and_tensors_with_gradient_are_kept_as_they_are() -> None:
+    samples = [(torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(1)), torch.eye(2).to_sparse())] * 2
+
+    in_memory = InMemoryDatasetIterator(samples)
+
+    assert all(kept is given_ for kept, given_ in zip(in_memory[1], samples[1], strict=True))
+
+
+def test_writing_into_an_array_of_a_sample_changes_what_is_kept() -> None:
+    in_memory = InMemoryDatasetIterator([(np.zeros(2), torch.zeros(2)) for _ in range(3)])
+
+    in_memory[1][0][0] = 5
+    in_memory.__getitems__([1])[0][1][0] = 6
+    list(in_memory)[2][0][0] = 7
+
+    assert [[array[0], tensor[0].item()] for array, tensor in in_memory] == [[0, 0], [5, 6], [7, 0]]
+
+
+def test_what_is_kept_does_not_follow_later_changes_of_the_source() -> None:
+    source = np.zeros((3, 2))
+    in_memory = InMemoryDatasetIterator(SequenceDatasetIterator([source]))
+
+    source[:] = 9
+
+    assert in_memory.read_column(0).sum() == 0
+
+
+def test_rows_of_a_mapped_file_are_read_into_memory(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "rows", dtype=np.int32, mode="w+", shape=(4, 2))
+    mapped[:] = np.arange(8).reshape(4, 2)
+
+    in_memory = InMemoryDatasetIterator(SequenceDatasetIterator([mapped]))
+
+    assert type(in_memory[3][0]) is np.ndarray
+    assert in_memory[3][0].tolist() == [6, 7]
+
+
+@pytest.mark.parametrize("claimed", [0, 3, 100, 2**40, 2**62])
+def test_a_length_that_is_not_true_does_no_harm(claimed: int) -> None:
+    class Claiming(DatasetIterator):
+        def __len__(self) -> int:
+            return claimed
+
+        def __getitem__(self, index: int) -> Any:
+            return index, np.full(4, index), "a" * index
+
+        def __iter__(self) -> Iterator[Any]:
+            return map(self.__getitem__, range(7))
+
+    in_memory = InMemoryDatasetIterator(Claiming())
+
+    assert len(in_memory) == len(in_memory.read_column(1)) == 7
+    assert exact(list(in_memory)) == exact([Claiming()[i] for i in range(7)])
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_many_small_samples_take_little_more_memory_than_their_bytes(has_length: bool) -> None:
+    n_samples = 50_000
+    source = SequenceDatasetIterator([range(n_samples), np.random.rand(n_samples, 2), [f"{i:08}" for i in range(n_samples)]])
+    n_bytes = n_samples * (8 + 16 + 8 + 8)
+
+    tracemalloc.start()
+    in_memory = InMemoryDatasetIterator(source if has_length else iter(source), keep_source=False)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(in_memory) == n_samples
+    assert kept < 1.1 * n_bytes
+    assert peak < (1.6 if has_length else 2.5) * n_bytes  # a block of samples is there as objects
+
+
+@pytest.mark.parametrize("index", [7, -8, np.int64(7), [0, 7], np.array([-8])])
+def test_positions_outside_are_refused(index: Any) -> None:
+    in_memory = InMemoryDatasetIterator([(i, None) for i in range(7)])
+
+    with pytest.raises(DatasetOutOfBoundsError):
+        in_memory[index]
+    with pytest.raises(DatasetOutOfBoundsError):
+        in_memory.read_batch([index] if np.ndim(index) == 0 else index)
+
+
+def test_a_column_of_bare_samples_is_that_of_a_list() -> None:
+    rows = [np.arange(3) + i for i in range(4)]
+
+    assert InMemoryDatasetIterator(rows).read_column(1).tolist() == [1, 2, 3, 4]
+    with pytest.raises(ConfigError, match="no column 'a'"):
+        InMemoryDatasetIterator([1, 2]).read_column("a")
+
+
+def test_a_column_that_is_not_there_is_an_error_also_for_no_samples() -> None:
+    in_memory = InMemoryDatasetIterator([{"a": 1}])
+
+    for indices in (None, [], [0]):
+        with pytest.raises(ConfigError, match="no column 'b'"):
+            in_memory.read_column("b", indices)
+
+
+def test_a_subclass_that_changes_samples_changes_batches() -> None:
+    class Doubled(InMemoryDatasetIterator):
+        def __getitem__(self, index: Any) -> Any:
+            return tuple(2 * value for value in super().__getitem__(index))
+
+    doubled = Doubled([(1, 2.0), (3, 4.0)])
+
+    assert list(doubled) == [(2, 4.0), (6, 8.0)]
+    assert doubled.read_column(0).tolist() == [2, 6]
+    assert exact(doubled.read_batch([1])) == exact(stack_samples([(6, 8.0)]))
+
+
+def test_samples_are_read_by_iteration_in_order_and_once() -> None:
+    seen: list[int] = []
+
+    class Watched(DatasetIterator):
+        def __len__(self) -> int:
+            return 5000
+
+        def __getitem__(self, index: int) -> Any:
+            raise AssertionError("iteration was asked for")
+
+        def __iter__(self) -> Iterator[Any]:
+            for i in range(5000):
+                seen.append(i)
+                yield i, np.zeros(2)
+
+    in_memory = InMemoryDatasetIterator(Watched())
+
+    assert seen == list(range(5000))
+    assert in_memory[4999][0] == 4999
+
+
+def test_an_error_of_the_source_is_passed_on() -> None:
+    with pytest.raises(ZeroDivisionError):
+        InMemoryDatasetIterator(1 // (5 - i) for i in range(10))
+
+
+@pytest.mark.parametrize("structure", ["tuple", "list", "named tuple", "dict", "bare", "ordered dict"])
+def test_without_a_source_its_arguments_rebuild_it(structure: str) -> None:
+    kinds = ["int", "array", "tensor", "str", "none", "bytes", "list", "float", "empty tensor", "datetime"]
+    samples = samples_of(structure, kinds, 5)
+    in_memory = InMemoryDatasetIterator(samples, keep_source=False)
+
+    rebuilt = InMemoryDatasetIterator._rebuilt(in_memory._stacked_on(), in_memory._arguments())
+
+    assert in_memory._stacked_on() == []
+    assert exact(list(rebuilt)) == exact(samples)
+    assert rebuilt.fingerprint() == in_memory.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"form": "string"},
+        {"form": "dict"},
+        {"form": "named", "made_by": print},
+        {"columns": []},
+        {"columns": [{"kind": "int", "values": np.zeros(2)}]},
+        {"columns": [{"kind": "int", "values": np.arange(2)}, {"kind": "none", "values": 3}]},
+        {"columns": [{"kind": "str", "values": [1, 2]}]},
+        {"columns": [{"kind": "tensor", "values": np.arange(2), "dtype": "load"}]},
+        {"columns": [{"kind": "module", "values": [1, 2]}]},
+        {"columns": [{"kind": "none", "values": "2"}]},
+        {"columns": 5},
+    ],
+)
+def test_arguments_that_describe_no_samples_are_refused(change: dict[str, Any]) -> None:
+    arguments = InMemoryDatasetIterator([(1,), (2,)], keep_source=False)._arguments()
+
+    with pytest.raises(ConfigError, match="describes no samples"):
+        InMemoryDatasetIterator._rebuilt([], {"samples": {**arguments["samples"], **change}})
+
+
+def test_with_a_source_it_is_rebuilt_by_reading_that() -> None:
+    source = SequenceDatasetIterator([[1, 2]])
+    in_memory = InMemoryDatasetIterator(source)
+
+    rebuilt = InMemoryDatasetIterator._rebuilt(in_memory._stacked_on(), in_memory._arguments())
+
+    assert (in_memory._stacked_on(), in_memory._arguments()) == ([source], {})
+    assert list(rebuilt) == [(1,), (2,)]
+
+
+def test_tensors_in_memory_cross_into_a_process_that_has_not_imported_torch() -> None:
+    in_memory = InMemoryDatasetIterator([(torch.full((2,), float(i)), i) for i in range(3)])
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        batch = pool.apply(InMemoryDatasetIterator.read_batch, (in_memory, [2, 0]))
+
+    assert exact(batch) == exact((np.array([[2, 2], [0, 0]], dtype=np.float32), np.array([2, 0])))
+
+
+def test_a_column_is_stacked_as_its_values_are() -> None:
+    for kind, value in VALUES.items():
+        values = [value(i) for i in range(3)]
+        assert exact(InMemoryDatasetIterator(values[:1] * 3)[0]) == exact(values[0]), kind
+        assert exact(InMemoryDatasetIterator([(each,) for each in values]).read_column(0)) == exact(stack_values(values)), kind

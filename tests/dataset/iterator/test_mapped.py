@@ -1,0 +1,462 @@
+"""A function of each sample, alone or in batches, random or not."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.mapped import MappedDatasetIterator
+from data_stack.dataset.iterator.stacking import emptied, stack_samples
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+class Samples(DatasetIterator):
+    """As a client writes a source: plain positions in range only."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int
+        assert 0 <= index < len(self.samples)
+        return self.samples[index]
+
+
+class Recording(Samples):
+    """Tells what it was asked for."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        super().__init__(samples)
+        self.requests: list[list[int]] = []
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        self.requests.append(list(indices))
+        return [self.samples[index] for index in indices]
+
+
+class Huge(DatasetIterator):
+    """More samples than fit 32 bits; sample i is i."""
+
+    def __len__(self) -> int:
+        return 2**40
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def as_plain(value: Any) -> Any:
+    """Without numpy, so that ``==`` compares content."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_plain(value.tolist()) if value.dtype == object else value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [as_plain(item) for item in value]
+    return value
+
+
+def form(batch: Any) -> Any:
+    """Structure, dtypes and shapes of a batch; of an empty one, whose ragged values have the shape of any, dimensions."""
+    if isinstance(batch, dict):
+        return {key: form(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(form(column) for column in batch)
+    return batch.dtype, batch.shape if len(batch) else batch.ndim
+
+
+def check_all_ways_agree(iterator: DatasetIteratorIF, expected: list[Any], data: st.DataObject) -> None:
+    n = len(expected)
+    assert len(iterator) == n
+    assert as_plain([iterator[i] for i in range(n)]) == as_plain(list(iterator)) == as_plain(expected)
+    indices = data.draw(st.lists(st.integers(-n, n - 1), max_size=8)) if n else []
+    mask = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    given: list[Any] = [indices, np.array(indices, dtype=np.int8), slice(None, None, -2), np.array(mask, dtype=bool), range(n)]
+    for index in given:
+        wanted = [expected[i] for i in np.arange(n)[np.asarray(index, dtype=np.intp) if index is indices else index]]
+        assert as_plain(iterator.__getitems__(index)) == as_plain(wanted)
+        stacked = stack_samples(wanted) if wanted or not n else emptied(stack_samples(expected[:1]))
+        batch = iterator.read_batch(index)
+        if n == 0:  # there may be columns, but nothing is in them
+            assert not any(map(len, batch.values() if isinstance(batch, dict) else batch))
+            continue
+        assert (as_plain(batch), form(batch)) == (as_plain(stacked), form(stacked))
+        columns = range(len(stacked)) if isinstance(stacked, tuple) else stacked if isinstance(stacked, dict) else []
+        for key in columns:
+            column = iterator.read_column(key, index)
+            assert (as_plain(column), form(column)) == (as_plain(stacked[key]), form(stacked[key]))  # type: ignore[index]
+    for key in [*expected[0]] if n and isinstance(expected[0], dict) else range(len(expected[0])) if n else []:
+        assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])
+
+
+COLUMNS: list[Callable[[int], list[Any]]] = [
+    lambda n: list(range(n)),
+    lambda n: [i / 4 for i in range(n)],
+    lambda n: [np.array([i, -i], dtype=np.int16) for i in range(n)],
+    lambda n: [f"s{i}" * (i % 3) for i in range(n)],
+    lambda n: [np.arange(i % 3, dtype=np.float32) for i in range(n)],
+]
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> tuple[DatasetIteratorIF, list[Any]]:
+    """An iterator, and its samples as a list."""
+    n = draw(st.integers(0, 7))
+    columns = [column(n) for column in draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3))]
+    samples: list[Any] = list(zip(*columns, strict=True))
+    kind = draw(st.sampled_from(["sequences", "arrays", "client's tuples", "client's dicts", "bare"]))
+    iterator: DatasetIteratorIF
+    if kind == "arrays":
+        columns = [[i, np.array([i, 1.5])] for i in range(n)]
+        iterator = SequenceDatasetIterator([np.arange(n), np.array([[i, 1.5] for i in range(n)]).reshape(n, 2)])
+        samples = [(i, np.array([i, 1.5])) for i in range(n)]
+    elif kind == "sequences":
+        iterator = SequenceDatasetIterator(columns)
+    elif kind == "client's tuples":
+        iterator = Samples(samples)
+    elif kind == "client's dicts":
+        samples = [{f"k{number}": value for number, value in enumerate(sample)} for sample in samples]
+        iterator = Samples(samples)
+    else:
+        samples = columns[0]
+        iterator = Samples(samples)
+    for _ in range(draw(st.integers(0, 2))):
+        if draw(st.booleans()):
+            order = draw(st.lists(st.integers(0, len(samples) - 1), max_size=6)) if samples else []
+            iterator, samples = DatasetIteratorView(iterator, order), [samples[i] for i in order]
+        else:
+            iterator, samples = (
+                CombinedDatasetIterator([iterator, DatasetIteratorView(iterator, slice(1))]),
+                [*samples, *samples[:1]],
+            )
+    return iterator, samples
+
+
+def tagged(sample: Any) -> Any:
+    """A sample of the same kind with something more in it."""
+    if isinstance(sample, dict):
+        return {**sample, "more": True}
+    return (*sample, 7.5) if isinstance(sample, tuple) else {"bare": sample}
+
+
+def tagged_batch(batch: Any) -> Any:
+    """The same of a batch."""
+    if isinstance(batch, dict):
+        return {**batch, "more": np.ones(len(next(iter(batch.values()))), dtype=bool)}
+    return (*batch, [7.5] * len(batch[0])) if isinstance(batch, tuple) else {"bare": batch}
+
+
+def jittered(sample: Any, generator: np.random.Generator) -> Any:
+    return sample, generator.integers(1 << 40)
+
+
+def jittered_batch(batch: Any, generators: list[np.random.Generator]) -> Any:
+    return batch[0], [generator.integers(1 << 40) for generator in generators]
+
+
+def failing(sample: Any) -> Any:
+    raise ZeroDivisionError(f"cannot map {sample!r}")
+
+
+class PostProcessor:
+    """As mlgym's."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def postprocess(self, sample: Any) -> Any:
+        return sample[0] * self.factor, *sample[1:]
+
+
+@settings(max_examples=60, deadline=None)
+@given(source=sources(), data=st.data(), batched=st.booleans())
+def test_every_way_to_a_mapped_sample_gives_the_function_of_the_sample(
+    source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject, batched: bool
+) -> None:
+    iterator, samples = source
+
+    mapped = iterator.map(tagged_batch if batched else tagged, batched=batched)
+
+    check_all_ways_agree(mapped, [tagged(sample) for sample in samples], data)
+    check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), [tagged(sample) for sample in samples], data)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), batched=st.booleans(), n=st.integers(0, 9), seed=st.integers(-5, 2**70), epoch=st.integers(0, 3))
+def test_a_random_map_gives_the_same_samples_in_whatever_order_and_company_they_are_read(
+    data: st.DataObject, batched: bool, n: int, seed: int, epoch: int
+) -> None:
+    source = SequenceDatasetIterator([list(range(n))])
+    mapped = MappedDatasetIterator(source, jittered_batch if batched else jittered, batched=batched, seed=seed, epoch=epoch)
+
+    expected = [mapped[i] for i in range(n)]
+
+    check_all_ways_agree(mapped, expected, data)
+    check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), expected, data)
+
+
+def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_sample_and_per_batch() -> None:
+    source = SequenceDatasetIterator([np.zeros(50, dtype=int)])
+
+    drawn = [
+        source.map(jittered, seed=seed, epoch=epoch).read_column(1).tolist() for seed, epoch in [(1, 0), (1, 1), (2, 0), (0, 1)]
+    ]
+    by_batch = source.map(jittered_batch, batched=True, seed=np.int64(1)).read_column(1).tolist()
+
+    assert len({value for values in drawn for value in values}) == 200
+    assert by_batch == drawn[0]
+
+
+def test_a_random_map_depends_on_the_position_in_itself_not_on_what_lies_below_or_above() -> None:
+    source = SequenceDatasetIterator([np.arange(5)])
+
+    reversed_below = source[::-1].map(jittered, seed=3)
+    reversed_above = source.map(jittered, seed=3)[::-1]
+
+    drawn = source.map(jittered, seed=3).read_column(1).tolist()
+    assert reversed_below.read_column(1).tolist() == drawn
+    assert reversed_above.read_column(1).tolist() == drawn[::-1]
+
+
+def test_positions_beyond_32_bits_have_generators_of_their_own() -> None:
+    mapped = Huge().map(jittered, seed=0)
+
+    batch = mapped.read_batch(np.array([2**40 - 1, 5, -1]))
+
+    assert isinstance(batch, tuple)
+    assert batch[0].tolist() == [2**40 - 1, 5, 2**40 - 1]
+    assert batch[1].tolist() == [mapped[2**40 - 1][1], mapped[5][1], mapped[-1][1]]
+    assert batch[1][0] != batch[1][1]
+
+
+def test_a_random_map_is_the_same_in_a_spawned_process() -> None:
+    mapped = SequenceDatasetIterator([np.arange(6)]).map(jittered_batch, batched=True, seed=1, epoch=2)[::2]
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert as_plain(pool.apply(list, (mapped,))) == as_plain(list(mapped))
+
+
+def test_a_bound_method_of_a_client_maps_samples() -> None:
+    mapped = SequenceDatasetIterator([[1, 2, 3], "abc"]).map(PostProcessor(10).postprocess)
+
+    assert list(pickle.loads(pickle.dumps(mapped))) == [(10, "a"), (20, "b"), (30, "c")]
+
+
+def test_a_lambda_maps_but_cannot_be_pickled() -> None:
+    mapped = SequenceDatasetIterator([[1, 2]]).map(lambda sample: sample[0] + 1)
+
+    assert list(mapped) == [2, 3]
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(mapped)
+
+
+def test_samples_of_a_batch_are_fetched_in_one_request() -> None:
+    source = Recording([(i,) for i in range(10)])
+    mapped = MappedDatasetIterator(source, tagged)
+
+    mapped.read_batch([3, 1])
+    mapped.__getitems__([-1, 0])
+    mapped.read_column(0, [7, 7])
+    mapped[2:].read_column(1, [0])
+
+    assert source.requests == [[3, 1], [9, 0], [7, 7], [2]]
+
+
+def test_several_columns_map_each_sample_once_and_columns_of_many_samples_hold_few() -> None:
+    calls: list[int] = []
+    source = Recording([(i,) for i in range(3000)])
+
+    def counted(sample: Any) -> Any:
+        calls.append(sample[0])
+        return (*sample, 1)
+
+    columns = MappedDatasetIterator(source, counted)._columns_at([1, 0], None)
+
+    assert calls == list(range(3000))
+    assert [column.tolist() for column in columns] == [[1] * 3000, list(range(3000))]
+    assert max(map(len, source.requests)) <= 1024
+
+
+def test_an_exception_of_the_function_comes_through_unchanged() -> None:
+    for batched in (False, True):
+        mapped = SequenceDatasetIterator([[1, 2]]).map(failing, batched=batched)
+        reads: list[Callable[[DatasetIteratorIF], Any]] = [
+            lambda iterator: iterator[0],
+            list,
+            lambda iterator: iterator.__getitems__([0]),
+            lambda iterator: iterator.read_batch([0]),
+            lambda iterator: iterator.read_column(0),
+        ]
+        for read in reads:
+            with pytest.raises(ZeroDivisionError, match="cannot map"):
+                read(mapped)
+
+
+def test_a_function_is_not_called_for_no_samples() -> None:
+    empty = SequenceDatasetIterator([np.empty((0, 3))])
+
+    for batched in (False, True):
+        mapped = empty.map(failing, batched=batched)
+        assert (len(mapped), list(mapped), mapped.__getitems__([]), mapped.read_batch([])) == (0, [], [], ())
+        assert mapped.read_column(0).shape == mapped.read_column("x", []).shape == (0,)
+        assert SequenceDatasetIterator([[1]]).map(failing, batched=batched).__getitems__([]) == []
+
+
+def test_an_empty_request_has_the_columns_of_sample_0() -> None:
+    seen: list[int] = []
+
+    def doubled(batch: Any) -> Any:
+        seen.append(len(batch[0]))
+        return {"x": batch[0].astype(np.float32) * 2}
+
+    batch = SequenceDatasetIterator([np.ones((4, 3))]).map(doubled, batched=True).read_batch([])
+
+    assert isinstance(batch, dict)
+    assert (batch["x"].shape, batch["x"].dtype.name, seen) == ((0, 3), "float32", [1])
+
+
+def test_iterating_over_a_batched_map_reads_ahead_in_growing_batches() -> None:
+    sizes: list[int] = []
+
+    def counted(batch: Any) -> Any:
+        sizes.append(len(batch[0]))
+        return batch
+
+    samples = iter(SequenceDatasetIterator([np.arange(1000)]).map(counted, batched=True))
+
+    assert next(samples) == (0,)
+    assert sizes == [1]
+    assert [int(sample[0]) for sample in samples] == list(range(1, 1000))
+    assert sizes == [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 233]
+
+
+@pytest.mark.parametrize(
+    ("result", "expected", "dtype"),
+    [
+        ([1, 2, 3], [1, 2, 3], np.int64),
+        (torch.tensor([1.5, 2, 3]), [1.5, 2, 3], np.float32),
+        (np.array(["a", "bb", "c"]), ["a", "bb", "c"], object),
+        (np.array([1, 2, 3], dtype=object), [1, 2, 3], np.int64),
+        ([[1], [1, 2], []], [[1], [1, 2], []], object),
+        (range(3), [0, 1, 2], np.int64),
+    ],
+)
+def test_columns_of_a_batched_function_become_what_their_values_stack_to(result: Any, expected: Any, dtype: Any) -> None:
+    source = SequenceDatasetIterator([np.arange(3)])
+
+    bare = source.map(lambda batch: result if len(batch[0]) == 3 else result[: len(batch[0])], batched=True)
+    named = source.map(lambda batch: {"c": result}, batched=True).read_batch([0, 1, 2])
+
+    column = bare.read_batch([0, 1, 2])
+    assert isinstance(column, np.ndarray)
+    assert isinstance(named, dict)
+    assert (as_plain(column), column.dtype) == (expected, dtype)
+    assert (as_plain(named["c"]), named["c"].dtype) == (expected, dtype)
+    assert as_plain(bare.__getitems__([0, 1, 2])) == expected
+
+
+def test_a_tensor_that_numpy_has_no_numbers_for_becomes_objects() -> None:
+    mapped = SequenceDatasetIterator([np.arange(2)]).map(lambda batch: torch.ones(2, dtype=torch.bfloat16), batched=True)
+
+    column = mapped.read_batch([0, 1])
+
+    assert isinstance(column, np.ndarray)
+    assert column.dtype == object
+    assert [value.dtype for value in column] == [torch.bfloat16] * 2
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ([1, 2], r"gave 2 values; expected 3.*a list is one column"),
+        ((np.ones(3), np.ones(4)), "gave 4 values in column 1; expected 3"),
+        ({"x": np.ones(3), "y": [1]}, "gave 1 values in column 'y'; expected 3"),
+        (5, "gave a int; expected an array, tensor or list of 3 values"),
+        (np.float32(2), "gave a float32; expected"),
+        ("abc", "gave a str; expected"),
+        ((np.ones(3), {"nested": 1}), "gave a dict in column 1; expected"),
+        (None, "gave a NoneType; expected"),
+        ((), "gave no columns for a batch of 3"),
+        ({}, "gave no columns for a batch of 3"),
+    ],
+)
+def test_a_batched_function_that_gives_no_batch_of_the_same_length_is_named(result: Any, message: str) -> None:
+    mapped = SequenceDatasetIterator([np.arange(3)]).map(lambda batch: result, batched=True)
+
+    with pytest.raises(ConfigError, match=f"(?s)batched map {message}.*lambda"):
+        mapped.read_batch([0, 1, 2])
+
+
+@pytest.mark.parametrize("index", [3, -4, np.int64(99), [0, 3], [True]])
+def test_positions_outside_are_refused_without_calling_the_function(index: Any) -> None:
+    mapped = SequenceDatasetIterator([[1, 2, 3]]).map(failing)
+
+    with pytest.raises(DatasetOutOfBoundsError):
+        mapped[index]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"function": 3}, "got 3"), ({"function": str, "seed": 1.5}, "seed"), ({"function": str, "epoch": "1"}, "epoch")],
+)
+def test_arguments_that_make_no_map_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MappedDatasetIterator(SequenceDatasetIterator([[1]]), **arguments)
+
+
+def test_a_column_that_the_function_does_not_give_is_named() -> None:
+    source = SequenceDatasetIterator([[1, 2], [3, 4]])
+
+    with pytest.raises(ConfigError, match=r"no column 2.*0 to 1"):
+        source.map(tuple).read_column(2)
+    with pytest.raises(ConfigError, match=r"no column 'y'.*'x'"):
+        source.map(lambda batch: {"x": batch[0]}, batched=True).read_column("y", [])
+    with pytest.raises(ConfigError, match="no column 0: it is a bare int64"):
+        source.map(lambda batch: batch[0], batched=True).read_column(0)
+
+
+def test_a_map_says_what_it_is_made_of_and_is_rebuilt_from_it() -> None:
+    source = SequenceDatasetIterator([[1, 2]])
+    fixed, drawn = source.map(tagged), MappedDatasetIterator(source, jittered, seed=4, epoch=1)
+
+    assert fixed.underlying_iterators == [source]
+    assert fixed._arguments() == {"function": tagged, "batched": False}
+    assert drawn._arguments() == {"function": jittered, "batched": False, "seed": 4, "epoch": 1}
+    assert list(MappedDatasetIterator._rebuilt([source], drawn._arguments())) == list(drawn)
+
+
+def test_the_meta_stays_as_it_is() -> None:
+    meta = DatasetMeta(IteratorMeta(0, 1, 1), "id", "digits", "train", "label", ("a", "b"), ("x",))
+
+    mapped: Any = InformedDatasetIterator(SequenceDatasetIterator([[1], [2]]), meta).map(tagged)
+
+    assert mapped.dataset_meta == replace(meta, provenance=("mapped",))
+
+
+def test_a_plain_list_is_mapped() -> None:
+    numbers: Any = [1, 2, 3]
+
+    mapped = MappedDatasetIterator(numbers, float)
+
+    assert (mapped[-1], mapped[np.int32(0)], list(mapped[::2])) == (3.0, 1.0, [1.0, 3.0])
+    assert mapped.underlying_iterators == [numbers]

@@ -1,0 +1,210 @@
+"""Sorting: every kind of value, equal ones, missing ones, and those that have no order."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator.ordered import SortedDatasetIterator
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+class Columns(SequenceDatasetIterator):
+    """Counts what is read of its columns."""
+
+    def __init__(self, *columns: Any) -> None:
+        super().__init__(columns)
+        self.requests: list[Any] = []
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("a whole sample was read")
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        self.requests.append(key)
+        return super().read_column(key, indices)
+
+
+class Client(DatasetIterator):
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        assert type(index) is int
+        assert 0 <= index < len(self.samples)
+        return self.samples[index]
+
+
+def order_of(column: Any, *, descending: bool = False) -> list[int]:
+    order: list[int] = SortedDatasetIterator(SequenceDatasetIterator([column]), 0, descending=descending).indices.tolist()
+    return order
+
+
+def objects(*values: Any) -> Any:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [3, 1, 2, 1],
+        [2**70, -(2**70), 5, -(2**70)],
+        np.array([3, 1, 2, 1], dtype=np.uint64) + np.uint64(2**63),
+        np.array([3, 1, 2, 1], dtype=">i2"),
+        np.array([0.5, -np.inf, 0.25, -np.inf], dtype=np.float16),
+        ["c", "a", "b", "a"],
+        np.array(["c", "a", "b", "a"]),
+        np.array(["c", "a", "b", "a"], dtype="S1"),
+        [b"c", b"a", b"b", b"a"],
+        np.array(["2022", "2020", "2021", "2020"], dtype="M8[Y]"),
+        np.array([3, 1, 2, 1], dtype="m8[s]"),
+        [datetime(2022, 1, 1), datetime(2020, 1, 1), datetime(2021, 1, 1), datetime(2020, 1, 1)],
+        [(1, 2), (0, 9), (1, 1), (0, 9)],
+        [("b", 2), ("a", 9), ("b", 1), ("a", 9)],
+        [[1, 2], [0, 9], [1], [0, 9]],
+        torch.tensor([3, 1, 2, 1]),
+        [Decimal("0.3"), Decimal("0.1"), Decimal("0.2"), Decimal("0.1")],
+        [3.5, 1, 2**70, 1],
+    ],
+)
+def test_values_of_every_kind_are_sorted_and_equal_ones_stay_in_their_old_order(column: Any) -> None:
+    values = [
+        tuple(value) if isinstance(value, list) else value for value in (column.tolist() if hasattr(column, "tolist") else column)
+    ]
+    ascending = sorted(range(4), key=values.__getitem__)
+    descending = sorted(range(4), key=values.__getitem__, reverse=True)
+
+    assert order_of(column) == ascending
+    assert order_of(column, descending=True) == descending
+    assert ascending.index(1) < ascending.index(3)
+    assert descending.index(1) < descending.index(3)
+
+
+def test_bools_are_sorted_false_first() -> None:
+    assert order_of(np.array([True, False, True, False])) == [1, 3, 0, 2]
+    assert order_of([True, False, True, False], descending=True) == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([np.nan, 2, 1, np.nan, 3]),
+        np.array([np.nan, 2, 1, np.nan, 3], dtype=np.float32),
+        np.array(["NaT", "2021", "2020", "NaT", "2022"], dtype="M8[D]"),
+        np.array(["NaT", 2, 1, "NaT", 3], dtype="m8[s]"),
+        objects(float("nan"), 2**70, 1, Decimal("nan"), 2**71),
+        np.array([[1, np.nan], [2, 2], [2, 1], [np.nan, 0], [3, 0]]),
+        objects(("x", float("nan")), ("b", 0.0), ("a", 9.0), (np.nan,), ("c", -1.0)),
+    ],
+)
+def test_missing_values_come_last_in_both_directions(column: Any) -> None:
+    assert order_of(column) == [2, 1, 4, 0, 3]
+    assert order_of(column, descending=True) == [4, 1, 2, 0, 3]
+
+
+def test_none_is_refused_with_its_position() -> None:
+    with pytest.raises(ConfigError, match=r"column 0 has no value \(None\) at position 2"):
+        order_of([1, 2, None, None])
+
+
+@pytest.mark.parametrize(
+    "column", [objects(1, "a"), objects({}, {}), objects(np.zeros((1, 2)), np.zeros((1, 3))), objects(("a", None), ("a", 1))]
+)
+def test_values_that_cannot_be_compared_are_named_with_their_positions(column: Any) -> None:
+    with pytest.raises(ConfigError, match=r"column 0 cannot be sorted: .* at position 0 and .* at position 1 cannot be compared"):
+        order_of(column)
+
+
+def test_the_positions_named_are_those_in_the_iterator() -> None:
+    with pytest.raises(ConfigError, match=r"2 \(int\) at position 1 and 'a' \(str\) at position 2"):
+        order_of(objects(float("nan"), 2, "a"))
+
+
+@pytest.mark.parametrize("column", [np.zeros((2, 2, 2)), np.array([1j, 2j]), np.zeros(2, dtype=[("a", int)])])
+def test_values_without_an_order_are_refused(column: Any) -> None:
+    with pytest.raises(ConfigError, match="have no order"):
+        order_of(column)
+
+
+def test_a_column_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no column 'x'"):
+        SortedDatasetIterator(Client([{"y": 1}]), "x")
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_rows_of_no_values_keep_their_order(descending: bool) -> None:
+    assert order_of(np.empty((3, 0)), descending=descending) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("n_samples", [0, 1])
+def test_nothing_and_one_sample_are_sorted(n_samples: int) -> None:
+    iterator = SortedDatasetIterator(Client([{"x": object()}] * n_samples), "x", descending=True)
+
+    assert len(iterator) == n_samples
+
+
+def test_only_the_column_is_read_and_only_once() -> None:
+    source = Columns(np.arange(100)[::-1], np.zeros((100, 10)))
+
+    SortedDatasetIterator(source, 0)
+
+    assert source.requests == [0]
+
+
+def test_a_pickle_carries_the_order_and_reads_nothing() -> None:
+    source = Columns(np.arange(10)[::-1], [str(i) for i in range(10)])
+    iterator = SortedDatasetIterator(source, 0)
+
+    copy = pickle.loads(pickle.dumps(iterator))
+
+    assert copy.underlying_iterators[0].requests == [0]
+    assert copy.indices.tolist() == list(range(9, -1, -1))
+    assert copy._arguments() == {"by": 0, "descending": False}
+
+
+def test_sorting_keeps_the_meta_and_rebuilds_itself() -> None:
+    source = InformedDatasetIterator(SequenceDatasetIterator([[2, 1, 3]]), DatasetMeta(dataset_name="numbers"))
+
+    iterator: Any = source.sort(0, descending=True)
+
+    rebuilt = SortedDatasetIterator._rebuilt([source], SortedDatasetIterator(source, 0, descending=True)._arguments())
+    assert list(iterator) == list(rebuilt) == [(3,), (2,), (1,)]
+    assert iterator.dataset_meta.dataset_name == "numbers"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["a", "b", "cc"]), st.floats(-2, 2, width=16)), max_size=25),
+    by=st.sampled_from([0, 1, 2]),
+    descending=st.booleans(),
+    picks=st.lists(st.floats(0, 1, exclude_max=True), max_size=6),
+)
+def test_sorting_a_view_gives_what_sorting_a_list_gives(
+    rows: list[tuple[int, str, float]], by: int, descending: bool, picks: list[float]
+) -> None:
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
+    expected = rows[::-1]
+    expected.sort(key=lambda row: row[by], reverse=descending)
+
+    iterator = SortedDatasetIterator(SequenceDatasetIterator(columns)[::-1], by, descending=descending)
+
+    indices = [int(pick * 2 * len(expected)) - len(expected) for pick in picks] if expected else []
+    assert list(iterator) == expected == [iterator[i] for i in range(len(iterator))]
+    assert iterator.__getitems__(indices) == [expected[index] for index in indices]
+    assert iterator.read_column(by, indices).tolist() == [expected[index][by] for index in indices]
+    with pytest.raises(DatasetOutOfBoundsError):
+        iterator.read_batch([len(expected)])

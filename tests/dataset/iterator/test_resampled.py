@@ -1,0 +1,160 @@
+"""Resampled iterators: independent draws, in proportion to weights."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator.resampled import ResampledDatasetIterator
+from data_stack.exception import ConfigError
+
+
+def numbers(n: int) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([np.arange(n)])
+
+
+def drawn(n: int, n_samples: int, seed: int, weights: npt.ArrayLike | None = None) -> npt.NDArray[np.intp]:
+    return ResampledDatasetIterator(numbers(n), n_samples, seed, weights=weights).read_column(0)
+
+
+WEIGHTS = st.floats(0, 1e308) | st.sampled_from([0.0, 5e-324, 1e-310, 1.0, 1e308]) | st.integers(0, 2**62)
+
+
+@given(
+    weights=st.lists(WEIGHTS, min_size=1, max_size=10).filter(any),
+    seed=st.integers(0, 5),
+    indices=st.lists(st.integers(0, 99), max_size=10),
+)
+def test_one_draw_and_many_agree_and_no_sample_without_weight_is_drawn(
+    weights: list[float], seed: int, indices: list[int]
+) -> None:
+    for given_weights in (weights, None):
+        resampled = ResampledDatasetIterator(numbers(len(weights)), 100, seed, weights=given_weights)
+
+        samples = resampled.read_column(0, indices).tolist()
+
+        assert samples == [int(resampled[index][0]) for index in indices]
+        assert given_weights is None or all(weights[sample] > 0 for sample in samples)
+
+
+def test_all_samples_alike_are_drawn_equally_often() -> None:
+    counts = np.bincount(drawn(50, 100_000, 1), minlength=50)
+
+    assert ((counts - 2000) ** 2 / 2000).sum() < 49 + 5 * (2 * 49) ** 0.5
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-320, 1e300])
+def test_samples_are_drawn_in_proportion_to_their_weights(scale: float) -> None:
+    weights = np.array([1, 0, 3, 4, 0, 2, 0])
+
+    counts = np.bincount(drawn(7, 100_000, 1, weights * scale), minlength=7)
+
+    expected = weights[weights > 0] * 10_000
+    assert counts[weights == 0].tolist() == [0, 0, 0]
+    assert ((counts[weights > 0] - expected) ** 2 / expected).sum() < 20
+
+
+def test_the_first_draws_are_those_of_a_shorter_iterator() -> None:
+    assert drawn(10, 100, 3)[:20].tolist() == drawn(10, 20, 3).tolist()
+    assert drawn(10, 100, 3, range(10))[:20].tolist() == drawn(10, 20, 3, range(10)).tolist()
+
+
+# Never change these numbers: someone's experiment rests on them.
+@pytest.mark.parametrize(
+    ("n", "seed", "weights", "expected"),
+    [
+        (10, 0, None, [7, 3, 5, 0, 7, 8, 6, 9, 2, 5]),
+        (10, 1, None, [0, 4, 6, 9, 6, 9, 2, 5, 1, 4]),
+        (1000000, 1, None, [90996, 477828, 601417, 986682, 669156, 985760, 222278, 533432, 136576, 472819]),
+        (4, 0, [1, 2, 3, 4], [3, 2, 2, 0, 3, 3, 3, 3, 1, 2]),
+        (4, 1, [0.1, 0, 0.7, 0.2], [0, 2, 2, 3, 2, 3, 2, 2, 2, 2]),
+    ],
+)
+def test_draws_never_change(n: int, seed: int, weights: list[float] | None, expected: list[int]) -> None:
+    assert drawn(n, 10, seed, weights).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        (1, 2, 3),
+        np.array([1, 2, 3], dtype=np.uint8),
+        np.array([1, 2, 3], dtype=np.float16),
+        torch.tensor([1.0, 2.0, 3.0]),
+        np.array([1, 2, 3], dtype=object),
+        np.array([1, 2, 3], dtype=np.longdouble),
+    ],
+)
+def test_weights_may_be_any_numbers(weights: Any) -> None:
+    assert drawn(3, 30, 1, weights).tolist() == drawn(3, 30, 1, [1.0, 2.0, 3.0]).tolist()
+
+
+def test_a_mask_is_a_weight() -> None:
+    assert set(drawn(4, 50, 1, [False, True, False, True]).tolist()) == {1, 3}
+
+
+def test_weights_are_copied() -> None:
+    weights = np.array([1.0, 0.0])
+    resampled = ResampledDatasetIterator(numbers(2), 5, 1, weights=weights)
+
+    weights[:] = [0, 1]
+
+    assert resampled.read_column(0).tolist() == [0] * 5
+    assert resampled._arguments()["weights"].tolist() == [1, 0]
+    assert pickle.loads(pickle.dumps(resampled)).read_column(0).tolist() == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2], r"3 samples, shape \(3,\), not \(2,\)"),
+        ([[1, 2, 3]], r"not \(1, 3\)"),
+        ([1, -2, 3], "sample 1 is -2"),
+        ([1, 2, float("nan")], "sample 2 is nan"),
+        ([float("inf"), 2, 3], "sample 0 is inf"),
+        ([0, 0, 0], "all 3 weights are 0"),
+        (["1", "2", "3"], "numbers"),
+        ([None, 1, 2], "numbers|nan"),
+        ([[1], [1, 2], 3], "numbers"),
+        ([1j, 2, 3], "complex"),
+        (5, r"not \(\)"),
+    ],
+)
+def test_weights_that_are_not_allowed_are_named(weights: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ResampledDatasetIterator(numbers(3), 5, 1, weights=weights)
+
+
+@pytest.mark.parametrize("weights", [None, []])
+def test_nothing_can_be_drawn_from_nothing(weights: Any) -> None:
+    with pytest.raises(ConfigError, match="5 samples cannot be drawn from an empty iterator"):
+        ResampledDatasetIterator(numbers(0), 5, 1, weights=weights)
+
+
+@pytest.mark.parametrize("n_samples", [-1, 2**63, 1.0, None])
+def test_the_number_of_draws_must_be_a_count(n_samples: Any) -> None:
+    with pytest.raises(ConfigError, match="n_samples"):
+        ResampledDatasetIterator(numbers(3), n_samples, 1)
+
+
+def test_the_largest_iterators_are_drawn_from() -> None:
+    class Huge(DatasetIterator):
+        def __len__(self) -> int:
+            return 2**63 - 1
+
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    resampled = ResampledDatasetIterator(Huge(), 2**63 - 1, 1)
+
+    indices = [0, 5, 2**63 - 2]
+    assert resampled.read_batch(indices).tolist() == [resampled[index] for index in indices]  # type: ignore[union-attr]
+    assert max(resampled[index] for index in range(50)) > 2**62

@@ -1,0 +1,762 @@
+"""What a cache in a store writes, gives back, shares between processes, and refuses."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import io
+import logging
+import multiprocessing
+import os
+import pickle
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator.stored_cache import StoredCacheDatasetIterator
+from data_stack.dataset.iterator.stored_samples import StoredSamples, write_samples
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetOutOfBoundsError,
+    MalformedIdentifierError,
+    ResourceChangedError,
+    StorageFullError,
+)
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Listed(DatasetIterator):
+    """The samples of a list; counts how often it is read."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self._listed = samples
+        self.n_read = 0
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def __getitem__(self, index: int) -> Any:
+        self.n_read += 1
+        return self._listed[index]
+
+
+class ThreeMethods(StorageConnector):
+    """A third party's, with what is required, and resources around buffers."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> StreamedResource:
+        return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        resource.seek(0)
+        self.stored[identifier] = resource.read()
+
+    def has_resource(self, identifier: str) -> bool:
+        return identifier in self.stored
+
+
+class Counting(InMemoryStorageConnector):
+    """Notes each request for ranges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[list[tuple[int, int]]] = []
+
+    def read_ranges(self, identifier: str, ranges: Any) -> list[bytes]:
+        self.requests.append(list(ranges))
+        return super().read_ranges(identifier, ranges)
+
+
+@pytest.fixture(params=["files", "memory", "three methods"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+    return {"files": lambda: FileStorageConnector(tmp_path), "memory": InMemoryStorageConnector, "three methods": ThreeMethods}[
+        request.param
+    ]()
+
+
+def in_small_blocks(samples: list[Any], storage: StorageConnector, most_in_block: int = 4) -> StoredCacheDatasetIterator:
+    """A cache whose resource is there already, in blocks of a few samples."""
+    cache = StoredCacheDatasetIterator(Listed(samples), storage)
+    with storage.create(cache.identifier) as file:
+        write_samples(file, samples, len(samples), cache.identifier.removeprefix("caches/"), most_in_block=most_in_block)
+    return cache
+
+
+def exact(value: Any) -> Any:
+    """What compares equal only for values of the same types all through."""
+    if isinstance(value, dict):
+        return type(value), [(exact(key), exact(item)) for key, item in value.items()]
+    if isinstance(value, (tuple, list)):
+        return type(value), [exact(item) for item in value]
+    if isinstance(value, torch.Tensor):
+        return type(value), value.dtype, tuple(value.shape), repr(value.tolist())
+    if isinstance(value, (np.ndarray, np.generic)):
+        items = [exact(item) for item in value.ravel().tolist()] if value.dtype == object else repr(value.tolist())
+        return type(value), value.dtype, value.shape, items
+    return type(value), repr(value)
+
+
+VALUES: dict[str, Callable[[int], Any]] = {
+    "bool": lambda i: i % 2 == 0,
+    "int": lambda i: i - 3,
+    "huge int": lambda i: 2**63 + i,
+    "float": lambda i: [0.5, float("nan"), float("inf"), -0.0][i % 4],
+    "complex": lambda i: complex(i, float("inf")),
+    "none": lambda i: None,
+    "str": lambda i: ["", "é", "\ud800", "a\0"][i % 4] * (i % 3),
+    "bytes": lambda i: b"\0x" * (i % 3),
+    "numpy float32": lambda i: np.float32(i),
+    "numpy bool": lambda i: np.bool_(i % 2),
+    "datetime": lambda i: np.datetime64("2020-01-01T00:00") + i,
+    "numpy str": lambda i: np.str_("a" * i),
+    "array": lambda i: np.full((2, 3), i, dtype=np.uint8),
+    "odd array": lambda i: np.full(7, i, dtype=np.float64),
+    "big-endian array": lambda i: np.arange(3, dtype=">i4") + np.array(i, dtype=">i4"),
+    "array of no dimension": lambda i: np.array(i),
+    "empty array": lambda i: np.empty((0, 3), dtype=np.float32),
+    "array of names": lambda i: np.array(["a", "bc"]),
+    "large array": lambda i: np.full(5000, i),
+    "objects": lambda i: np.array([i, "a", None], dtype=object),
+    "ragged": lambda i: np.arange(i % 3, dtype=np.int16),
+    "first alike, then ragged": lambda i: np.ones((2, 3 if i < 3 else i)),
+    "tensor": lambda i: torch.full((2,), float(i)),
+    "tensor of no dimension": lambda i: torch.tensor(i),
+    "empty tensor": lambda i: torch.empty(0, 2),
+    "bfloat16": lambda i: torch.full((2,), i, dtype=torch.bfloat16),
+    "ragged tensor": lambda i: torch.ones(i % 3, dtype=torch.bfloat16),
+    "list": lambda i: [i, i + 1],
+    "nested": lambda i: {"a": (i, [None, 1j]), 5: frozenset([i]), "t": torch.ones(i), "n": np.arange(i)},
+    "int or none": lambda i: i if i % 3 else None,
+    "int, later bool": lambda i: i if i < 5 else i % 2 == 0,
+    "float, later int": lambda i: float(i) if i < 5 else i,
+    "array, later another dtype": lambda i: np.zeros(2, dtype=np.float32 if i < 5 else np.float64),
+    "none, later str": lambda i: None if i < 5 else "a",
+    "range": lambda i: range(i),
+}
+
+STRUCTURES: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple,
+    "list": list,
+    "named tuple": lambda values: Point(values[0], values[-1]),
+    "dict": lambda values: {f"column {number}": value for number, value in enumerate(values)},
+    "dict with other keys": lambda values: {1: values[0]},
+    "bare": lambda values: values[0],
+    "empty": lambda values: (),
+}
+
+
+def outcome(read: Callable[..., Any], *arguments: Any) -> Any:
+    """What is read, or that samples differ, and how."""
+    try:
+        return exact(read(*arguments))
+    except ConfigError as error:
+        return ConfigError, str(error)
+
+
+def check_equal_to_list(cache: DatasetIterator, samples: list[Any], indices: list[int]) -> None:
+    """The law of every layer."""
+    listed = Listed(samples)
+    assert len(cache) == len(samples)
+    assert exact([cache[i] for i in range(len(samples))]) == exact(samples)
+    assert exact(list(cache)) == exact(samples)
+    assert exact(cache.__getitems__(indices)) == exact([samples[i] for i in indices])
+    assert outcome(cache.read_batch, indices) == outcome(listed.read_batch, indices)
+    assert outcome(cache.read_batch, []) == outcome(listed.read_batch, [])
+    if not samples or not isinstance(samples[0], (tuple, list, dict)):
+        return
+    for key in samples[0] if isinstance(samples[0], dict) else range(-len(samples[0]), len(samples[0])):
+        for some in (None, indices, [], np.arange(len(samples)) % 2 == 0, slice(None, None, -2)):
+            assert outcome(cache.read_column, key, some) == outcome(listed.read_column, key, some)
+
+
+@given(data=st.data(), n_samples=st.integers(0, 12), structure=st.sampled_from(list(STRUCTURES)))
+@settings(max_examples=80, deadline=None)
+def test_stored_samples_equal_those_of_a_list(data: st.DataObject, n_samples: int, structure: str) -> None:
+    kinds = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
+    samples = [STRUCTURES[structure]([VALUES[kind](i) for kind in kinds]) for i in range(n_samples)]
+    indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
+
+    for most_in_block in (1, 4, 99):
+        check_equal_to_list(in_small_blocks(samples, InMemoryStorageConnector(), most_in_block), samples, indices)
+
+
+@pytest.mark.parametrize("kind", list(VALUES))
+def test_values_of_each_kind_come_back_the_same_from_a_file(kind: str, tmp_path: Path) -> None:
+    samples = [(VALUES[kind](i), i) for i in range(9)]
+
+    check_equal_to_list(in_small_blocks(samples, FileStorageConnector(tmp_path)), samples, [8, 0, -2, 8])
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(1, 2), (1, 2, 3)],
+        [(1, 2), [1, 2]],
+        [{"a": 1, "b": 2}, {"b": 2, "a": 1}],
+        [1, (1,), [1]],
+        [(i,) for i in range(4)] + [[i] for i in range(4)] + [(i, i) for i in range(4)],
+        [{"a": i} for i in range(4)] + list(range(5)),
+    ],
+)
+def test_samples_that_differ_in_their_structure_come_back_the_same(samples: list[Any], storage: StorageConnector) -> None:
+    check_equal_to_list(in_small_blocks(samples, storage), samples, [1, 0, -1, 1])
+    check_equal_to_list(StoredCacheDatasetIterator(Listed(samples), storage, "large"), samples, [1, 0, -1, 1])
+
+
+def test_every_storage_serves_the_same(storage: StorageConnector) -> None:
+    samples = [(np.full((3, 5), i, dtype=np.float32), f"text {i}", i) for i in range(2000)]
+    cache = StoredCacheDatasetIterator(Listed(samples), storage)
+
+    check_equal_to_list(cache, samples, [1999, 0, 7, 7, -2])
+
+
+def test_nothing_is_read_or_written_before_the_first_sample_is_asked_for(tmp_path: Path) -> None:
+    source = Listed([(1, "a"), (2, "b")])
+
+    cache = StoredCacheDatasetIterator(source, FileStorageConnector(tmp_path))[::-1].cache()
+    view = DatasetIteratorView(cache, [0])
+    pickle.loads(pickle.dumps(view))
+
+    assert (len(cache), source.n_read, os.listdir(tmp_path)) == (2, 0, [])
+    assert view[0] == (2, "b")
+
+
+def test_the_source_is_read_once_by_whoever_comes_first(storage: StorageConnector) -> None:
+    first, second = Listed([(1, "a"), (2, "b")]), Listed([(1, "a"), (2, "b")])
+
+    StoredCacheDatasetIterator(first, storage, "x").fill()
+    n_read_by_fingerprint = Listed([(1, "a"), (2, "b")])
+    n_read_by_fingerprint.fingerprint()
+    cache = StoredCacheDatasetIterator(second, storage, "x")
+
+    assert list(cache) == [(1, "a"), (2, "b")]
+    assert second.n_read == n_read_by_fingerprint.n_read
+    assert first.n_read == second.n_read + 2
+
+
+def test_without_an_identifier_different_samples_never_meet(storage: StorageConnector) -> None:
+    one, other = (StoredCacheDatasetIterator(SequenceDatasetIterator([[n]]), storage) for n in (1, 2))
+
+    assert [one[0], other[0]] == [(1,), (2,)]
+    assert one.identifier == f"caches/{one.fingerprint()}" != other.identifier
+    assert one.fill() == one.identifier
+
+
+def test_a_version_tells_samples_apart_that_a_fingerprint_does_not(storage: StorageConnector) -> None:
+    source = SequenceDatasetIterator([[1]])
+    caches = [StoredCacheDatasetIterator(source, storage, version=version) for version in (None, "1", "2")]
+
+    assert len({cache.fill() for cache in caches}) == 3
+    assert len({cache.fingerprint() for cache in caches}) <= 3
+
+
+def test_other_samples_under_the_same_identifier_are_replaced_and_the_log_says_so(
+    storage: StorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2]]), storage, "x").fill()
+
+    with caplog.at_level(logging.INFO, logger="data_stack"):
+        again = list(StoredCacheDatasetIterator(SequenceDatasetIterator([[3, 4, 5]]), storage, "x"))
+
+    assert again == [(3,), (4,), (5,)]
+    assert "holds 2 samples" in caplog.text
+
+
+def test_another_version_of_the_format_is_replaced(storage: StorageConnector, caplog: pytest.LogCaptureFixture) -> None:
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2]]), storage, "x")
+    data = stored_bytes(storage, cache.fill())
+    storage.set_resource("x", io.BytesIO(data[:8] + struct.pack("<I", 99) + b"from the future"))
+
+    with caplog.at_level(logging.INFO, logger="data_stack"):
+        again = list(StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2]]), storage, "x"))
+
+    assert again == [(1,), (2,)]
+    assert "version 99" in caplog.text
+    assert stored_bytes(storage, "x") == data
+
+
+@pytest.mark.parametrize("content", [b"", b"a table,of,mine\n", b"DSsampl", b"x" * 100_000])
+def test_what_is_no_cache_is_refused_and_stays(content: bytes, storage: StorageConnector) -> None:
+    storage.set_resource("mine", io.BytesIO(content))
+
+    with pytest.raises(ConfigError, match=r"'mine'.*is no cache"):
+        StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2]]), storage, "mine")[0]
+
+    assert stored_bytes(storage, "mine") == content
+
+
+def test_a_named_tuple_is_of_the_class_that_the_source_gives(storage: StorageConnector, caplog: pytest.LogCaptureFixture) -> None:
+    StoredCacheDatasetIterator(Listed([Point(1, "a")]), storage, "x").fill()
+
+    class Moved(NamedTuple):
+        x: Any
+        y: Any
+
+    assert exact(StoredCacheDatasetIterator(Listed([Point(1, "a")]), storage, "x")[0]) == exact(Point(1, "a"))
+    with caplog.at_level(logging.WARNING, logger="data_stack"):
+        assert exact(StoredCacheDatasetIterator(Listed([Moved(1, "a")]), storage, "x")[0]) == exact(Moved(1, "a"))
+    assert "stored anew" in caplog.text
+
+
+def test_a_client_may_have_members_named_like_methods_of_iterators(storage: StorageConnector) -> None:
+    class Client(Listed):
+        fingerprint = cache = "mine"  # type: ignore[assignment]  # a client knows nothing of our methods
+
+    assert StoredCacheDatasetIterator(Client([(1,)]), storage)[0] == (1,)
+
+
+def test_an_empty_iterator_is_stored_and_found_too(storage: StorageConnector) -> None:
+    source = SequenceDatasetIterator([[]])
+    cache = StoredCacheDatasetIterator(source, storage)
+
+    assert (list(cache), cache.__getitems__([]), cache.read_batch([]), len(cache.read_column(0))) == ([], [], (), 0)
+    assert StoredCacheDatasetIterator(source, storage).fill() == cache.fill()
+    with pytest.raises(DatasetOutOfBoundsError):
+        cache[0]
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_one_request_for_rows_and_one_more_for_records() -> None:
+    storage = Counting()
+    n_samples = 20_000
+    numbers = StoredCacheDatasetIterator(SequenceDatasetIterator([np.random.rand(n_samples, 50), range(n_samples)]), storage)
+    texts = StoredCacheDatasetIterator(SequenceDatasetIterator([[f"text {i}" for i in range(n_samples)]]), storage)
+    numbers.fill()
+    texts.fill()
+
+    storage.requests.clear()
+    numbers.read_batch([19_999, 5, 3000])
+    n_for_numbers = len(storage.requests)
+    fetched = sum(size for _, size in storage.requests[0])
+    storage.requests.clear()
+    texts.__getitems__([19_999, 5, 3000])
+
+    assert (n_for_numbers, len(storage.requests)) == (1, 2)
+    assert fetched <= 10 * (1 << 14)
+
+
+def test_a_column_reads_no_other() -> None:
+    storage = Counting()
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([np.random.rand(2000, 500), range(2000)]), storage)
+    cache.fill()
+    storage.requests.clear()
+
+    assert cache.read_column(1).tolist() == list(range(2000))
+
+    assert sum(size for request in storage.requests for _, size in request) < 1 << 20
+
+
+def test_what_is_handed_out_may_be_written_to(storage: StorageConnector) -> None:
+    cache = StoredCacheDatasetIterator(Listed([(np.zeros(3), torch.zeros(2), np.zeros(i % 2)) for i in range(4)]), storage)
+
+    for array, tensor, ragged in [cache[0], *cache.__getitems__([0, 1]), *cache]:
+        array[:], tensor[:], ragged[:] = 1, 1, 1
+    for column in cache.read_batch([0, 1])[:2]:  # type: ignore[index]  # a tuple
+        column[:] = 1
+
+    assert [each[0].sum() for each in cache] == [0] * 4
+    torch.from_numpy(cache[0][0])  # warns if it must not be written to
+
+
+def test_the_samples_are_read_from_a_memory_map_where_there_are_files(tmp_path: Path) -> None:
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([np.arange(1000)]), FileStorageConnector(tmp_path))
+    identifier = cache.fill()
+    assert cache[5] == (5,)
+
+    os.unlink(tmp_path / identifier)
+
+    assert cache.read_column(0).tolist() == list(range(1000))
+
+
+@pytest.mark.parametrize("index", [3, -4, np.int64(3), [0, 3], np.array([-4])])
+def test_positions_outside_are_refused(index: Any) -> None:
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2, 3]]), InMemoryStorageConnector())
+
+    with pytest.raises(DatasetOutOfBoundsError):
+        cache[index]
+
+
+@pytest.mark.parametrize("key", [2, -3, "target"])
+def test_a_column_that_is_not_there_is_named_in_the_error(key: Any) -> None:
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[1], [2]]), InMemoryStorageConnector())
+
+    for indices in (None, [], [0]):
+        with pytest.raises(ConfigError, match=f"no column {key!r}.*0 to 1"):
+            cache.read_column(key, indices)
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ({1, 2}, "builtins.set"),
+        (Colour.RED, "Colour"),
+        (bytearray(b"a"), "bytearray"),
+        ((1, [object()]), "builtins.object"),
+        ({"a": Point(1, 2)}, "Point"),
+        (torch.ones(1, requires_grad=True), "Tensor"),
+        (np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]), "dtype"),
+        (np.array([object()], dtype=object), "builtins.object"),
+        pytest.param(10**5000, "digits", id="an int of 5,000 digits"),
+    ],
+)
+def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(
+    value: Any, named: str, storage: StorageConnector
+) -> None:
+    cache = StoredCacheDatasetIterator(Listed([(0, 0), (1, 1), (2, value)]), storage, "x")
+
+    with pytest.raises(ConfigError, match=f"(?s)column 1 of sample 2 cannot be kept.*{named}.*map"):
+        cache[0]
+
+    assert not storage.has_resource("x")
+
+
+@pytest.mark.parametrize("n_given", [2, 4])
+def test_an_iterator_that_gives_more_or_fewer_samples_than_it_says_is_refused(n_given: int) -> None:
+    class Lying(Listed):
+        def __iter__(self) -> Iterator[Any]:
+            return iter([(0,)] * n_given)
+
+    storage = InMemoryStorageConnector()
+
+    with pytest.raises(ConfigError, match=f"has 3 samples, and gave {n_given}"):
+        StoredCacheDatasetIterator(Lying([(0,)] * 3), storage, "x")[0]
+
+    assert not storage.has_resource("x")
+
+
+def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_tries_again(storage: StorageConnector) -> None:
+    class Failing(Listed):
+        fails = True
+
+        def __iter__(self) -> Iterator[Any]:
+            yield from self._listed[:2]
+            if self.fails:
+                raise OSError("unplugged")
+            yield from self._listed[2:]
+
+    source = Failing([(i,) for i in range(5)])
+    cache = StoredCacheDatasetIterator(source, storage, "x")
+
+    with pytest.raises(OSError, match="unplugged"):
+        cache[0]
+    assert not storage.has_resource("x")
+    source.fails = False
+
+    assert list(cache) == [(i,) for i in range(5)]
+
+
+def test_a_full_disk_publishes_nothing() -> None:
+    class Full(InMemoryStorageConnector):
+        @contextmanager
+        def create(self, identifier: str) -> Iterator[Any]:
+            with super().create(identifier) as writer:
+                yield writer
+                raise StorageFullError("no room", errno.ENOSPC)
+
+    storage = Full()
+
+    with pytest.raises(StorageFullError):
+        StoredCacheDatasetIterator(SequenceDatasetIterator([[1]]), storage, "x")[0]
+
+    assert not storage.has_resource("x")
+
+
+def test_samples_are_written_a_block_at_a_time() -> None:
+    alive: list[int] = []
+
+    class Tracked(DatasetIterator):
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, index: int) -> Any:
+            alive.append(file.tell() if file is not None else 0)
+            return np.zeros(100_000, dtype=np.uint8), index
+
+    file: io.BytesIO | None = io.BytesIO()
+    write_samples(file, Tracked(), 40, "")
+    ahead = [100_000 * (number + 1) - written for number, written in enumerate(alive)]
+
+    assert max(ahead) < 2_000_000
+
+
+def test_ragged_arrays_are_few_kinds_however_many_shapes_there_are() -> None:
+    storage = InMemoryStorageConnector()
+    samples = [np.zeros((1000, 1000 + i), dtype=np.uint8) for i in range(6)]  # each fills a block
+    cache = StoredCacheDatasetIterator(Listed(samples), storage, "x")
+    cache.fill()
+
+    assert [array.shape for array in cache] == [array.shape for array in samples]
+    assert stored_bytes(storage, "x").count(b'"dtype"') == 2
+
+
+def test_the_same_samples_give_the_same_bytes(storage: StorageConnector) -> None:
+    samples = [(np.arange(3) + i, f"{i}", None, {"a": i}) for i in range(10)]
+
+    written = [
+        stored_bytes(storage, StoredCacheDatasetIterator(Listed(samples), storage, name).fill()) for name in ("a/one", "a/two")
+    ]
+
+    assert written[0] == written[1]
+
+
+GOLDEN = (
+    b"DSsample" + struct.pack("<II", 1, 0)
+    # column 0: two rows of 2 int16, at a multiple of 4
+    + struct.pack("<4h", 1, 2, 3, 4)
+    # column 1: where each text begins, where the last ends, the texts; at a multiple of 8
+    + struct.pack("<3Q", 0, 1, 3) + b"a" + "é".encode()
+)  # fmt: skip
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    header = (
+        b'{"fingerprint":"f","kinds":[{"dtype":"<i2","name":"array","shape":[2]},{"name":"str"}],"n_blocks":1,"n_pieces":2,'
+        b'"n_samples":2,"structures":[{"form":"tuple","keys":[],"made_by":null,"n_columns":2}]}'
+    )
+    index = (
+        struct.pack("<Q", len(header))
+        + header
+        + struct.pack("<2Q", 2, 0)  # a block of 2 samples, of structure 0
+        + struct.pack("<3Q", 16, 8, 0)  # the pieces: offset, size, kind
+        + struct.pack("<3Q", 24, 27, 1)
+        + struct.pack("<I", zlib.crc32(GOLDEN))
+    )
+    place = struct.pack("<QQI", len(GOLDEN), len(index), zlib.crc32(index))
+    file = io.BytesIO()
+
+    write_samples(file, [(np.array([1, 2], dtype="<i2"), "a"), (np.array([3, 4], dtype="<i2"), "é")], 2, "f")
+
+    assert file.getvalue() == GOLDEN + index + place + struct.pack("<I", zlib.crc32(place)) + bytes(8) + b"DSsample"
+
+
+# --- damage --------------------------------------------------------------------------------------------------------
+
+SAMPLES = [(i, np.arange(3) + i, "é" * i, np.ones(i % 2), {"a": [i]}) for i in range(5)]
+
+
+def written_samples() -> bytes:
+    file = io.BytesIO()
+    write_samples(file, SAMPLES, len(SAMPLES), "f")
+    return file.getvalue()
+
+
+WRITTEN = written_samples()
+
+
+def stored_bytes(storage: StorageConnector, identifier: str) -> bytes:
+    with storage.get_resource(identifier) as resource:
+        return resource.read()
+
+
+def read_everything(samples: StoredSamples) -> Any:
+    everything = list(samples.all_samples())
+    return everything, [samples.sample(i) for i in range(len(samples))], samples.batch(np.arange(len(samples)))
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+def test_a_truncated_resource_is_an_error_wherever_it_ends(tmp_path: Path, in_files: bool) -> None:
+    storage: StorageConnector = FileStorageConnector(tmp_path) if in_files else InMemoryStorageConnector()
+
+    for end in range(0, len(WRITTEN), 29 if in_files else 2):
+        storage.set_resource("x", io.BytesIO(WRITTEN[:end]))
+        with pytest.raises((DatasetFileCorruptError, ConfigError), match="'x'"):
+            read_everything(StoredSamples(storage, "x"))
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+def test_a_flipped_bit_is_an_error_or_makes_no_difference(tmp_path: Path, in_files: bool) -> None:
+    storage: StorageConnector = FileStorageConnector(tmp_path) if in_files else InMemoryStorageConnector()
+    harmless = []
+
+    for position in range(0, len(WRITTEN), 29 if in_files else 2):
+        data = bytearray(WRITTEN)
+        data[position] ^= 1 << position % 8
+        storage.set_resource("x", io.BytesIO(data))
+        try:
+            read = read_everything(StoredSamples(storage, "x"))
+        except (DatasetFileCorruptError, ConfigError) as error:
+            if "'x'" not in str(error):
+                harmless.append(position)
+        else:
+            harmless.append(position)
+            assert exact(read[0]) == exact(SAMPLES)
+
+    assert harmless == []
+
+
+def test_a_damaged_cache_is_named_with_what_to_do_and_never_replaced_silently(storage: StorageConnector) -> None:
+    source = SequenceDatasetIterator([np.arange(10_000), np.arange(10_000)])
+    data = bytearray(stored_bytes(storage, StoredCacheDatasetIterator(source, storage, "x").fill()))
+    data[20_000] ^= 1
+    storage.set_resource("x", io.BytesIO(data))
+    cache = StoredCacheDatasetIterator(source, storage, "x")
+
+    assert cache.read_column(0, [0]).tolist() == [0]
+    for read in (lambda: list(cache), lambda: cache.read_batch(range(10_000)), lambda: cache.read_column(0)):
+        with pytest.raises(DatasetFileCorruptError, match=r"'x'.*damaged.*bytes from 16384.*Delete"):
+            read()
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_an_index_that_a_stranger_made_is_an_error_or_gives_samples(data: st.DataObject) -> None:
+    content = bytearray(WRITTEN)
+    offset, size, _ = struct.unpack_from("<QQI", content, len(content) - 40)
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.integers(16, offset + size - 1))
+        content[position] = data.draw(st.sampled_from([0, 1, 255, *b'0129"[]{},<as']))
+    # such as has all its checksums
+    struct.pack_into("<I", content, offset + size - 4, zlib.crc32(content[:offset]))
+    place = struct.pack("<QQI", offset, size, zlib.crc32(content[offset : offset + size]))
+    content[-40:-16] = place + struct.pack("<I", zlib.crc32(place))
+    storage = InMemoryStorageConnector()
+    storage.set_resource("x", io.BytesIO(content))
+
+    with suppress(DatasetFileCorruptError, ConfigError):
+        read_everything(StoredSamples(storage, "x"))
+
+
+def test_a_resource_that_was_replaced_while_it_was_read_is_told_from_a_damaged_one() -> None:
+    storage = InMemoryStorageConnector()
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[f"{i}" for i in range(5000)]]), storage, "x")
+    assert cache[0] == ("0",)
+    StoredCacheDatasetIterator(SequenceDatasetIterator([[f"{i + 1}" for i in range(5000)]]), storage, "x").fill()
+
+    with pytest.raises(ResourceChangedError, match="'x' was replaced"):
+        list(cache)
+
+
+# --- processes and threads -----------------------------------------------------------------------------------------
+
+
+def test_threads_share_one_cache(storage: StorageConnector) -> None:
+    source = Listed([(np.full(100, i), f"text {i}") for i in range(500)])
+    cache = StoredCacheDatasetIterator(source, storage)
+    barrier = threading.Barrier(6)
+
+    def read(seed: int) -> bool:
+        indices = np.random.default_rng(seed).integers(0, 500, 40)
+        barrier.wait(30)
+        samples = [cache[int(indices[0])], *cache.__getitems__(indices[1:])]
+        return all((array == i).all() and text == f"text {i}" for (array, text), i in zip(samples, indices, strict=True))
+
+    with ThreadPoolExecutor(6) as threads:
+        assert all(threads.map(read, range(6)))
+    n_read_by_fingerprint = Listed(source._listed)
+    n_read_by_fingerprint.fingerprint()
+    assert source.n_read == 500 + n_read_by_fingerprint.n_read
+
+
+def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Listed):
+        def __iter__(self) -> Iterator[Any]:
+            begun.set()
+            assert go_on.wait(30)
+            return iter(self._listed)
+
+    class Untouched(Listed):
+        def __iter__(self) -> Iterator[Any]:
+            raise AssertionError("stored twice")
+
+    samples = [(i,) for i in range(5)]
+    first = StoredCacheDatasetIterator(Slow(samples), FileStorageConnector(tmp_path), "x")
+    second = StoredCacheDatasetIterator(Untouched(samples), FileStorageConnector(tmp_path), "x")
+    second._samples_fingerprint = first._fingerprint()  # the classes differ
+
+    with ThreadPoolExecutor(2) as threads:
+        storing = threads.submit(first.fill)
+        assert begun.wait(30)
+        waiting = threads.submit(list, second)
+        go_on.set()
+
+        assert waiting.result() == samples
+        assert storing.result() == "x"
+
+
+def read_with_others(storage: StorageConnector, started: Any) -> None:
+    """In a process of its own: use a cache at the same time as others do."""
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([list(range(3000)), np.arange(3000) * 2]), storage, "shared")
+    started.wait(60)
+    assert list(cache) == [(i, 2 * i) for i in range(3000)]
+
+
+def test_processes_that_begin_at_once_all_get_the_samples(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    storage, started = FileStorageConnector(tmp_path), context.Barrier(2)
+    processes = [context.Process(target=read_with_others, args=(storage, started)) for _ in range(2)]
+
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert storage.list_resources() == ["shared"]
+
+
+def test_a_spawned_process_reads_what_this_one_stored(tmp_path: Path) -> None:
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2], ["a", "b"]]), FileStorageConnector(tmp_path))
+    cache.fill()
+    cache[0]
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(list, (cache,)) == [(1, "a"), (2, "b")]
+
+
+# --- as a layer ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_storage_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs a storage connector"):
+        StoredCacheDatasetIterator(SequenceDatasetIterator([[1]]), "/data")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("identifier", ["/absolute", "../out", "", "a b"])
+def test_an_identifier_outside_of_the_grammar_is_refused(identifier: str) -> None:
+    with pytest.raises(MalformedIdentifierError):
+        StoredCacheDatasetIterator(SequenceDatasetIterator([[1]]), InMemoryStorageConnector(), identifier)
+
+
+def test_the_fluent_method_makes_one_and_it_is_rebuilt_from_its_arguments() -> None:
+    storage, source = InMemoryStorageConnector(), SequenceDatasetIterator([[1, 2]])
+
+    cache = source.cache(storage=storage, identifier="x")
+    rebuilt = type(cache)._rebuilt(cache._stacked_on(), cache._arguments())
+
+    assert isinstance(rebuilt, StoredCacheDatasetIterator)
+    assert rebuilt._arguments() == {"storage": storage, "identifier": "x", "version": None}
+    assert rebuilt.underlying_iterators == [source]
+    assert list(rebuilt) == list(cache)
+    assert cache.fingerprint() == source.fingerprint()

@@ -1,0 +1,327 @@
+"""The columns of several iterators side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    Batch,
+    Column,
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.stacking import emptied, stack_samples
+from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+
+class Samples(DatasetIterator):
+    """As a client writes a source: plain positions in range only."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int
+        assert 0 <= index < len(self.samples)
+        return self.samples[index]
+
+
+def as_plain(value: Any) -> Any:
+    """Without numpy, so that ``==`` compares content."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_plain(value.tolist()) if value.dtype == object else value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [as_plain(item) for item in value]
+    return value
+
+
+def form(batch: Any) -> Any:
+    """Structure, dtypes and shapes of a batch; of an empty one, whose ragged values have the shape of any, dimensions."""
+    if isinstance(batch, dict):
+        return {key: form(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(form(column) for column in batch)
+    return batch.dtype, batch.shape if len(batch) else batch.ndim
+
+
+def check_all_ways_agree(iterator: DatasetIteratorIF, expected: list[Any], data: st.DataObject) -> None:
+    n = len(expected)
+    assert len(iterator) == n
+    assert as_plain([iterator[i] for i in range(n)]) == as_plain(list(iterator)) == as_plain(expected)
+    indices = data.draw(st.lists(st.integers(-n, n - 1), max_size=8)) if n else []
+    mask = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    given: list[Any] = [indices, np.array(indices, dtype=np.int8), slice(None, None, -2), np.array(mask, dtype=bool), range(n)]
+    for index in given:
+        wanted = [expected[i] for i in np.arange(n)[np.asarray(index, dtype=np.intp) if index is indices else index]]
+        assert as_plain(iterator.__getitems__(index)) == as_plain(wanted)
+        stacked = stack_samples(wanted) if wanted or not n else emptied(stack_samples(expected[:1]))
+        batch = iterator.read_batch(index)
+        if n == 0:  # there may be columns, but nothing is in them
+            assert not any(map(len, batch.values() if isinstance(batch, dict) else batch))
+            continue
+        assert (as_plain(batch), form(batch)) == (as_plain(stacked), form(stacked))
+        columns = range(len(stacked)) if isinstance(stacked, tuple) else stacked if isinstance(stacked, dict) else []
+        for key in columns:
+            column = iterator.read_column(key, index)
+            assert (as_plain(column), form(column)) == (as_plain(stacked[key]), form(stacked[key]))  # type: ignore[index]
+    for key in [*expected[0]] if n and isinstance(expected[0], dict) else range(len(expected[0])) if n else []:
+        assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])
+
+
+COLUMNS: list[Callable[[int], list[Any]]] = [
+    lambda n: list(range(n)),
+    lambda n: [i / 4 for i in range(n)],
+    lambda n: [np.array([i, -i], dtype=np.int16) for i in range(n)],
+    lambda n: [f"s{i}" * (i % 3) for i in range(n)],
+    lambda n: [np.arange(i % 3, dtype=np.float32) for i in range(n)],
+]
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> tuple[DatasetIteratorIF, list[Any]]:
+    """An iterator, and its samples as a list."""
+    n = draw(st.integers(0, 7))
+    columns = [column(n) for column in draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3))]
+    samples: list[Any] = list(zip(*columns, strict=True))
+    kind = draw(st.sampled_from(["sequences", "arrays", "client's tuples", "client's dicts", "bare"]))
+    iterator: DatasetIteratorIF
+    if kind == "arrays":
+        columns = [[i, np.array([i, 1.5])] for i in range(n)]
+        iterator = SequenceDatasetIterator([np.arange(n), np.array([[i, 1.5] for i in range(n)]).reshape(n, 2)])
+        samples = [(i, np.array([i, 1.5])) for i in range(n)]
+    elif kind == "sequences":
+        iterator = SequenceDatasetIterator(columns)
+    elif kind == "client's tuples":
+        iterator = Samples(samples)
+    elif kind == "client's dicts":
+        samples = [{f"k{number}": value for number, value in enumerate(sample)} for sample in samples]
+        iterator = Samples(samples)
+    else:
+        samples = columns[0]
+        iterator = Samples(samples)
+    for _ in range(draw(st.integers(0, 2))):
+        if draw(st.booleans()):
+            order = draw(st.lists(st.integers(0, len(samples) - 1), max_size=6)) if samples else []
+            iterator, samples = DatasetIteratorView(iterator, order), [samples[i] for i in order]
+        else:
+            iterator, samples = (
+                CombinedDatasetIterator([iterator, DatasetIteratorView(iterator, slice(1))]),
+                [*samples, *samples[:1]],
+            )
+    return iterator, samples
+
+
+class Recording(Samples):
+    """Tells what it was asked for."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        super().__init__(samples)
+        self.requests: list[Any] = []
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        self.requests.append(list(indices))
+        return [self.samples[index] for index in indices]
+
+    def read_batch(self, indices: Any) -> Batch:
+        self.requests.append(("batch", list(indices)))
+        return stack_samples([self.samples[index] for index in indices])
+
+    def read_column(self, key: Any, indices: Any = None) -> Column:
+        self.requests.append(("column", key))
+        return stack_samples([self.samples[index][key] for index in indices])  # type: ignore[return-value]  # of bare values
+
+
+class Huge(DatasetIterator):
+    """More samples than fit 32 bits; sample i is i."""
+
+    def __len__(self) -> int:
+        return 2**40
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def as_columns(sample: Any) -> tuple[Any, ...]:
+    return sample if isinstance(sample, tuple) else (sample,)
+
+
+@settings(max_examples=80, deadline=None)
+@given(drawn=st.lists(sources(), min_size=1, max_size=3), data=st.data())
+def test_zipped_columns_are_those_of_the_samples_side_by_side(
+    drawn: list[tuple[DatasetIteratorIF, list[Any]]], data: st.DataObject
+) -> None:
+    n = min(len(samples) for _, samples in drawn)
+    iterators: list[DatasetIteratorIF] = [DatasetIteratorView(iterator, range(n)) for iterator, _ in drawn]
+    parts = [samples[:n] for _, samples in drawn]
+    batches: list[Any] = [iterator.read_batch([]) for iterator in iterators]
+    are_dicts = [isinstance(batch, dict) for batch in batches]
+    expected: list[Any]
+    if all(are_dicts):
+        iterators = [
+            iterator.rename({key: f"{key}.{i}" for key in batch})
+            for i, (iterator, batch) in enumerate(zip(iterators, batches, strict=True))
+        ]
+        parts = [[{f"{key}.{i}": value for key, value in sample.items()} for sample in part] for i, part in enumerate(parts)]
+        expected = [dict(chain.from_iterable(sample.items() for sample in samples)) for samples in zip(*parts, strict=True)]
+    else:
+        iterators = [it.as_tuple() if is_dict else it for it, is_dict in zip(iterators, are_dicts, strict=True)]
+        parts = [[tuple(s.values()) if isinstance(s, dict) else s for s in part] for part in parts]
+        expected = [tuple(chain.from_iterable(map(as_columns, samples))) for samples in zip(*parts, strict=True)]
+
+    zipped = ZippedDatasetIterator(iterators)
+
+    check_all_ways_agree(zipped, expected, data)
+    check_all_ways_agree(pickle.loads(pickle.dumps(zipped))[::-1], expected[::-1], data)
+
+
+def test_a_batch_is_one_request_to_each_iterator_and_a_column_one_to_the_one_that_has_it() -> None:
+    images, labels, weights = (
+        Recording([(i, "x") for i in range(4)]),
+        Recording([(i % 2,) for i in range(4)]),
+        Recording([0.5] * 4),
+    )
+    zipped = images.zip(labels, weights)
+
+    zipped.read_batch([3, 1])
+    zipped.__getitems__([2])
+    assert images.requests == labels.requests == weights.requests == [("batch", [3, 1]), [2]]
+    for recording in (images, labels, weights):
+        recording.requests.clear()
+    columns = [zipped.read_column(key, [1, 2]).tolist() for key in (0, -2, -1, 1)]
+
+    assert columns == [[1, 2], [1, 0], [0.5, 0.5], ["x", "x"]]
+    assert images.requests == [("column", 0), ("column", 1)]
+    assert labels.requests == [("column", 0)]
+    assert weights.requests == [("batch", [1, 2])]
+
+
+def test_several_columns_come_from_each_iterator_together() -> None:
+    dicts = Samples([{"a": i, "b": -i} for i in range(3)]).zip(Samples([{"c": "x"}] * 3))
+    bare = Samples([1, 2, 3]).zip(Samples([4, 5, 6]))
+
+    assert [column.tolist() for column in dicts._columns_at(["b", "c", "a"], np.array([2, 0]))] == [[-2, 0], ["x", "x"], [2, 0]]
+    assert [column.tolist() for column in bare._columns_at([1, 0, -1], None)] == [[4, 5, 6], [1, 2, 3], [4, 5, 6]]
+
+
+def test_iterators_of_unequal_lengths_are_refused_with_their_lengths() -> None:
+    with pytest.raises(ConfigError, match=r"lengths are \[3, 3, 2\]"):
+        Samples([1, 2, 3]).zip(Samples([1, 2, 3]), Samples([1, 2]))
+    with pytest.raises(ConfigError, match="at least one iterator"):
+        ZippedDatasetIterator([])
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([[{"a": 1}], [{"b": 1}], [{"a": 2}]], "iterators 0 and 2 both have a column 'a'"),
+        ([[{"a": 1}], [(1, 2)]], r"iterators \[0\] give dicts, \[1\] do not"),
+        ([[(1, 2)], [5], [{"a": 1}]], r"iterators \[2\] give dicts, \[0, 1\] do not"),
+        ([[{"a": 1}], [5]], r"iterators \[0\] give dicts, \[1\] do not"),
+    ],
+)
+def test_samples_that_do_not_go_together_are_refused_by_the_numbers_of_their_iterators(parts: list[Any], message: str) -> None:
+    zipped = ZippedDatasetIterator([Samples(part) for part in parts])
+
+    reads: list[Callable[[], Any]] = [
+        lambda: zipped[0],
+        lambda: list(zipped),
+        lambda: zipped.__getitems__([0]),
+        lambda: zipped.read_batch([0]),
+        lambda: zipped.read_batch([]),
+        lambda: zipped.read_column("a"),
+    ]
+    for read in reads:
+        with pytest.raises(ConfigError, match=message):
+            read()
+
+
+@pytest.mark.parametrize("key", [3, -4, "a", None])
+def test_a_column_that_is_not_there_is_named(key: Any) -> None:
+    tuples = Samples([(1, 2)]).zip(Samples([3]))
+    dicts = Samples([{"x": 1}]).zip(Samples([{"y": 1}]))
+
+    for indices in (None, [0], []):
+        with pytest.raises(ConfigError, match=f"no column {key!r}: they have the columns 0 to 2"):
+            tuples.read_column(key, indices)
+        with pytest.raises(ConfigError, match=f"no column {key!r}: they have the columns 'x', 'y'"):
+            dicts.read_column(key, indices)
+
+
+def test_empty_iterators_have_the_columns_that_are_known() -> None:
+    known, unknown = SequenceDatasetIterator([np.empty((0, 2), dtype=np.uint8)]), Samples([])
+
+    both, neither = known.zip(unknown), unknown.zip(unknown)
+
+    assert (list(both), list(neither), neither.read_batch([]), both.__getitems__([])) == ([], [], (), [])
+    assert form(both.read_batch([])) == ((np.uint8, 2),)
+    assert both.read_column(0).dtype == np.uint8
+    assert neither.read_column("x").shape == (0,)
+    with pytest.raises(ConfigError, match="no column 1"):
+        both.read_column(1)
+
+
+def test_one_iterator_alone_gives_tuples_too() -> None:
+    assert list(Samples([1, 2]).zip()) == [(1,), (2,)]
+
+
+def test_millions_of_millions_of_samples_are_zipped() -> None:
+    zipped = Huge().zip(DatasetIteratorView(Huge(), slice(None, None, -1)))
+
+    assert zipped[2**40 - 1] == (2**40 - 1, 0)
+    assert zipped.read_column(1, [0, -1]).tolist() == [2**40 - 1, 0]
+
+
+@pytest.mark.parametrize("index", [3, -4, np.int64(99), [0, 3], [True]])
+def test_positions_outside_are_refused(index: Any) -> None:
+    with pytest.raises(DatasetOutOfBoundsError):
+        Samples([1, 2, 3]).zip(Samples([1, 2, 3]))[index]
+
+
+def test_iterators_are_zipped_in_a_spawned_process() -> None:
+    stack = SequenceDatasetIterator([np.arange(4)]).zip(SequenceDatasetIterator([["a", "b", "c", "d"]]))[1:3]
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(list, (stack,)) == [(1, "b"), (2, "c")]
+
+
+def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:
+    meta = DatasetMeta(IteratorMeta(0, -1, "tag"), "id", "digits", "train", "label", ("a", "b"))
+    informed: Any = InformedDatasetIterator(Samples([(1, 2)]), meta)
+
+    zipped: Any = informed.zip(Samples([3]))
+    empty: Any = informed[:0].zip(Samples([]))
+
+    assert zipped.dataset_meta == replace(meta, iterator_meta=IteratorMeta(0, 1, "tag"), provenance=("zipped",))
+    assert zipped.read_column(zipped.dataset_meta.target_pos).tolist() == [2]
+    assert empty.dataset_meta.target_pos == -1
+
+
+def test_it_says_what_it_is_made_of_and_is_rebuilt_from_it() -> None:
+    one, other = Samples([1, 2]), Samples([3, 4])
+
+    zipped = one.zip(other)
+
+    assert zipped.underlying_iterators == [one, other]
+    assert zipped._arguments() == {}
+    assert list(ZippedDatasetIterator._rebuilt(zipped._stacked_on(), {})) == [(1, 3), (2, 4)]

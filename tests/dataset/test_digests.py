@@ -1,0 +1,342 @@
+"""Digests: equal for equal samples, in every form, batch and process."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from data_stack.dataset.digests import DIGEST_BYTES, column_digests, row_digests, sample_digest
+from data_stack.dataset.iterator.stacking import stack_samples, stack_values
+from data_stack.exception import ConfigError
+
+
+def ragged(*values: Any) -> Any:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+EQUAL: dict[str, list[Any]] = {
+    "three": [
+        3,
+        3.0,
+        np.int64(3),
+        np.uint8(3),
+        np.float16(3),
+        3 + 0j,
+        torch.tensor(3),
+        np.array(3),
+        np.array(3, dtype=">i4"),
+        Decimal(3),
+    ],
+    "one": [1, True, np.bool_(True), torch.tensor(True), np.float32(1), Decimal("1.0")],
+    "zero": [0, 0.0, -0.0, False, np.float32(-0.0), Decimal("-0")],
+    "not a number": [math.nan, -math.nan, np.float32("nan"), np.longdouble("nan"), torch.tensor(math.nan), Decimal("nan")],
+    "infinity": [math.inf, np.float16("inf"), Decimal("inf")],
+    "half": [0.5, np.float32(0.5), np.longdouble(0.5), Decimal("0.5"), torch.tensor(0.5, dtype=torch.bfloat16)],
+    "a tenth, double": [0.1, np.float64(0.1), np.longdouble(0.1)],
+    "beyond 63 bits": [2**63, float(2**63), np.uint64(2**63), np.float32(2**63)],
+    "beyond 64 bits": [2**70, float(2**70)],
+    "far beyond": [10**400 + 1, 10**400 + 1],
+    "text": ["é", np.str_("é")],
+    "bytes": [b"ab", bytearray(b"ab"), memoryview(b"ab"), np.bytes_(b"ab")],
+    "numbers": [
+        np.array([1, 2]),
+        np.array([1.0, 2.0]),
+        torch.tensor([1, 2]),
+        np.array([1, 2], dtype=object),
+        ragged(1, 2),
+        np.array([1 + 0j, 2]),
+    ],
+    "two times three": [
+        np.arange(6).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        torch.arange(6).reshape(2, 3),
+    ],
+    "every other": [np.arange(10)[::2], np.array([0, 2, 4, 6, 8])],
+    "texts": [np.array(["a", "bc"]), np.array(["a", "bc"], dtype=object)],
+    "day": [
+        np.datetime64("2020-02-29"),
+        np.datetime64("2020-02-29T00:00:00.000000000"),
+        date(2020, 2, 29),
+        datetime(2020, 2, 29),
+        pd.Timestamp("2020-02-29"),
+    ],
+    "before 1970": [
+        np.datetime64("1969-12-31T23:59:59.5"),
+        np.datetime64("1969-12-31T23:59:59.500000000"),
+        datetime(1969, 12, 31, 23, 59, 59, 500_000),
+    ],
+    "hour": [
+        np.timedelta64(1, "h"),
+        np.timedelta64(3600, "s"),
+        timedelta(hours=1),
+        pd.Timedelta("1h"),
+        np.timedelta64(6, ("m", 10)),
+    ],
+    "no time": [np.datetime64("NaT"), np.datetime64("NaT", "ns"), np.datetime64("NaT", "Y"), pd.NaT],
+    "instant": [datetime(2020, 1, 1, tzinfo=timezone.utc), datetime(2020, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))],
+    "dict": [
+        {"a": 1, "b": [2, 3]},
+        {"b": np.array([2, 3]), "a": 1.0},
+        np.array([(1, (2, 3))], dtype=[("a", "i4"), ("b", "f4", 2)])[0],
+    ],
+    "set": [{1, 2, 3}, frozenset([3, 2, 1])],
+    "nothing": [None, None],
+    "complex": [1 + 2j, np.complex64(1 + 2j)],
+    "tuple of columns": [(1, "a"), [1, "a"], (np.int8(1), "a")],
+    "ragged": [({"x": ragged(np.array([1, 2]), np.array([3]))},), ({"x": [[1, 2], [3]]},)],
+    "empty": [np.empty((0, 3)), torch.empty((0, 3)), np.empty((0, 3), dtype=np.uint8)],
+}
+
+DIFFERENT: list[Any] = [
+    "",
+    b"",
+    None,
+    0,
+    (),
+    {},
+    set(),
+    (None,),
+    ("",),
+    ("", ""),
+    ("ab", "c"),
+    ("a", "bc"),
+    ("abc",),
+    (b"ab", "c"),
+    np.array([1, 2]),
+    (1, 2),
+    (1, 2, 0),
+    ((1, 2),),
+    np.array([[1, 2]]),
+    np.array([[1], [2]]),
+    {"a": 1},
+    {"b": 1},
+    {"a": {"a": 1}},
+    {"a": 1, "b": 1},
+    1,
+    -1,
+    255,
+    256,
+    -256,
+    65536,
+    2**31,
+    -(2**31),
+    2**40,
+    2**63,
+    2**64,
+    2**70,
+    2**53,
+    2**53 + 1,
+    0.1,
+    np.float32(0.1),
+    1e300,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1j,
+    "1",
+    b"1",
+    np.datetime64("2020-01-01"),
+    np.timedelta64(1, "s"),
+    np.timedelta64(1, "M"),
+    datetime(2020, 1, 1, tzinfo=timezone.utc),
+    np.datetime64("NaT"),
+    np.timedelta64("NaT"),
+    Decimal("0.1"),
+    {1},
+    {"1"},
+    ("a", None),
+    (None, "a"),
+    np.empty(0),
+    np.empty((0, 1)),
+    np.empty((1, 0)),
+    ("ab", ("c",)),
+    (("ab", "c"),),
+    10**400 + 1,
+    10**400 + 3,
+    "\0",
+    "\0\0",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("forms", EQUAL.values(), ids=EQUAL)
+def test_the_same_content_has_one_digest_however_it_is_kept(forms: list[Any]) -> None:
+    digests = {sample_digest(form) for form in forms}
+
+    assert len(digests) == 1
+    assert len(digests.pop()) == DIGEST_BYTES
+
+
+@pytest.mark.parametrize("forms", EQUAL.values(), ids=EQUAL)
+def test_the_same_content_within_a_sample_has_one_digest(forms: list[Any]) -> None:
+    digests = {sample_digest(("x", form)) for form in forms}
+    nested = {sample_digest({"x": ["y", form]}) for form in forms}
+
+    assert len(digests) == 1
+    assert len(nested) == 1
+
+
+def test_different_content_has_different_digests() -> None:
+    digests = [sample_digest(value) for value in DIFFERENT]
+
+    same = [(DIFFERENT[i], DIFFERENT[j]) for i in range(len(digests)) for j in range(i) if digests[i] == digests[j]]
+    assert same == []
+
+
+def test_a_column_of_lists_equals_one_of_arrays() -> None:
+    lists, arrays, texts = [[1, 2], [3, 4]], [np.array([1, 2]), np.array([3.0, 4.0])], [["a", "b"], ["c"]]
+
+    assert [sample_digest((value,)) for value in lists] == [sample_digest((value,)) for value in arrays]
+    assert sample_digest((texts[0],)) == sample_digest((np.array(texts[0]),)) == sample_digest((tuple(texts[0]),))
+
+
+@pytest.mark.parametrize("value", [object(), range(3), lambda: None, np.void(b"ab"), ("a", [object()]), {"a": pd.NA}])
+def test_an_object_of_unknown_content_is_named(value: Any) -> None:
+    named = {tuple: "builtins.object", dict: "NAType", np.void: "V2"}.get(type(value), type(value).__qualname__)
+
+    with pytest.raises(ConfigError, match=named):
+        sample_digest(value)
+
+
+def test_long_doubles_that_no_float64_holds_are_refused() -> None:
+    value = np.longdouble(1) + np.finfo(np.longdouble).eps
+    if float(value) == value:
+        return  # long doubles are doubles on this machine
+
+    with pytest.raises(ConfigError, match="cast them first"):
+        sample_digest(value)
+
+
+numbers = (
+    st.integers(-(2**70), 2**70)
+    | st.floats(width=64)
+    | st.floats(width=32)
+    | st.booleans()
+    | st.sampled_from([2**53, 2**53 + 1, -(2**63), 2**63, 2**64 - 1, 2**64, 255, 256, 32767, 32768])
+)
+scalars = numbers | st.none() | st.text(max_size=3) | st.binary(max_size=3)
+arrays = hnp.arrays(
+    st.sampled_from(["u1", "i2", ">i4", "i8", "u8", "f2", "f4", ">f8", "?", "c8", "M8[s]", "m8[ns]", "U2", "S2"]),
+    st.sampled_from([(), (2,), (0,), (2, 2)]),
+)
+values = st.recursive(
+    scalars | arrays,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(value=numbers)
+def test_a_number_by_itself_is_written_like_one_in_a_column(value: Any) -> None:
+    column = stack_values([value])
+
+    assert row_digests(column)[0].tobytes() == sample_digest(value) == sample_digest(np.asarray(value))
+
+
+@settings(max_examples=200, deadline=None)
+@given(samples=st.lists(st.tuples(values, values), max_size=5))
+def test_rows_of_a_batch_have_the_digests_of_their_samples(samples: list[tuple[Any, Any]]) -> None:
+    expected = [sample_digest(sample) for sample in samples]
+    stacked = stack_samples(samples)
+
+    digests = row_digests(stacked)
+
+    assert digests.shape == (len(samples), DIGEST_BYTES)
+    for digest, value, sample in zip(digests, expected, samples, strict=True):
+        if _is_as_it_was(sample, samples):
+            assert digest.tobytes() == value
+
+
+def _is_as_it_was(sample: tuple[Any, Any], samples: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether a batch rounds no number of the sample: integers beyond 2**53 beside floats."""
+    parts = [np.asarray(value) for each in samples for value in each if isinstance(value, (int, float, np.ndarray))]
+    large = any(part.dtype.kind in "iu" and part.size and bool((np.abs(part.astype(float)) >= 2**53).any()) for part in parts)
+    return not (large and any(part.dtype.kind in "fc" for part in parts))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    column=hnp.arrays(st.sampled_from(["f4", "f8", "i8", "u8", "f2", ">i2"]), st.tuples(st.integers(0, 6), st.just(11))),
+    dtype=st.sampled_from(["f4", "f8"]),
+)
+def test_rows_of_mixed_magnitude_are_each_written_by_themselves(column: Any, dtype: str) -> None:
+    digests = column_digests(column)
+
+    assert [digest.tobytes() for digest in digests] == [sample_digest((row.copy(),)) for row in column]
+    if column.dtype != np.uint64:  # of a list of integers below and above 2**63 numpy makes floats
+        assert [digest.tobytes() for digest in digests] == [sample_digest((row.tolist(),)) for row in column]
+    if column.dtype.itemsize <= np.dtype(dtype).itemsize and column.dtype.kind == "f":
+        assert (column_digests(column.astype(dtype)) == digests).all()
+
+
+def test_dict_batches_and_bare_batches_have_the_digests_of_their_samples() -> None:
+    dicts = [{"b": i, "a": str(i), "c": np.full(2, i)} for i in range(3)]
+    bare = [np.array([i, 2.5]) for i in range(3)]
+
+    by_dict, by_array = row_digests(stack_samples(dicts)), row_digests(stack_samples(bare))
+
+    assert [digest.tobytes() for digest in by_dict] == [sample_digest(dict(reversed(each.items()))) for each in dicts]
+    assert [digest.tobytes() for digest in by_array] == [sample_digest(each) for each in bare]
+
+
+def test_records_times_and_tensors_in_columns_have_the_digests_of_their_values() -> None:
+    records = np.array([(1, b"a"), (2, b"b")], dtype=[("x", "i4"), ("y", "S2")])
+    times = np.array(["2020-01-01", "NaT"], dtype="M8[D]")
+    spans = np.array([5, "NaT"], dtype="m8")
+
+    digests = row_digests((records, times, spans, np.stack([records, records], axis=1)))
+
+    for row in range(2):
+        sample = ({"y": records["y"][row], "x": int(records["x"][row])}, times[row], spans[row], [records[row], records[row]])
+        assert digests[row].tobytes() == sample_digest(sample)
+
+
+def test_a_batch_without_samples_or_columns_has_no_digests() -> None:
+    assert row_digests(()).shape == (0, DIGEST_BYTES)
+    assert row_digests({}).shape == (0, DIGEST_BYTES)
+    assert row_digests((np.empty((0, 3)), np.empty(0, dtype=object))).shape == (0, DIGEST_BYTES)
+    assert column_digests(np.empty(0)).shape == (0, DIGEST_BYTES)
+
+
+def test_rows_without_values_are_counted() -> None:
+    digests = column_digests(np.empty((3, 0)))
+
+    assert [digest.tobytes() for digest in digests] == [sample_digest((np.empty(0),))] * 3
+
+
+def test_another_process_gives_the_same_digests() -> None:
+    program = (
+        "from data_stack.dataset.digests import sample_digest; import numpy as np; "
+        "print(sample_digest(({'b': 'x', 'a': {'p', 'q'}}, np.arange(4.0), None, 0.1)).hex())"
+    )
+
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert shown == {sample_digest(({"a": {"q", "p"}, "b": "x"}, np.arange(4), None, 0.1)).hex() + "\n"}
+
+
+def test_digests_stay_what_they_are() -> None:
+    sample = (np.arange(6, dtype=np.uint8).reshape(2, 3), "label", 0.1, None, {"x": -1})
+
+    assert sample_digest(sample).hex() == "137914929a765c47cbd4a647199cd590"

@@ -1,0 +1,701 @@
+"""Encoded iterators: sample by sample, batch by batch and column by column the same, whatever samples look like."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.preprocessing import StandardScaler
+from torch.utils.data import DataLoader
+
+import data_stack
+from data_stack.dataset.encoders import (
+    CategoricalEncoder,
+    ClassMapping,
+    ContinuousEncoder,
+    EncodingError,
+    FeatureEncoder,
+    HashingEncoder,
+    ImageEncoder,
+    OneHotEncoder,
+    SklearnEncoder,
+    TextLabelEncoder,
+)
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    InformedDatasetIteratorIF,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, MappedClassesView
+from data_stack.dataset.iterator.iterator import IndexArray
+from data_stack.dataset.iterator.stacking import column_of, emptied, stack_samples
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError, ModelNotTrainedError
+
+N = 12
+RNG = np.random.default_rng(2)
+NUMBERS = RNG.normal(size=(N, 3))
+LABELS = np.arange(N) % 3
+WORDS = [["cat", "dog", "bird"][i % 3] for i in range(N)]
+IMAGES = RNG.integers(0, 256, size=(N, 4, 5), dtype=np.uint8)
+RAGGED = [IMAGES[i, : 2 + i % 2] for i in range(N)]
+ROWS = [[float(i), WORDS[i], i % 4] for i in range(N)]
+
+Point = namedtuple("Point", ["sample", "target"])
+
+
+class Client(DatasetIterator):
+    """A client's iterator with no more than it must have, which takes plain ints in range only."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int
+        assert 0 <= index < len(self.samples)
+        self.read.append(index)
+        return self.samples[index]
+
+
+def features() -> FeatureEncoder:
+    return FeatureEncoder({0: ContinuousEncoder(), 1: CategoricalEncoder(), 2: CategoricalEncoder(unknown="index")})
+
+
+STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
+    "arrays": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS, WORDS]), {0: ContinuousEncoder(), 2: TextLabelEncoder()}),
+    "one_hot": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).one_hot([0, 1, 2]),
+    "negative_keys": lambda: fitted(
+        SequenceDatasetIterator([NUMBERS, LABELS]), {-1: CategoricalEncoder(), -2: ContinuousEncoder()}
+    ),
+    "rows": lambda: fitted(SequenceDatasetIterator([ROWS, LABELS]), {0: features(), 1: HashingEncoder(3)}),
+    "images": lambda: fitted(SequenceDatasetIterator([IMAGES, LABELS]), {0: ImageEncoder()}),
+    "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
+    "tensors": lambda: fitted(
+        SequenceDatasetIterator([torch.tensor(NUMBERS), torch.tensor(LABELS)]),
+        {0: ContinuousEncoder(), 1: OneHotEncoder([2, 1, 0])},
+    ),
+    "dicts": lambda: fitted(
+        Client([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
+        {"x": ContinuousEncoder(), "y": CategoricalEncoder("ordinal")},
+    ),
+    "client": lambda: fitted(Client(list(zip(ROWS, WORDS, strict=True))), {0: features(), 1: CategoricalEncoder()}),
+    "lists": lambda: fitted(Client([[x, y] for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: TextLabelEncoder()}),
+    "named_tuples": lambda: fitted(Client([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: TextLabelEncoder()}),
+    "bare_words": lambda: fitted(Client(WORDS), {0: TextLabelEncoder()}),
+    "bare_arrays": lambda: fitted(Client(list(NUMBERS)), {0: ContinuousEncoder()}),
+    "bare_numbers": lambda: fitted(Client([float(i) for i in range(N)]), {-1: ContinuousEncoder()}),
+    "mapped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): 5}),
+    "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
+    "mapped_words_to_numbers": lambda: SequenceDatasetIterator([NUMBERS, WORDS]).map_classes({"cat": 0}),
+    "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
+    "twice": lambda: SequenceDatasetIterator([NUMBERS, WORDS]).map_classes({"dog": "cat"}).one_hot(["cat", "bird"]),
+    "sklearn": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS]), {0: StandardScaler()}),
+    "informed": lambda: fitted(
+        InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), DatasetMeta()), {0: ContinuousEncoder()}
+    ),
+    "view": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS])[::-1], {0: ContinuousEncoder()})[3:],
+    "one_sample": lambda: fitted(
+        SequenceDatasetIterator([NUMBERS[:1], LABELS[:1]]), {0: ContinuousEncoder(), 1: CategoricalEncoder()}
+    ),
+    "parts": lambda: fitted(
+        CombinedDatasetIterator(
+            [SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]), Client(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))]
+        ),
+        {0: ContinuousEncoder(), 1: CategoricalEncoder()},
+    ),
+}
+
+
+def fitted(iterator: DatasetIteratorIF, encoders: Any) -> DatasetIteratorIF:
+    """Encoded, and fitted on itself."""
+    return iterator.encode(encoders, fit_on=iterator)
+
+
+@pytest.fixture(params=STACKS)
+def encoded(request: pytest.FixtureRequest) -> DatasetIteratorIF:
+    """An iterator with encoded columns."""
+    return STACKS[request.param]()
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether batches or samples are the same: values, dtypes, shapes, form."""
+    if isinstance(first, dict):
+        return isinstance(second, dict) and list(first) == list(second) and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, (tuple, list)):
+        return type(first) is type(second) and len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, (np.ndarray, np.generic)):
+        if first.dtype == object:
+            return second.dtype == object and all(map(same, first.tolist(), second.tolist()))
+        return (first.dtype, first.shape, first.tobytes()) == (second.dtype, second.shape, second.tobytes())
+    if isinstance(first, torch.Tensor):
+        return bool((first == second).all())
+    return type(first) is type(second) and first == second
+
+
+def indices_of(n: int) -> list[tuple[IndexArray, list[int]]]:
+    """Indices of every kind, with what they mean."""
+    mask = np.arange(n) % 2 == 0
+    return [
+        ([], []),
+        ([0], [0]),
+        ([n - 1, 0, -1, 0], [n - 1, 0, n - 1, 0]),
+        (range(n), list(range(n))),
+        (slice(None, None, -1), list(range(n))[::-1]),
+        (np.array([n - 1, 0], dtype=np.int8), [n - 1, 0]),
+        (mask, np.flatnonzero(mask).tolist()),
+        (mask.tolist(), np.flatnonzero(mask).tolist()),
+        (np.arange(n, dtype=np.uint64), list(range(n))),
+    ]
+
+
+def test_samples_batches_and_columns_agree_for_every_kind_of_index(encoded: DatasetIteratorIF) -> None:
+    samples = [encoded[i] for i in range(len(encoded))]
+
+    assert all(map(same, list(encoded), samples))
+    assert all(same(encoded[np.int64(i) - len(samples)], sample) for i, sample in enumerate(samples))
+    read = encoded._reader()
+    assert all(same(read(i), sample) for i, sample in enumerate(samples))
+    for index, meant in indices_of(len(encoded)):
+        expected = [samples[position] for position in meant]
+        batch = stack_samples(expected) if expected else emptied(stack_samples(samples[:1]))
+        assert all(map(same, encoded.__getitems__(index), expected))
+        assert same(encoded.read_batch(index), batch)
+        assert all(map(same, [encoded[index][i] for i in range(len(expected))], expected))
+        if not isinstance(batch, np.ndarray):
+            assert all(same(encoded.read_column(key, index), column_of(batch, key)) for key in keys_of(batch))
+    whole = stack_samples(samples)
+    if not isinstance(whole, np.ndarray):
+        columns = [column_of(whole, key) for key in keys_of(whole)]
+        assert all(map(same, map(encoded.read_column, keys_of(whole)), columns))
+        assert all(map(same, encoded._columns_at(keys_of(whole), None), columns))
+
+
+def keys_of(batch: Any) -> list[Any]:
+    """All names of the columns of a batch."""
+    return list(batch) if isinstance(batch, dict) else [*range(len(batch)), -1]
+
+
+def test_a_position_outside_fails_everywhere(encoded: DatasetIteratorIF) -> None:
+    n = len(encoded)
+
+    for read in (
+        encoded.__getitem__,
+        lambda i: encoded.__getitems__([i]),
+        lambda i: encoded.read_batch([0, i]),
+        lambda i: encoded[[i]],
+    ):
+        for outside in (n, -n - 1):
+            with pytest.raises(DatasetOutOfBoundsError):
+                read(outside)
+    with pytest.raises(DatasetOutOfBoundsError):
+        encoded.read_column(0, [n])
+    with pytest.raises(DatasetOutOfBoundsError):
+        encoded.read_batch([True] * (n + 1))
+
+
+def test_a_pickled_iterator_reads_the_same(encoded: DatasetIteratorIF) -> None:
+    before = pickle.loads(pickle.dumps(encoded))
+    samples = list(encoded)
+    after = pickle.loads(pickle.dumps(encoded))
+
+    assert all(map(same, before, samples))
+    assert all(map(same, after, samples))
+
+
+def test_a_layer_is_rebuilt_by_its_arguments(encoded: DatasetIteratorIF) -> None:
+    if isinstance(encoded, InformedDatasetIteratorIF) or not isinstance(encoded, EncodedDatasetIterator):
+        encoded = encoded._stacked_on()[0]
+    if not isinstance(encoded, EncodedDatasetIterator):
+        return
+
+    rebuilt = type(encoded)._rebuilt(encoded._stacked_on(), encoded._arguments())
+
+    assert all(map(same, rebuilt, encoded))
+    assert rebuilt.underlying_iterators == encoded.underlying_iterators
+
+
+def read_all(iterator: DatasetIteratorIF) -> Any:
+    """For a process of its own."""
+    return list(iterator), iterator.read_batch(range(len(iterator)))
+
+
+def test_encoded_stacks_cross_into_a_spawned_process() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for name in ("rows", "dropped", "client", "twice"):
+            stack = STACKS[name]()
+
+            assert same(pool.apply(read_all, (stack,)), read_all(stack))
+
+
+def test_a_data_loader_reads_encoded_batches() -> None:
+    stack = fitted(SequenceDatasetIterator([NUMBERS, LABELS]), {0: ContinuousEncoder(), 1: OneHotEncoder([0, 1, 2])})
+
+    batches = list(DataLoader(stack, batch_size=5))  # type: ignore[arg-type]  # a map-style dataset by protocol
+
+    assert torch.cat([target for _, target in batches]).shape == (N, 3)
+    assert np.array_equal(torch.cat([sample for sample, _ in batches]).numpy(), stack.read_column(0))
+
+
+# ---------------------------------------------------------------------- fitting
+
+
+def test_encoders_are_fitted_on_the_iterator_named_and_shared_by_the_others() -> None:
+    train, test = SequenceDatasetIterator([NUMBERS[:8], LABELS[:8]]), SequenceDatasetIterator([NUMBERS[8:], LABELS[8:]])
+    encoder = ContinuousEncoder(dtype="float64")
+
+    encoded_train = train.encode(encoder, fit_on=train)
+    encoded_test = test.encode({0: encoder})
+
+    assert np.allclose(encoded_train.read_column(0).mean(axis=0), 0)
+    assert np.allclose(encoded_test.read_column(0), (NUMBERS[8:] - NUMBERS[:8].mean(axis=0)) / NUMBERS[:8].std(axis=0))
+    assert isinstance(encoded_test, EncodedDatasetIterator)
+    assert encoded_test.encoders[0] is encoder
+
+
+def test_the_encoder_knows_the_fingerprint_of_what_it_was_fitted_on() -> None:
+    train = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, LABELS]), DatasetMeta(dataset_name="x"))
+    first, second = ContinuousEncoder(), ContinuousEncoder()
+
+    train.encode(first, fit_on=train)
+    train.encode(second, fit_on=train.take(5))
+
+    assert first.fitted_on == train.fingerprint()
+    assert second.fitted_on == train.take(5).fingerprint()
+
+
+def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> None:
+    iterator = SequenceDatasetIterator([NUMBERS, LABELS])
+
+    with pytest.raises(ModelNotTrainedError, match=r"column 0 \(<ContinuousEncoder.*fit_on=train"):
+        iterator.encode({0: ContinuousEncoder(), 1: OneHotEncoder([0, 1, 2])})
+    with pytest.raises(ModelNotTrainedError, match=r"column 1, <CategoricalEncoder.*fit_on=train"):
+        EncodedDatasetIterator(iterator, {1: CategoricalEncoder()})
+
+
+def test_a_fitted_encoder_is_not_fitted_again() -> None:
+    encoder = ContinuousEncoder().fit([[0.0, 0, 0], [2, 2, 2]])
+    before = encoder.state()
+
+    fitted(SequenceDatasetIterator([NUMBERS, LABELS]), encoder)
+
+    assert encoder.state() == before
+
+
+def test_each_sample_is_read_once_to_fit_several_columns() -> None:
+    client = Client([(float(i), str(i % 3)) for i in range(200)])
+
+    client.encode({0: ContinuousEncoder(), 1: TextLabelEncoder()}, fit_on=client)
+
+    assert sorted(set(client.read)) == list(range(200))
+    assert len(client.read) < 220  # the fingerprint looks at some of them, too
+
+
+def test_fitting_in_blocks_gives_the_statistics_of_the_whole() -> None:
+    big = np.random.default_rng(0).normal(size=(3, 300_000)) + 5
+    iterator = SequenceDatasetIterator([big.T, np.arange(300_000) % 7])
+    encoder, classes = ContinuousEncoder(), CategoricalEncoder()
+
+    iterator.encode({0: encoder, 1: classes}, fit_on=iterator)
+
+    assert np.allclose(encoder.centre, big.mean(axis=1))
+    assert np.allclose(encoder.scale, big.std(axis=1))
+    assert classes.categories == tuple(range(7))
+
+
+def test_nothing_can_be_learned_from_no_samples() -> None:
+    empty = SequenceDatasetIterator([[], []])
+
+    with pytest.raises(ConfigError, match=r"cannot be fitted on an iterator without samples \(columns 0\)"):
+        fitted(empty, ContinuousEncoder())
+    with pytest.raises(ConfigError, match="no samples to find the classes in"):
+        empty.one_hot()
+
+
+def test_one_encoder_cannot_learn_two_columns() -> None:
+    encoder = ContinuousEncoder()
+
+    with pytest.raises(ConfigError, match="one encoder is to be fitted on the columns 0 and 1: give each its own"):
+        fitted(SequenceDatasetIterator([NUMBERS, NUMBERS]), {0: encoder, 1: encoder})
+    assert not encoder.is_fitted
+
+
+def test_a_value_that_cannot_be_learned_is_named_with_its_column_and_position() -> None:
+    numbers = [*map(float, range(100)), "x"]
+
+    with pytest.raises(EncodingError, match=r"^fitting column 0: at position 100, 'x' is no number$") as caught:
+        fitted(SequenceDatasetIterator([numbers, numbers]), ContinuousEncoder())
+
+    assert caught.value.position == 100
+
+
+def test_a_transformer_of_scikit_learn_is_taken_as_it_is() -> None:
+    scaler = StandardScaler()
+    iterator = SequenceDatasetIterator([NUMBERS, NUMBERS[:, 0]])
+
+    both = iterator.encode({0: scaler, 1: SklearnEncoder(StandardScaler())}, fit_on=iterator)
+
+    assert np.allclose(both.read_column(0), StandardScaler().fit_transform(NUMBERS))
+    assert both.read_column(1).shape == (N, 1)
+    assert np.array_equal(iterator.encode(scaler).read_column(0), both.read_column(0))
+
+
+@pytest.mark.parametrize(
+    ("encoders", "problem"),
+    [
+        ({}, "encoders are a dict"),
+        ({0: np.log}, "is no encoder"),
+        ({2.5: OneHotEncoder([1])}, "not by 2.5"),
+        ({None: OneHotEncoder([1])}, "not by None"),
+        ({True: OneHotEncoder([1])}, "not by True"),
+        (3, "is no encoder"),
+    ],
+)
+def test_what_are_no_encoders_is_refused(encoders: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        SequenceDatasetIterator([NUMBERS, LABELS]).encode(encoders)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+class Columns(DatasetIterator):
+    """Says which columns are read."""
+
+    def __init__(self, n: int = 2**31 + 10) -> None:
+        self.n, self.log = n, list[Any]()
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        self.log.append("sample")
+        return index, index % 3
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        self.log.append(key)
+        positions = np.asarray(indices)
+        return positions if key in (0, -2) else positions % 3
+
+
+def test_reading_one_column_reads_no_other() -> None:
+    source = Columns()
+    stack = source.one_hot([0, 1, 2])
+
+    assert stack.read_column(1, [2**31]).tolist() == [[0, 0, 1]]
+    assert stack.read_column(0, [2**31, -1]).tolist() == [2**31, 2**31 + 9]
+
+    assert source.log == [1, 0]
+
+
+def test_making_the_layer_reads_nothing() -> None:
+    source = Columns()
+
+    stack = source.one_hot([0, 1, 2]).map_classes({1: 2}, columns=[0]).encode({0: ContinuousEncoder().fit([0, 1])})[5:]
+
+    assert len(stack) == 2**31 + 5
+    assert source.log == []
+
+
+def test_a_batch_is_one_request_below() -> None:
+    class Batches(SequenceDatasetIterator):
+        requests = 0
+
+        def _batch_at(self, positions: Any) -> Any:
+            type(self).requests += 1
+            return super()._batch_at(positions)
+
+    source = Batches([NUMBERS, LABELS])
+    stack = fitted(source, {0: ContinuousEncoder(), 1: CategoricalEncoder()})
+    stack.read_batch([0])
+    Batches.requests = 0
+
+    stack[::-1].take(7).read_batch(range(5))
+
+    assert Batches.requests == 1
+
+
+def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_iterator() -> None:
+    train = SequenceDatasetIterator([list("abab"), ROWS[:4]])
+    encoders: dict[int | str, Any] = {0: CategoricalEncoder(), 1: features()}
+    fitted(train, encoders)
+    other = SequenceDatasetIterator([list("abaz"), [*ROWS[:3], [1.0, "cow", 2]]]).encode(encoders)
+
+    for read in (
+        lambda: other[3],
+        lambda: other.read_batch([2, 3]),
+        lambda: other.read_column(0, [0, 3]),
+        lambda: other.__getitems__([3]),
+        lambda: list(other),
+        lambda: other.read_column(0),
+    ):
+        with pytest.raises(
+            EncodingError, match=r"^column 0: at position 3, 'z' is an unknown category: known are 'a', 'b'$"
+        ) as caught:
+            read()
+        assert caught.value.position == 3
+    with pytest.raises(EncodingError, match=r"^column 1: feature 1: at position 3, 'cow' is an unknown category"):
+        other.read_column(1, [0, 3])
+    assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    encoder = OneHotEncoder([0])
+
+    for key in (5, -3, "label"):
+        with pytest.raises(ConfigError, match=f"column {key!r}"):
+            SequenceDatasetIterator([NUMBERS, LABELS]).encode({key: encoder})[0]
+    with pytest.raises(ConfigError, match=r"two encoders are for one column: -1 is column 1"):
+        SequenceDatasetIterator([NUMBERS, LABELS]).encode({1: encoder, -1: encoder})[0]
+    with pytest.raises(ConfigError, match="samples are bare values: encode the one column 0"):
+        Client(WORDS).encode({1: encoder})[0]
+    with pytest.raises(ConfigError, match="no column"):
+        fitted(SequenceDatasetIterator([NUMBERS, LABELS]), ContinuousEncoder()).read_column(7)
+
+
+def test_bare_samples_are_their_own_column_0() -> None:
+    images = Client(list(IMAGES))
+
+    encoded = fitted(images, ImageEncoder())
+
+    assert np.allclose(encoded[3], ImageEncoder().fit(IMAGES).transform(IMAGES)[3], atol=1e-6)
+    assert same(encoded.read_batch([3, 1]), np.stack([encoded[3], encoded[1]]))
+    assert same(encoded.read_column(1, [3]), np.stack([encoded[3][1]]))
+    assert encoded.read_column(1, []).shape == (0, 5)
+
+
+def test_an_empty_iterator_stays_empty() -> None:
+    for empty in (Client([]), SequenceDatasetIterator([[], []]), SequenceDatasetIterator([NUMBERS, LABELS])[:0]):
+        stack = empty.encode({0: ContinuousEncoder().fit(NUMBERS), 1: OneHotEncoder([0, 1])})
+
+        assert len(stack) == 0
+        assert list(stack) == []
+        assert stack.__getitems__([]) == []
+        assert len(stack.read_column(0)) == 0
+        assert all(len(column) == 0 for column in stack.read_batch([]))
+
+
+def test_a_plain_list_can_be_encoded_behind_the_contract() -> None:
+    stack = EncodedDatasetIterator([(1.0, "a"), (3.0, "b")], {1: OneHotEncoder(["a", "b"])})  # type: ignore[arg-type]  # what is tested
+
+    assert stack[1][1].tolist() == [0, 1]
+    assert InMemoryDatasetIterator(stack).read_column(1).tolist() == [[1, 0], [0, 1]]
+
+
+# ---------------------------------------------------------------------- classes
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    labels=st.lists(st.sampled_from([0, 1, 2, "a", "b"]), max_size=12),
+    mapping=st.dictionaries(st.sampled_from([0, 1, 2, "a", "b"]), st.sampled_from([0, 9, "z"]), max_size=4),
+    indices=st.lists(st.integers(0, 11), max_size=6),
+)
+def test_dropped_labels_leave_their_samples_out(labels: list[Any], mapping: dict[Any, Any], indices: list[int]) -> None:
+    source = Client([(i, label) for i, label in enumerate(labels)])
+    expected = [(i, mapping[label]) for i, label in enumerate(labels) if label in mapping]
+
+    stack = source.map_classes(ClassMapping(mapping, unmapped="drop"))
+
+    assert list(stack) == expected
+    positions = [index for index in indices if index < len(expected)]
+    assert stack.__getitems__(positions) == [expected[position] for position in positions]
+    assert stack.read_column(0).tolist() == [i for i, _ in expected]
+
+
+def test_dropping_reads_the_labels_once_and_a_copy_reads_them_not_at_all() -> None:
+    client = Client(list(zip(NUMBERS, LABELS, strict=True)))
+
+    stack = client.map_classes(ClassMapping({0: 1}, unmapped="drop"))
+    n_read = len(client.read)
+    copy = pickle.loads(pickle.dumps(stack))
+
+    assert n_read == N
+    assert len(copy) == 4
+    below = copy.underlying_iterators[0]
+    assert isinstance(below, MappedClassesView)
+    assert below._arguments() == {"mapping": ClassMapping({0: 1}, unmapped="drop"), "columns": [1]}
+    assert len(below.underlying_iterators[0].read) == N  # type: ignore[attr-defined]  # as it was sent, no more
+
+
+def test_several_columns_are_mapped_and_dropped_together() -> None:
+    source = SequenceDatasetIterator([NUMBERS, LABELS, (LABELS + 1) % 3])
+
+    stack = source.map_classes(ClassMapping({0: 7, 1: 8}, unmapped="drop"), columns=[1, 2])
+
+    assert stack.read_column(1).tolist() == [7] * 4
+    assert stack.read_column(2).tolist() == [8] * 4
+
+
+def test_an_unmapped_label_is_an_error_when_it_is_read() -> None:
+    stack = SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({0: 0, 1: 0}, unmapped="error"))
+
+    assert stack[1][1] == 0
+    with pytest.raises(EncodingError, match=r"^column 1: at position 2, the label 2 is not in the class mapping"):
+        stack[2]
+    with pytest.raises(EncodingError, match=r"^column 1: at position 5, the label 2"):
+        stack.read_batch([4, 5])
+
+
+@pytest.mark.parametrize("columns", [[], "target"])
+def test_columns_to_map_are_a_list(columns: Any) -> None:
+    with pytest.raises(ConfigError, match="columns is a list"):
+        SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({0: 1}, columns=columns)
+
+
+def test_labels_to_drop_are_single_values() -> None:
+    with pytest.raises(ConfigError, match="column 0: a label is a single value"):
+        SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0])
+    with pytest.raises(ConfigError, match="column 0: a label is a single value"):
+        SequenceDatasetIterator([NUMBERS, LABELS]).one_hot(column=0)
+    with pytest.raises(EncodingError, match=r"column 1: at position 1, .* is no category"):
+        Client([(1, "a"), (2, {})]).one_hot()
+    with pytest.raises(EncodingError, match=r"column 1: at position 1, .* is no category"):
+        Client([(1, "a"), (2, {})]).map_classes(ClassMapping({"a": 1}, unmapped="drop"))
+
+
+def test_one_hot_finds_the_classes_where_nobody_names_them() -> None:
+    stack = SequenceDatasetIterator([NUMBERS, WORDS]).one_hot()
+
+    assert stack.read_column(1, [0, 1, 2]).tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]  # bird, cat, dog
+    assert stack.read_column(1).dtype == np.float32
+
+
+def test_one_hot_takes_the_classes_of_the_meta() -> None:
+    meta = DatasetMeta(class_names=("dog", "cat", "bird"))
+
+    words = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), meta).one_hot()
+    numbers = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, LABELS]), meta).one_hot()
+
+    assert words[0][1].tolist() == [0, 1, 0]
+    assert numbers[0][1].tolist() == [1, 0, 0]
+    assert isinstance(words, InformedDatasetIteratorIF)
+    assert words.dataset_meta.target_kind == "one_hot"
+    assert words.dataset_meta.class_names == ("dog", "cat", "bird")
+
+
+def test_one_hot_takes_its_size_from_a_class_mapping() -> None:
+    mapping = ClassMapping({(0, 1): 0, 2: 1}, names=["low", "high"], unmapped="error")
+
+    stack = SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(mapping).one_hot(mapping)
+
+    assert stack.read_column(1, [0, 1, 2]).tolist() == [[1, 0], [1, 0], [0, 1]]
+
+
+# ---------------------------------------------------------------------- meta
+
+
+def informed(**meta: Any) -> InformedDatasetIterator:
+    """Dict samples with their meta."""
+    samples = Client([{"x": row, "y": word} for row, word in zip(ROWS, WORDS, strict=True)])
+    return InformedDatasetIterator(samples, DatasetMeta(IteratorMeta("x", "y", "y"), dataset_name="zoo", **meta))
+
+
+def meta_of(iterator: DatasetIteratorIF) -> Any:
+    assert isinstance(iterator, InformedDatasetIteratorIF)
+    return iterator.dataset_meta
+
+
+def test_a_bare_encoder_is_for_the_sample_of_the_meta() -> None:
+    encoder = FeatureEncoder({"weight": ContinuousEncoder(), "animal": CategoricalEncoder()})
+
+    stack = fitted(informed(feature_names=("weight", "animal", "number")), encoder)
+
+    assert stack[0]["x"].shape == (4,)
+    meta = meta_of(stack)
+    assert meta.feature_names == ("weight", "animal=bird", "animal=cat", "animal=dog")
+    assert (meta.dataset_name, meta.provenance) == ("zoo", ("encoded",))
+
+
+def test_features_by_position_are_called_as_the_meta_calls_them() -> None:
+    stack = fitted(
+        informed(feature_names=("weight", "animal", "number")),
+        FeatureEncoder({0: ContinuousEncoder(), 2: CategoricalEncoder("ordinal")}),
+    )
+
+    assert meta_of(stack).feature_names == ("weight", "number")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "kind", "names"),
+    [
+        (TextLabelEncoder(), "label", ("bird", "cat", "dog")),
+        (CategoricalEncoder(), "one_hot", ("bird", "cat", "dog")),
+        (CategoricalEncoder(unknown="index"), "one_hot", ("bird", "cat", "dog", None)),
+        (HashingEncoder(4), "one_hot", None),
+        (ClassMapping({("cat", "dog"): "pet"}), "label", ("pet", "bird")),
+        (ClassMapping({("cat", "dog"): 1, "bird": 0}, names=["wild", "tame"]), "label", ("wild", "tame")),
+    ],
+)
+def test_the_meta_says_what_targets_are_after_an_encoding(encoder: Any, kind: str, names: Any) -> None:
+    stack = fitted(informed(target_kind="label", class_names=("cat", "dog", "bird")), {"y": encoder})
+
+    meta = meta_of(stack)
+
+    assert (meta.target_kind, meta.class_names) == (kind, names)
+    assert meta_of(stack.take(3)).class_names == names
+
+
+def test_the_meta_follows_a_target_that_is_counted_from_the_end() -> None:
+    stack = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), DatasetMeta())
+
+    assert meta_of(fitted(stack, {-1: TextLabelEncoder()})).class_names == ("bird", "cat", "dog")
+
+
+def test_a_real_target_has_no_classes() -> None:
+    stack = InformedDatasetIterator(
+        SequenceDatasetIterator([NUMBERS, LABELS]), DatasetMeta(class_names=("a", "b", "c"), feature_names=("p", "q", "r"))
+    )
+
+    meta = meta_of(fitted(stack, {0: ContinuousEncoder(), 1: ContinuousEncoder()}))
+
+    assert (meta.target_kind, meta.class_names, meta.feature_names) == ("real", None, ("p", "q", "r"))
+
+
+def test_mapping_then_one_hot_gives_the_names_of_the_mapping() -> None:
+    stack = (
+        informed(class_names=("cat", "dog", "bird"))
+        .map_classes(ClassMapping({("cat", "dog"): "pet", "bird": "wild"}, unmapped="error"))
+        .one_hot()
+    )
+
+    assert meta_of(stack).class_names == ("pet", "wild")
+    assert [sample["y"].tolist() for sample in stack.take(3)] == [[1, 0], [1, 0], [0, 1]]
+    assert meta_of(stack).provenance == ("encoded", "encoded")
+
+
+def test_dropped_labels_stand_in_the_provenance() -> None:
+    stack = informed().map_classes(ClassMapping({"cat": "pet"}, unmapped="drop"))
+
+    assert meta_of(stack).provenance == ("mapped_classes", "encoded")
+    assert meta_of(stack).class_names == ("pet",)
+
+
+def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
+    source = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), DatasetMeta(dataset_name="zoo"))
+    encoder = FeatureEncoder({(0, 1): ContinuousEncoder(), 2: StandardScaler()})
+    mapping = ClassMapping({"cat": 0, "dog": 1}, unmapped="drop", names=["C", "D"])
+    stack = fitted(source, encoder).map_classes(mapping).one_hot(OneHotEncoder(mapping).categories)
+
+    rebuilt = data_stack.from_recipe(json.loads(json.dumps(stack.recipe())))
+
+    assert stack.recipe()["reproducible"]
+    assert all(map(same, rebuilt, stack))
+    assert rebuilt.fingerprint() == stack.fingerprint()
+    assert meta_of(rebuilt) == meta_of(stack)

@@ -1,0 +1,338 @@
+"""A stack explains itself as a tree: what it is made of, what that costs and keeps, and under which licences it stands."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from data_stack.dataset.explanation import Explanation, explain
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.meta import DatasetMeta
+
+META = DatasetMeta(dataset_name="digits", dataset_tag="train")
+ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC-BY-4.0"}
+
+
+def source(n_samples: int = 1000) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([np.zeros((n_samples, 8, 8), dtype=np.uint8), np.zeros(n_samples, dtype=np.int64)])
+
+
+def dataset(n_samples: int = 1000, **origin: Any) -> InformedDatasetIterator:
+    return InformedDatasetIterator(source(n_samples), META, origin=ORIGIN | origin)
+
+
+class Client(DatasetIteratorIF):
+    """As somebody wrote it against the original."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iterator
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("a sample was read")
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return [self._iterator]
+
+
+def test_a_stack_is_told_from_the_top_to_its_datasets() -> None:
+    explanation = dataset().map(max, seed=7).skip(10).take(100).explain()
+
+    assert str(explanation) == (
+        "view(indices=0:100)  100 samples\n"
+        "│  dataset digits, train\n"
+        "│  keeps positions as a range = 0 B\n"
+        "│  reads through 2 views at once\n"
+        "view(indices=10:1000)  990 samples\n"
+        "│  keeps positions as a range = 0 B\n"
+        "mapped(function=max, seed=7)  1,000 samples\n"
+        "│  random: at_epoch changes it\n"
+        "│  calls a Python function for each sample\n"
+        "sequence  1,000 samples\n"
+        "   dataset digits 1.0.0, train, licence CC-BY-4.0\n"
+        "   keeps uint8 1,000 × 8 × 8 = 64.0 kB, int64 1,000 = 8.0 kB\n"
+        "\n"
+        "kept in memory: 72.0 kB\n"
+        "licence CC-BY-4.0: digits 1.0.0, train"
+    )
+
+
+def test_layers_can_be_looked_at_one_by_one() -> None:
+    view, of_source = dataset()[:10].explain().layers
+
+    assert (view.number, view.n_samples, view.stacked_on, view.dataset, view.is_origin) == (1, 10, (2,), "digits, train", False)
+    assert (of_source.layer, of_source.license, of_source.is_origin, of_source.n_bytes) == ("sequence", "CC-BY-4.0", True, 72_000)
+
+
+def test_explaining_reads_no_sample() -> None:
+    explanation = Client(Client(dataset())).map(len).take(1).explain()
+
+    assert [layer.layer for layer in explanation.layers] == ["view", "mapped", "Client", "Client", "sequence"]
+
+
+def test_index_arrays_are_told_with_their_size() -> None:
+    view = DatasetIteratorView(DatasetIteratorView(source(), np.arange(500)), np.arange(100)[::-1])
+
+    upper, lower, _ = explain(view).layers
+
+    assert upper.keeps == ("index array 4 B × 100 = 400 B", "index array 4 B × 100 = 400 B")  # as given, and in the source
+    assert lower.keeps == ("index array 4 B × 500 = 2.0 kB",)
+    assert upper.notes == ("reads through 2 views at once",)
+    assert (upper.n_bytes, lower.n_bytes) == (800, 2000)
+
+
+def test_what_is_shared_is_counted_once() -> None:
+    columns = source()._columns
+    pair = CombinedDatasetIterator([SequenceDatasetIterator(list(columns)), SequenceDatasetIterator([columns[0][:5]])])
+    tensor = torch.zeros(1000)
+    views = CombinedDatasetIterator([SequenceDatasetIterator([tensor]), SequenceDatasetIterator([tensor[10:]])])
+
+    of_arrays, of_tensors = explain(pair), explain(views)
+
+    assert sum(layer.n_bytes for layer in of_arrays.layers[1:]) == pytest.approx(72_000, abs=500)
+    assert sum(layer.n_bytes for layer in of_tensors.layers[1:]) == pytest.approx(4_000, abs=500)
+
+
+def test_what_lies_in_files_is_named_and_counts_nothing(tmp_path: Any) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(1000))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.zeros(1000)
+
+        explanation = explain(SequenceDatasetIterator([mapped, file["x"]]))
+
+    assert explanation.n_bytes < 1000
+    assert explanation.layers[0].keeps == ("float64 1,000 mapped from a file", "Dataset in a file")
+
+
+def test_python_objects_are_estimated() -> None:
+    words = [f"word {i:06}" for i in range(50_000)]
+
+    (layer,) = explain(SequenceDatasetIterator([words])).layers
+
+    assert layer.n_bytes == pytest.approx(50_000 * (8 + 60), rel=0.2)
+    assert layer.keeps[0].startswith("list of 50,000 = 3.")
+
+
+def test_arguments_are_shown_shortened_and_only_where_they_are_no_defaults() -> None:
+    def halved(sample: Any) -> Any:
+        return sample
+
+    stack = dataset().map(halved).map(functools.partial(halved), batched=True).select(0, 1).as_dict("x" * 100, "y")
+
+    arguments = [layer.arguments for layer in stack.explain().layers[:4]]
+
+    assert arguments[0] == f"names=['{'x' * 30}'…, 'y']"
+    assert arguments[1] == "columns=[0, 1]"
+    assert arguments[2].startswith("function=partial(test_arguments_are_shown")
+    assert arguments[2].endswith("batched=True")
+    assert arguments[3].startswith("function=test_arguments_are_shown")
+
+
+def test_long_lists_of_arguments_are_cut() -> None:
+    view = DatasetIteratorView(source(), range(0, 1000, 3), view_tags={f"tag {i}": list(range(50)) for i in range(9)})
+
+    (arguments, _) = (layer.arguments for layer in explain(view).layers)
+
+    assert arguments.startswith("indices=0:1000:3, view_tags={'tag 0': [0, 1, 2, 3, … 46 more], 'tag 1': [")
+    assert len(arguments) <= 121
+
+
+def test_python_functions_and_random_layers_are_noted() -> None:
+    notes = {
+        "sample": dataset().map(len).explain().layers[0].notes,
+        "batch": dataset().map(len, batched=True).explain().layers[0].notes,
+        "random": dataset().map(max, seed=1).explain().layers[0].notes,
+    }
+
+    assert notes == {
+        "sample": ("calls a Python function for each sample",),
+        "batch": ("calls a Python function for each batch",),
+        "random": ("random: at_epoch changes it", "calls a Python function for each sample"),
+    }
+
+
+def test_clients_classes_are_explained_with_what_they_leave_to_the_defaults() -> None:
+    class WithColumns(DatasetIterator):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> Any:
+            return 0
+
+        def read_column(self, key: Any, indices: Any = None) -> Any:
+            return np.zeros(2)
+
+    plain, with_columns = explain(Client([1, 2])).layers[0], explain(WithColumns()).layers[0]
+
+    assert plain.notes == (
+        "read sample by sample: neither read_batch nor __getitems__ is overridden",
+        "decodes whole samples to read a column: read_column is not overridden",
+    )
+    assert with_columns.notes == plain.notes[:1]
+
+
+def test_a_clients_subclass_of_a_layer_is_explained_though_it_made_nothing_of_its_parent() -> None:
+    class Subclass(DatasetIteratorView):
+        def __init__(self) -> None:
+            self.data = np.zeros(100)
+
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, index: Any) -> Any:
+            return 0
+
+        @property
+        def underlying_iterators(self) -> list[DatasetIteratorIF]:
+            return []
+
+    (layer,) = explain(Subclass()).layers
+
+    assert (layer.layer, layer.arguments, layer.keeps) == ("Subclass", "", ("data float64 100 = 800 B",))
+
+
+def test_what_is_no_iterator_of_ours_is_explained() -> None:
+    class Torch:
+        def __init__(self) -> None:
+            self.data = torch.zeros(10, 2)
+
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int) -> Any:
+            return self.data[index]
+
+    combined, of_list, of_torch = explain(CombinedDatasetIterator([[1, 2, 3], Torch()])).layers  # type: ignore[list-item]
+
+    assert combined.stacked_on == (2, 3)
+    assert (of_list.layer, of_list.n_samples) == ("list", 3)
+    assert of_list.notes == ("a list, read sample by sample, also to give one column",)
+    assert of_torch.keeps == ("data tensor float32 10 × 2 = 80 B",)
+
+
+def test_an_unknown_length_is_no_error() -> None:
+    class Broken(DatasetIterator):
+        def __len__(self) -> int:
+            raise OSError("the file is gone")
+
+        def __getitem__(self, index: int) -> Any:
+            return 0
+
+    explanation = explain(Broken())
+
+    assert explanation.layers[0].n_samples is None
+    assert "Broken  of unknown length" in str(explanation)
+
+
+def test_a_huge_iterator_is_explained() -> None:
+    class Huge(DatasetIterator):
+        def __len__(self) -> int:
+            return 2**40
+
+        def __getitem__(self, index: int) -> Any:
+            return 0
+
+    assert explain(Huge()).layers[0].n_samples == 2**40
+    assert explain(DatasetIteratorView(Huge(), slice(5, None))).layers[0].keeps == ("positions as a range = 0 B",)
+
+
+def test_shared_iterators_are_drawn_once() -> None:
+    shared = dataset(10)
+
+    text = str(CombinedDatasetIterator([shared[:5], shared[5:]]).explain())
+
+    assert text.count("licence CC-BY-4.0\n") == 1
+    assert "├─ informed_view(indices=0:5)  5 samples" in text
+    assert "│  [3] sequence  10 samples\n" in text
+    assert "└─ informed_view(indices=5:10)  5 samples" in text
+    assert "   [3] sequence  10 samples, as above" in text
+
+
+def test_many_parts_are_abbreviated() -> None:
+    shared = source(10)
+    alike = CombinedDatasetIterator([DatasetIteratorView(shared, [i % 10] * 1000) for i in range(995)])
+    different = CombinedDatasetIterator([source(i) for i in range(20)])
+
+    text, other_text = str(explain(alike)), str(explain(different))
+
+    assert "├─ … 990 more view, each of 1,000 samples" in text
+    assert len(text.splitlines()) < 30
+    assert "├─ … 15 more sequence, together of 165 samples" in other_text
+    assert len(explain(alike).layers) == 997
+
+
+def test_licences_of_parts_that_are_not_drawn_are_summed_up() -> None:
+    parts = [dataset(2, name=f"d{i}", license="CC0-1.0" if i % 2 else None) for i in range(50)]
+
+    explanation = CombinedDatasetIterator([*parts, source(3)]).explain()
+
+    assert list(explanation.licenses) == ["CC0-1.0", None]
+    assert len(explanation.licenses["CC0-1.0"]) == 25
+    assert explanation.licenses[None][-1] == "unnamed (sequence)"
+    assert "licence CC0-1.0: d1 1.0.0, train, d3 1.0.0, train" in str(explanation)
+    assert "… 5 more" in str(explanation)
+
+
+def test_a_deep_stack_is_explained() -> None:
+    stack: DatasetIteratorIF = dataset()
+    for _ in range(1500):
+        stack = DatasetIteratorView(stack, range(1000))
+    nested: DatasetIteratorIF = source()
+    for _ in range(300):
+        nested = CombinedDatasetIterator([Client(nested), source(1)])
+
+    explanation, of_nested = explain(stack), explain(nested)
+
+    assert explanation.layers[0].notes == ("reads through 1,500 views at once",)
+    assert all(not layer.notes for layer in explanation.layers[1:])
+    assert max(map(len, str(explanation).splitlines())) < 100
+    assert "too deep to be drawn" not in str(explanation)
+    assert max(map(len, str(of_nested).splitlines())) < 300
+    assert "… 2 iterators below, see layers[" in str(of_nested)
+    assert explanation._repr_html_()
+
+
+def test_a_circle_is_explained() -> None:
+    client = Client([1])
+    client._iterator = CombinedDatasetIterator([client])
+
+    text = str(explain(client))
+
+    assert "[1] Client  1 sample, as above" in text
+
+
+def test_a_notebook_shows_html_in_which_nothing_can_run() -> None:
+    meta = replace(META, dataset_name="<script>alert(1)</script>")
+    stack = InformedDatasetIterator(SequenceDatasetIterator([[1]]), meta).map(lambda sample: sample)
+
+    shown = stack.explain()._repr_html_()
+
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "mapped(function=test_a_notebook_shows_html_in_which_nothing_can_run.&lt;locals&gt;.&lt;lambda&gt;)" in shown
+    ElementTree.fromstring(shown.replace("<br>", "<br/>").replace("<style scoped>", "<style>"))
+
+
+def test_an_explanation_prints_in_a_session_as_it_prints_by_itself() -> None:
+    explanation = explain(source(1))
+
+    assert isinstance(explanation, Explanation)
+    assert repr(explanation) == str(explanation)

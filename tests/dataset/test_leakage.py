@@ -1,0 +1,216 @@
+"""Samples that occur twice are found, all of them and nothing else, within and between splits."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset import leakage
+from data_stack.dataset.iterator import (
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.leakage import find_duplicates
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.exception import ConfigError
+
+
+def of(samples: Any, targets: Any = None) -> DatasetIteratorIF:
+    columns = [samples, [0] * len(samples) if targets is None else targets]
+    return InformedDatasetIterator(SequenceDatasetIterator(columns), DatasetMeta())
+
+
+def test_leakage_is_counted_and_located() -> None:
+    report = find_duplicates({"train": of([1, 2, 3, 3, 5]), "test": of([7, 3, 1])})
+
+    (pair,) = report.between
+    assert report.is_leaking
+    assert (pair.first, pair.second) == ("train", "test")
+    assert (pair.n_distinct, pair.n_in_first, pair.n_in_second) == (2, 3, 2)
+    assert pair.positions == ((0, 2), (2, 1))
+
+
+def test_repeats_within_a_split_are_counted_and_located() -> None:
+    report = find_duplicates(of(["a", "b", "a", "c", "b", "a"]))
+
+    (split,) = report.within
+    assert not report.is_leaking
+    assert report.between == ()
+    assert (split.split, split.n_samples, split.n_repeats) == ("all", 6, 3)
+    assert split.positions == ((0, 2), (1, 4), (0, 5))
+
+
+def test_whole_samples_differ_where_their_labels_do_but_columns_can_be_compared() -> None:
+    splits = {"train": of([1, 2], ["cat", "dog"]), "test": of([1, 2], ["cat", "cat"])}
+
+    whole, by_sample = find_duplicates(splits), find_duplicates(splits, columns=0)
+
+    assert (whole.between[0].n_distinct, whole.conflicts) == (1, None)
+    assert by_sample.between[0].n_distinct == 2
+    assert by_sample.conflicts is not None
+    assert (by_sample.conflicts.n_distinct, by_sample.conflicts.n_samples) == (1, 2)
+    assert by_sample.conflicts.places == ((("train", 1), ("test", 1)),)
+
+
+def test_conflicts_are_told_of_known_targets_beside_the_columns_only() -> None:
+    without_meta = SequenceDatasetIterator([[1, 1], [0, 1]])
+
+    assert find_duplicates(without_meta, columns=0).conflicts is None
+    assert find_duplicates(of([1, 1], [0, 1]), columns=[0, 1]).conflicts is None
+    assert find_duplicates(of([1, 1], [0, 0]), columns=[0]).conflicts == leakage.ConflictingLabels(0, 0, ())
+
+
+SPLITS = st.lists(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), max_size=12), min_size=1, max_size=4)
+
+
+@given(SPLITS)
+@settings(max_examples=150, deadline=None)
+def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(splits: list[list[tuple[int, int]]]) -> None:
+    by_name = {str(name): of([each[0] for each in split], [each[1] for each in split]) for name, split in enumerate(splits)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leakage, "_MOST_SAMPLES_AT_ONCE", 3)
+        report = find_duplicates(by_name, columns=0, max_positions=100)
+
+    contents = [[sample for sample, _ in split] for split in splits]
+    for found, content in zip(report.within, contents, strict=True):
+        assert found.positions == tuple((content.index(x), at) for at, x in enumerate(content) if x in content[:at])
+        assert found.n_repeats == len(found.positions)
+    pairs = [(a, b) for a in range(len(splits)) for b in range(a + 1, len(splits))]
+    for pair, (a, b) in zip(report.between, pairs, strict=True):
+        shared = set(contents[a]) & set(contents[b])
+        assert (pair.first, pair.second) == (str(a), str(b))
+        assert pair.n_in_first == sum(sample in shared for sample in contents[a])
+        assert pair.n_in_second == sum(sample in shared for sample in contents[b])
+        assert set(pair.positions) == {(contents[a].index(sample), contents[b].index(sample)) for sample in shared}
+        assert list(pair.positions) == sorted(pair.positions)
+    pairs_of_all = {pair for split in splits for pair in split}
+    conflicting = {sample for sample, n_targets in Counter(sample for sample, _ in pairs_of_all).items() if n_targets > 1}
+    assert report.conflicts is not None
+    assert report.conflicts.n_distinct == len(conflicting)
+    assert report.conflicts.n_samples == sum(sample in conflicting for content in contents for sample in content)
+    for (split, position), (other_split, other_position) in report.conflicts.places:
+        first, second = splits[int(split)][position], splits[int(other_split)][other_position]
+        assert first[0] == second[0]
+        assert first[1] != second[1]
+
+
+def test_equal_pictures_are_found_however_they_are_kept() -> None:
+    pictures = np.random.default_rng(1).integers(0, 256, (6, 4, 4)).astype(np.uint8)
+    as_tensors = SequenceDatasetIterator([torch.from_numpy(pictures[2:4]), [0, 0]])
+    as_dicts = InMemoryDatasetIterator([(picture.astype(np.float32), 0) for picture in pictures[3:]])
+
+    report = find_duplicates({"a": of(pictures), "b": as_tensors, "c": as_dicts})
+
+    assert [pair.positions for pair in report.between] == [((2, 0), (3, 1)), ((3, 0), (4, 1), (5, 2)), ((1, 0),)]
+
+
+def test_dict_samples_are_compared_by_key() -> None:
+    train = InMemoryDatasetIterator([{"image": 1, "id": 0}, {"image": 2, "id": 1}])
+    test = InMemoryDatasetIterator([{"image": 2, "id": 2}])
+
+    assert not find_duplicates({"train": train, "test": test}).is_leaking
+    assert find_duplicates({"train": train, "test": test}, "image").between[0].positions == ((1, 0),)
+
+
+@pytest.mark.parametrize("samples", [["a", b"a"], [None, "None"], [float("nan"), None], [(1, 2), (12,)]])
+def test_what_only_looks_alike_is_no_duplicate(samples: list[Any]) -> None:
+    assert find_duplicates(of(samples)).within[0].n_repeats == 0
+
+
+def test_empty_splits_and_none_of_many_are_no_trouble() -> None:
+    report = find_duplicates({"a": of([]), "b": of([1]), "c": of([]), "d": of([1])})
+
+    assert [each.n_samples for each in report.within] == [0, 1, 0, 1]
+    assert [(pair.first, pair.second) for pair in report.between if pair.n_distinct] == [("b", "d")]
+    assert find_duplicates(of([])).within[0].n_repeats == 0
+
+
+def test_positions_are_bounded_and_counts_are_not() -> None:
+    report = find_duplicates({"a": of([0] * 100), "b": of(range(100))}, columns=0, max_positions=0)
+
+    assert report.within[0].n_repeats == 99
+    assert report.within[0].positions == report.between[0].positions == ()
+
+
+def test_samples_are_read_once_a_block_at_a_time() -> None:
+    class Counting(DatasetIterator):
+        largest, n_read = 0, 0
+
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, index: int) -> Any:
+            return np.zeros(1 << 20, dtype=np.uint8), index
+
+        def __getitems__(self, indices: Any) -> list[Any]:
+            type(self).largest = max(self.largest, len(indices))
+            type(self).n_read += len(indices)
+            return [self[index] for index in indices.tolist()]
+
+    find_duplicates(Counting())
+
+    assert Counting.n_read == 100
+    assert Counting.largest <= 8
+
+
+def test_views_of_one_source_that_overlap_leak() -> None:
+    source = of(np.arange(10))
+
+    report = find_duplicates({"train": source[:7], "test": DatasetIteratorView(source, [5, 6, 7])})
+
+    assert report.between[0].positions == ((5, 0), (6, 1))
+
+
+@pytest.mark.parametrize(
+    ("splits", "columns", "message"),
+    [
+        ({}, None, "needs at least one split"),
+        ({"a": of([1])}, [], "no columns to compare"),
+        ({"a": of([1]), "b": of([1])}, 7, "split 'a' cannot be searched .* no column 7"),
+        ({"a": of([1]), "b": of([object()])}, None, "split 'b' cannot be searched"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(splits: Any, columns: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        find_duplicates(splits, columns)
+
+
+def test_a_negative_number_of_positions_is_refused() -> None:
+    with pytest.raises(ConfigError, match="max_positions must not be negative, it is -1"):
+        find_duplicates(of([1]), max_positions=-1)
+
+
+def test_the_report_comes_in_every_format() -> None:
+    report = find_duplicates({"<train|>": of([1, 1, 2], [0, 1, 0]), "test\n": of([2])}, columns=0)
+
+    from_json = json.loads(report.to_json())
+
+    assert from_json == json.loads(json.dumps(report.to_dict()))
+    assert from_json["is_leaking"] is True
+    assert from_json["between"][0]["positions"] == [[2, 0]]
+    assert "&lt;train\\|&gt;, test\\\\n | 1 | 1 (33.33 %) | 1 (100.00 %) | 2 and 0 |" in str(report)
+    assert "There is leakage." in report.to_markdown()
+    assert report._repr_html_() == report.to_html()
+    ElementTree.fromstring(report.to_html().replace("<style scoped>", "<style>"))
+
+
+def test_digests_that_agree_in_their_first_half_only_are_no_duplicates() -> None:
+    words = np.array([[1, 1], [1, 2], [1, 1], [2, 1], [0, 9], [1, 2]], dtype=np.uint64)
+
+    places, groups = leakage._groups_of(words)
+
+    assert places.tolist() == [0, 2, 1, 5]
+    assert groups[0] == groups[1] != groups[2] == groups[3]

@@ -1,0 +1,275 @@
+"""Orders and numbers that a key decides: bijections, the same for ever, and as good as drawn."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.keyed import hashed, hashed_array, high_product, high_product_array, permuted, permuted_array
+from data_stack.dataset.permutation import KeyedPermutation
+from data_stack.dataset.randomness import derived_seed
+from data_stack.exception import ConfigError
+
+KEYS = st.integers(0, 2**64 - 1)
+SIZES = st.integers(1, 80) | st.integers(1, 2**63 - 1) | st.sampled_from([4095, 4096, 4097, 65535, 65536, 65537, 2**31, 2**62])
+BOUNDARIES = [0, 1, 2, 3, 15, 16, 17, 18, 63, 64, 65, 4096, 4097, 65536, 65537, 66049, 66050]
+
+
+def indices_below(n: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, n - 1), min_size=1, max_size=20)
+
+
+# --- bijections ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", BOUNDARIES)
+def test_every_position_comes_once(n: int) -> None:
+    order = KeyedPermutation(n, 7).taken(np.arange(n))
+
+    assert np.array_equal(np.sort(order), np.arange(n))
+
+
+@settings(max_examples=200)
+@given(data=st.data(), n=SIZES, key=KEYS)
+def test_one_position_and_many_agree_and_the_inverse_leads_back(data: st.DataObject, n: int, key: int) -> None:
+    order = KeyedPermutation(n, key)
+    indices = data.draw(indices_below(n))
+
+    positions = order.taken(np.array(indices))
+
+    assert [order.at(index) for index in indices] == positions.tolist()
+    assert [permuted(n, key, index) for index in indices] == positions.tolist()
+    assert all(0 <= position < n for position in positions.tolist())
+    assert [order.inverse(position) for position in positions.tolist()] == indices
+    assert order.inverse_taken(positions).tolist() == indices
+
+
+@given(data=st.data(), sizes_and_keys=st.lists(st.tuples(SIZES, KEYS), min_size=1, max_size=30))
+def test_many_orders_at_once_are_these_orders(data: st.DataObject, sizes_and_keys: list[tuple[int, int]]) -> None:
+    indices = [data.draw(st.integers(0, n - 1)) for n, _ in sizes_and_keys]
+    sizes, keys = (np.array(column, dtype=np.uint64) for column in zip(*sizes_and_keys, strict=True))
+
+    places = permuted_array(sizes, keys, np.array(indices))
+
+    expected = [permuted(n, key, index) for (n, key), index in zip(sizes_and_keys, indices, strict=True)]
+    assert places.tolist() == expected
+    assert permuted_array(sizes, keys, places, inverse=True).tolist() == indices
+
+
+@pytest.mark.parametrize("n", [20, 70_000])
+def test_indices_may_be_of_any_integer_type(n: int) -> None:
+    order = KeyedPermutation(n, 1)
+    expected = [order.at(index) for index in (3, 0, 19)]
+
+    for dtype in (np.int8, np.uint8, np.int32, np.int64, np.uint64):
+        assert order.taken(np.array([3, 0, 19], dtype=dtype)).tolist() == expected
+    assert order.taken(np.array([], dtype=np.intp)).tolist() == []
+    assert order.taken(np.array([3])).dtype.kind == "i"
+
+
+def test_it_is_a_sequence_of_positions() -> None:
+    order = KeyedPermutation(5, 1)
+
+    assert len(order) == 5
+    assert order[-1] == order.at(4)
+    for index in (5, -6):
+        with pytest.raises(IndexError):
+            order[index]
+    with pytest.raises(IndexError):
+        KeyedPermutation(0, 1)[0]
+
+
+def test_large_orders_keep_no_array() -> None:
+    assert len(pickle.dumps(KeyedPermutation(2**62, 2**64 - 1))) < 200
+
+
+@pytest.mark.parametrize("n", [40, 2**40])
+def test_it_pickles_as_two_numbers(n: int) -> None:
+    order = KeyedPermutation(n, 2**64 - 3)
+    expected = [order.at(index) for index in range(40)]
+
+    copy = pickle.loads(pickle.dumps(order))
+
+    assert (len(copy), copy.key) == (n, 2**64 - 3)
+    assert [copy.at(index) for index in range(40)] == expected
+    assert len(pickle.dumps(order)) < 200
+
+
+def test_another_process_has_the_same_order() -> None:
+    order = KeyedPermutation(100_000, derived_seed("here", 1))
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(order.taken, (np.arange(50),)).tolist() == order.taken(np.arange(50)).tolist()
+
+
+@pytest.mark.parametrize(("n", "key"), [(-1, 0), (2**63, 0), (5, -1), (5, 2**64)])
+def test_numbers_out_of_range_are_refused(n: int, key: int) -> None:
+    with pytest.raises(ConfigError, match=str(key if n == 5 else n)):
+        KeyedPermutation(n, key)
+
+
+# --- the same for ever: never change these numbers --------------------------------------------------------------------
+
+
+def test_hashes_are_those_of_splitmix64() -> None:
+    # the generator's published first outputs for the seed 1234567, https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
+    assert [hashed(1234567, index) for index in range(5)] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+GOLDEN = {
+    1: [0],
+    2: [1, 0],
+    5: [3, 0, 4, 1, 2],
+    16: [9, 11, 12, 1, 13, 3, 0, 4, 7, 15],
+    17: [0, 8, 11, 6, 13, 2, 5, 12, 15, 1],
+    100: [65, 98, 73, 21, 64, 36, 33, 94, 72, 26],
+    4096: [1568, 3953, 1437, 983, 2294, 1562, 1161, 2875, 4070, 3306],
+    4097: [1094, 990, 1818, 692, 350, 639, 3336, 249, 846, 184],
+    60000: [31934, 32207, 29591, 54044, 34735, 9701, 25606, 50662, 55972, 48275],
+    65536: [19641, 62695, 44453, 37999, 47733, 18813, 55158, 31084, 27363, 60353],
+    65537: [9239, 53806, 47535, 37287, 59325, 58988, 23221, 5488, 65190, 57282],
+    1000000: [34938, 123239, 660514, 16086, 538188, 905166, 178465, 179381, 367020, 220630],
+    2147483648: [
+        1939131612,
+        1676012209,
+        1727707627,
+        1317441535,
+        1294167512,
+        2073099477,
+        772446297,
+        67798411,
+        283380417,
+        1001873730,
+    ],
+    4611686018427387904: [
+        662020150303939085,
+        2901299532918237993,
+        1467570096255095193,
+        2240867401755478029,
+        267089914868043140,
+        1387406472115977811,
+        1837857954689920557,
+        2202309019429343360,
+        2679952582344508700,
+        3542177734409179545,
+    ],
+}
+
+
+@pytest.mark.parametrize("n", list(GOLDEN))
+def test_orders_never_change(n: int) -> None:
+    order = KeyedPermutation(n, 0x0123456789ABCDEF)
+
+    assert [order.at(index) for index in range(min(n, 10))] == GOLDEN[n]
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@given(key=KEYS, indices=st.lists(st.integers(0, 2**64 - 1), max_size=20))
+def test_hashes_of_one_index_and_of_many_agree(key: int, indices: list[int]) -> None:
+    array = np.array(indices, dtype=np.uint64)
+
+    assert hashed_array(key, array).tolist() == [hashed(key, index) for index in indices]
+    assert hashed_array(array, np.full(len(array), 5)).tolist() == [hashed(each, 5) for each in indices]
+
+
+@given(pairs=st.lists(st.tuples(KEYS, KEYS), min_size=1, max_size=20))
+@example(pairs=[(2**64 - 1, 2**64 - 1), (2**32, 2**32), (2**32 - 1, 2**64 - 1), (0, 2**64 - 1)])
+def test_the_upper_half_of_a_product_is_exact(pairs: list[tuple[int, int]]) -> None:
+    factors, others = (np.array(column, dtype=np.uint64) for column in zip(*pairs, strict=True))
+
+    assert high_product_array(factors, others).tolist() == [(a * b) >> 64 for a, b in pairs]
+    assert high_product(*pairs[0]) == (pairs[0][0] * pairs[0][1]) >> 64
+
+
+# --- as good as drawn. The keys are fixed, so these tests give the same answer every time -------------------------------
+
+N_KEYS = 40_000
+
+
+def is_as_expected(counts: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
+    """Whether chi-square lies within five standard deviations of its mean, which good counts leave once in a million times."""
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    freedom = float(counts.size - 1)
+    return bool(abs(statistic - freedom) < 5 * (2 * freedom) ** 0.5 + 5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 16, 17, 23, 30, 64, 100, 1000, 5000, 70_000, 2**31, 2**62])
+@pytest.mark.parametrize("at", ["first", "middle", "last"])
+def test_no_position_is_favoured_at_any_index(n: int, at: str) -> None:
+    index = {"first": 0, "middle": n // 2, "last": n - 1}[at]
+    n_bins = min(n, 50)
+    ends = [-(-n * number // n_bins) for number in range(n_bins + 1)]
+
+    positions = permuted_array(n, np.arange(N_KEYS, dtype=np.uint64), np.full(N_KEYS, index))
+
+    counts, _ = np.histogram(positions.astype(np.float64), bins=np.array(ends, dtype=np.float64))
+    assert is_as_expected(counts, np.diff(ends) / n * N_KEYS)
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_every_order_of_a_few_is_as_likely(n: int) -> None:
+    keys = np.arange(N_KEYS, dtype=np.uint64)
+
+    orders = np.stack([permuted_array(n, keys, np.full(N_KEYS, index)) for index in range(n)], axis=1)
+
+    found, counts = np.unique(orders, axis=0, return_counts=True)
+    assert found.tolist() == [list(order) for order in permutations(range(n))]
+    assert is_as_expected(counts, np.full(len(counts), N_KEYS / len(counts)))
+
+
+@pytest.mark.parametrize("n", [10, 16, 17, 25, 36])
+def test_neighbours_do_not_stay_neighbours(n: int) -> None:
+    keys = np.arange(N_KEYS, dtype=np.uint64)
+    firsts, seconds = (permuted_array(n, keys, np.full(N_KEYS, index)).astype(np.intp) for index in (4, 5))
+
+    pairs = np.bincount(firsts * n + seconds, minlength=n * n).reshape(n, n)
+
+    assert not pairs.diagonal().any()
+    others = pairs[~np.eye(n, dtype=bool)]
+    assert is_as_expected(others, np.full(len(others), N_KEYS / len(others)))
+
+
+@pytest.mark.parametrize("n", [1000, 5000, 65_536, 70_000, 300_000])
+@pytest.mark.parametrize("lag", [1, 2, 256])
+def test_positions_that_follow_each_other_are_not_correlated(n: int, lag: int) -> None:
+    order = KeyedPermutation(n, 3).taken(np.arange(n)).astype(np.float64)
+
+    correlation = np.corrcoef(order[:-lag], order[lag:])[0, 1]
+
+    assert abs(correlation) < 5 / n**0.5
+
+
+@pytest.mark.parametrize("n", [1000, 5000, 300_000])
+def test_different_keys_and_lengths_give_unrelated_orders(n: int) -> None:
+    order = KeyedPermutation(n, 3).taken(np.arange(n))
+
+    for other in (KeyedPermutation(n, 4), KeyedPermutation(n + 1, 3), KeyedPermutation(n, 3 ^ 1 << 63)):
+        others = other.taken(np.arange(n))
+        assert np.count_nonzero(order == others) < 12  # one is expected, of any n
+        assert abs(np.corrcoef(order, others)[0, 1]) < 5 / n**0.5
+
+
+@pytest.mark.parametrize("n", [1000, 70_000, 300_000])
+def test_few_positions_stay_where_they_are_and_few_keep_their_distance(n: int) -> None:
+    order = KeyedPermutation(n, 5).taken(np.arange(n))
+
+    steps = np.diff(order) % n
+
+    assert np.count_nonzero(order == np.arange(n)) < 12
+    assert np.bincount(steps).max() < 15  # each of n distances comes once on average

@@ -1,0 +1,316 @@
+"""Values become plain JSON data and come back as they were; what a stranger wrote makes values or a ConfigError."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as np_st
+
+from data_stack.dataset.plain_data import canonical_json, from_plain, shown, to_plain
+from data_stack.exception import ConfigError
+
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of one type, all the way down; NaNs are equal."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        if one.dtype != other.dtype.newbyteorder("<") and one.dtype.newbyteorder("<") != other.dtype:
+            return False
+        if one.shape != other.shape:
+            return False
+        if one.dtype == object:
+            return all(map(same, one.ravel().tolist(), other.ravel().tolist()))
+        return np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+    if isinstance(one, np.generic):
+        return bool(one.dtype == other.dtype and one.tobytes() == other.tobytes())
+    if isinstance(one, dict):
+        return same(list(one.items()), list(other.items()))
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return one == other or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)
+
+
+dtypes = st.one_of(
+    np_st.boolean_dtypes(),
+    np_st.integer_dtypes(endianness="<"),
+    np_st.floating_dtypes(endianness="<", sizes=(16, 32, 64)),
+    np_st.complex_number_dtypes(endianness="<", sizes=(64, 128)),
+    np_st.unicode_string_dtypes(endianness="<", min_len=1, max_len=3),
+    np_st.byte_string_dtypes(endianness="<", min_len=1, max_len=3),
+    np_st.datetime64_dtypes(endianness="<"),
+    np_st.timedelta64_dtypes(endianness="<"),
+)
+arrays = dtypes.flatmap(lambda dtype: np_st.arrays(dtype, np_st.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=7)))
+leaves = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5), arrays,
+    arrays.filter(lambda array: array.size).map(lambda array: array.ravel()[0]),
+    st.tuples(st.integers(-9, 9), st.integers(-9, 9), st.integers(-3, 3).filter(bool)).map(lambda ends: range(*ends)),
+    st.frozensets(st.integers() | st.text(max_size=3), max_size=3),
+)  # fmt: skip
+keys = st.integers() | st.text(max_size=3) | st.tuples(st.integers(), st.text(max_size=2))
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(values)
+@example(np.float64("nan"))
+@example({1: {2: [3, (4,)]}, "": b""})
+@example(np.array(["", "ü\0x"]))
+@example(np.array([[1, 2], [3, 4]], dtype=np.int16).T)
+@example(np.zeros((0, 3)))
+@example(np.array("2020-01-01", dtype="M8[25s]"))
+@example(np.array([None, [1], np.arange(3)], dtype=object))
+@example(10**400)
+@example("\ud800")
+def test_what_was_written_is_read_as_it_was(value: Any) -> None:
+    data = json.loads(json.dumps(to_plain(value), allow_nan=False))
+
+    assert same(from_plain(data), value)
+    assert canonical_json(to_plain(from_plain(data))) == canonical_json(data)
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (None, None),
+        (1.5, 1.5),
+        (math.inf, {"float": "inf"}),
+        ((1, "a"), {"tuple": [1, "a"]}),
+        ({"a": [1]}, {"dict": [["a", [1]]]}),
+        ({3, 1, 2}, {"set": [1, 2, 3]}),
+        (range(2, 8), {"range": [2, 8, 1]}),
+        (slice(np.int64(1), None, -1), {"slice": [{"scalar": {"dtype": "<i8", "shape": [], "values": [1]}}, None, -1]}),
+        (b"\xff", {"bytes": "/w=="}),
+        (np.int32(7), {"scalar": {"dtype": "<i4", "shape": [], "values": [7]}}),
+        (np.array([1, 2], dtype=">u2"), {"array": {"dtype": "<u2", "shape": [2], "values": [1, 2]}}),
+        (np.array([1.5], dtype=">f4"), {"array": {"dtype": "<f4", "shape": [1], "base64": "AADAPw=="}}),
+        (np.array(True), {"array": {"dtype": "|b1", "shape": [], "base64": "AQ=="}}),
+    ],
+)
+def test_the_form_is_fixed(value: Any, plain: Any) -> None:
+    assert to_plain(value) == plain
+    assert canonical_json(to_plain(from_plain(plain))) == canonical_json(plain)
+
+
+def test_long_integer_arrays_are_written_as_bytes() -> None:
+    short, long = to_plain(np.arange(32)), to_plain(np.arange(33))
+
+    assert "values" in short["array"]
+    assert "base64" in long["array"]
+
+
+def test_relatives_of_plain_types_are_written_as_these() -> None:
+    value = [Pair(1, 2), OrderedDict(a=1), bytearray(b"x"), {1}]
+
+    assert from_plain(to_plain(value)) == [(1, 2), {"a": 1}, b"x", frozenset({1})]
+
+
+def test_arrays_that_are_read_can_be_written_to() -> None:
+    array = from_plain(to_plain(np.arange(100)))
+
+    array[0] = 5
+
+    assert array[0] == 5
+
+
+def test_further_types_are_written_and_read_by_special_functions() -> None:
+    plain = to_plain([1j, {"a": 2j}], lambda value: {"complex": [value.real, value.imag]} if isinstance(value, complex) else None)
+
+    assert plain == [{"complex": [0.0, 1.0]}, {"dict": [["a", {"complex": [0.0, 2.0]}]]}]
+    assert from_plain(plain, {"complex": lambda parts: complex(*parts)}) == [1j, {"a": 2j}]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (object(), "builtins.object"),
+        ([len], "builtin_function_or_method"),
+        (Colour.RED, "Colour"),
+        (np.ma.masked_array([1, 2], [True, False]), "MaskedArray"),
+        (np.zeros(2, dtype="i4,f4"), "ndarray"),
+        (np.array([object()]), "object"),
+    ],
+)
+def test_other_types_are_refused_by_name(value: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        to_plain(value)
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    with pytest.raises(ConfigError, match="nested more than 100 levels deep"):
+        to_plain(endless)
+
+
+def nested(wrap: Callable[[Any], Any], depth: int) -> Any:
+    data: Any = 1
+    for _ in range(depth):
+        data = wrap(data)
+    return data
+
+
+@pytest.mark.parametrize("wrap", [lambda data: [data], lambda data: {"tuple": [data]}, lambda data: {"dict": [[1, data]]}])
+def test_depth_is_bounded_and_not_by_the_stack_of_python(wrap: Callable[[Any], Any]) -> None:
+    from_plain(nested(wrap, 30))
+
+    with pytest.raises(ConfigError, match="nested more than 100 levels deep"):
+        from_plain(nested(wrap, 100_000))
+
+
+HUGE = 10**5000
+
+DAMAGED = [
+    {},
+    {"range": [0, 1]},
+    {"range": [0, 1, 0]},
+    {"range": [0, 1.5, 1]},
+    {"range": [0, 10**30, 1]},
+    {"range": [True, 2, 1]},
+    {"slice": [1]},
+    {"tuple": "ab"},
+    {"set": [[1]]},
+    {"dict": ["ab"]},
+    {"dict": [[1, 2], [1, 3]]},
+    {"dict": [[[1], 2]]},
+    {"float": "1.5"},
+    {"float": ["nan"]},
+    {"bytes": "ä"},
+    {"bytes": 5},
+    {"bytes": "A"},
+    {"unknown": 1},
+    {"a": 1, "b": 2},
+    {1: 2},
+    {("a",): 2},
+    math.nan,
+    b"bytes",
+    (1,),
+    {"range": [HUGE, 2, "x"]},
+    {"array": None},
+    {"array": {}},
+    {"array": {"dtype": "|O", "shape": [1], "base64": "AAAAAAAAAAA="}},
+    {"array": {"dtype": "O", "shape": [1], "values": [1]}},
+    {"array": {"dtype": "i4,i4", "shape": [1], "values": [1]}},
+    {"array": {"dtype": "<V8", "shape": [1], "base64": "AAAAAAAAAAA="}},
+    {"array": {"dtype": "10i4", "shape": [1], "values": [1]}},
+    {"array": {"dtype": "a", "shape": [1], "base64": "AA=="}},
+    {"array": {"dtype": "<i9", "shape": [1], "values": [1]}},
+    {"array": {"dtype": "<U0", "shape": [1000000000000], "base64": ""}},
+    {"array": {"dtype": "<U999999999", "shape": [1], "values": ["a"]}},
+    {"array": {"dtype": "<U999999999", "shape": [9], "base64": ""}},
+    {"array": {"dtype": "<U1", "shape": [1], "base64": "/////w=="}},
+    {"array": {"dtype": "|b1", "shape": [1], "base64": "Ag=="}},
+    {"array": {"dtype": "<M8[x]", "shape": [1], "base64": "AAAAAAAAAAA="}},
+    {"array": {"dtype": 5, "shape": [1], "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [2], "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [-1], "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [1.0], "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [True], "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": 1, "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [1], "values": [2**31]}},
+    {"array": {"dtype": "<i4", "shape": [1], "values": [HUGE]}},
+    {"array": {"dtype": "<i4", "shape": [1], "values": [1.5]}},
+    {"array": {"dtype": "<i4", "shape": [1], "values": ["1"]}},
+    {"array": {"dtype": "<f4", "shape": [1], "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [1], "values": [1], "more": 1}},
+    {"array": {"dtype": "<i4", "shape": [1] * 40, "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [0, 2**61, 2**61], "values": []}},
+    {"array": {"dtype": "<i4", "shape": [1], "base64": "AAAA"}},
+    {"array": {"dtype": "<i4", "shape": [2**40, 2**40], "base64": "AAAA"}},
+    {"scalar": {"dtype": "<i4", "shape": [1], "values": [1]}},
+    {"objects": {"shape": [2], "values": [1]}},
+    {"objects": {"shape": [1], "values": [1], "more": 2}},
+    {"objects": {"shape": [], "values": []}},
+    {"objects": {"values": []}},
+]
+
+
+@pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
+def test_damaged_data_is_refused(data: Any) -> None:
+    with pytest.raises(ConfigError, match="plain data"):
+        from_plain([data])
+
+
+kinds = st.sampled_from(
+    [
+        "array",
+        "scalar",
+        "objects",
+        "dict",
+        "tuple",
+        "set",
+        "range",
+        "slice",
+        "bytes",
+        "float",
+        "dtype",
+        "shape",
+        "values",
+        "base64",
+    ]
+)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["<i4", "AAAA", "nan", "<U1"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(kinds | st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(json_values)
+def test_whatever_json_there_is_makes_a_value_or_a_config_error(data: Any) -> None:
+    try:
+        value = from_plain(data)
+    except ConfigError:
+        return
+
+    assert canonical_json(to_plain(from_plain(to_plain(value)))) == canonical_json(to_plain(value))
+
+
+def test_canonical_json_is_one_text_for_equal_data() -> None:
+    assert (
+        canonical_json({"b": [1, "ü"], "a": None}) == canonical_json({"a": None, "b": [1, "ü"]}) == '{"a":null,"b":[1,"\\u00fc"]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("x" * 1000, "'" + "x" * 78 + "…"),
+        (list(range(1000)), "a list of 1,000 values"),
+        (np.zeros((30, 30)), "a ndarray of 900 values"),
+        (HUGE, "a int"),
+        (nested(lambda data: [data], 100_000), "a list"),
+        ({1: 2}, "{1: 2}"),
+    ],
+    ids=["text", "list", "array", "number", "deep", "short"],
+)
+def test_values_are_shown_shortly(value: Any, text: str) -> None:
+    assert shown(value) == text

@@ -1,0 +1,321 @@
+"""Splits that were saved are given back for the dataset they are of, or not at all."""
+
+from __future__ import annotations
+
+import base64
+import json
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.saved_splits import SavedSplits, load_splits, save_splits
+from data_stack.dataset.splitter import Fold, SplitterFactory
+from data_stack.dataset.strict_json import sealed_json
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+N = 23
+
+
+def dataset(first: int = 0) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([[first, *range(1, N)], [(7 * i) % 3 for i in range(N)]])
+
+
+def informed() -> InformedDatasetIterator:
+    return InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits", dataset_tag="train"))
+
+
+def samples(splits: Any) -> Any:
+    """``splits`` with lists of positions in the place of iterators."""
+    if isinstance(splits, DatasetIteratorIF):
+        return [sample[0] for sample in splits]
+    if isinstance(splits, Fold):
+        return splits.number, samples(splits.train), samples(splits.test)
+    if isinstance(splits, dict):
+        return {name: samples(part) for name, part in splits.items()}
+    return type(splits)(samples(part) for part in splits)
+
+
+@pytest.fixture
+def storage() -> InMemoryStorageConnector:
+    return InMemoryStorageConnector()
+
+
+def divisions(iterator: DatasetIteratorIF) -> dict[str, Any]:
+    return {
+        "list": iterator.split([0.8, 0.2], seed=1),
+        "named": iterator.split({"train": 0.8, "val": 0.2}, stratify=True),
+        "by column": iterator.split(by=1),
+        "folds": iterator.folds(3),
+        "one fold": iterator.folds(3)[1],
+        "drawn order": SplitterFactory.get_stratified_splitter([0.5, 0.5], 1).split(iterator),
+        "nested folds": SplitterFactory.get_nested_cv_splitter(3, 2).split(iterator),
+        "any views": {"first": iterator.take(5), "rest": [iterator[5:], {"none": iterator[:0]}], "again": iterator[[3, 3, 1]]},
+        "a single part": iterator[::2],
+    }
+
+
+@pytest.mark.parametrize("kind", divisions(dataset()))
+@pytest.mark.parametrize("make", [dataset, informed])
+def test_saved_splits_are_given_back_as_they_were(storage: InMemoryStorageConnector, kind: str, make: Any) -> None:
+    splits = divisions(make())[kind]
+    save_splits(storage, "digits/splits.json", splits)
+
+    loaded = load_splits(storage, "digits/splits.json", make())
+
+    assert samples(loaded) == samples(splits)
+
+
+@settings(max_examples=40)
+@given(
+    n=st.integers(1, 40),
+    parts=st.lists(st.lists(st.integers(0, 39), max_size=60), min_size=1, max_size=4),
+    in_order=st.booleans(),
+)
+def test_any_positions_survive(n: int, parts: list[list[int]], in_order: bool) -> None:
+    iterator = SequenceDatasetIterator([list(range(n))])
+    chosen = [[position % n for position in part] for part in parts]
+    chosen = [sorted(set(part)) for part in chosen] if in_order else chosen
+    saved = SavedSplits.of([iterator[part] for part in chosen])
+
+    loaded = SavedSplits.from_json(saved.to_json())
+
+    assert loaded == saved
+    assert samples(loaded.applied_to(iterator)) == chosen
+
+
+def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(storage: InMemoryStorageConnector) -> None:
+    iterator = informed()
+    save_splits(storage, "splits.json", divisions(iterator)["named"])
+
+    loaded = load_splits(storage, "splits.json", iterator)
+
+    assert loaded["val"].underlying_iterators == [iterator]
+    assert loaded["val"].dataset_meta.dataset_tag == "train/val"
+    assert loaded["val"].dataset_meta.identifier == "digits"
+    assert loaded["val"]._stacked_on()[0].view_tags == {"part": "val"}
+
+
+def test_the_file_says_how_the_split_was_made_and_takes_a_bit_a_sample(storage: InMemoryStorageConnector) -> None:
+    iterator = SequenceDatasetIterator([np.arange(100_000)])
+
+    saved = save_splits(storage, "splits.json", iterator.split({"train": 0.5, "val": 0.5}, seed=4))
+
+    fields = json.loads(storage.get_resource("splits.json").read())
+    assert json.loads(fields["made"]) == {
+        "layer": "split",
+        "arguments": {"dict": [["ratios", {"dict": [["train", 0.5], ["val", 0.5]]}], ["seed", 4]]},
+    }
+    assert (saved.fingerprint, saved.n_samples) == (iterator.fingerprint(), 100_000)
+    assert storage.stat("splits.json").size < 2 * 100_000 / 8 * 1.4 + 2_000
+
+
+def test_views_that_nobody_divided_say_nothing_of_how_they_were_made() -> None:
+    iterator = dataset()
+
+    assert SavedSplits.of([iterator[:5], iterator[5:]]).made is None
+    assert SavedSplits.of([iterator.split([0.5, 0.5])[0], iterator.split([0.4, 0.6])[0]]).made is None
+    assert SavedSplits.of(iterator.folds(3)).made is not None
+
+
+def test_views_through_views_are_saved_for_the_iterator_that_is_named(storage: InMemoryStorageConnector) -> None:
+    iterator = informed()
+    train, test = iterator.split([0.8, 0.2], seed=1)
+    inner = {"fit": train[::2], "stop": train[1::2].shuffle(3), "test": test, "all": iterator}
+
+    save_splits(storage, "splits.json", inner, iterator=iterator)
+
+    assert samples(load_splits(storage, "splits.json", informed())) == samples(inner)
+
+
+def test_a_path_names_a_store(tmp_path: Path) -> None:
+    parts = dataset().split([0.8, 0.2])
+
+    save_splits(tmp_path / "store", "a/splits.json", parts)
+
+    assert (tmp_path / "store" / "a" / "splits.json").is_file()
+    assert samples(load_splits(str(tmp_path / "store"), "a/splits.json", dataset())) == samples(parts)
+
+
+def load_in_another_process(store: str) -> Any:
+    return samples(load_splits(store, "splits.json", dataset()))
+
+
+def test_a_spawned_process_loads_the_same_parts(tmp_path: Path) -> None:
+    folds = dataset().folds(3, stratify=True)
+    save_splits(tmp_path, "splits.json", folds)
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        loaded = pool.apply(load_in_another_process, (str(tmp_path),))
+
+    assert loaded == samples(folds)
+
+
+def test_splits_are_not_replaced_by_others_unless_that_is_wanted(storage: InMemoryStorageConnector) -> None:
+    first, second = dataset().split([0.8, 0.2], seed=1), dataset().split([0.8, 0.2], seed=2)
+    save_splits(storage, "splits.json", first)
+    save_splits(storage, "splits.json", first)
+
+    with pytest.raises(ConfigError, match=r"other splits are stored as 'splits\.json' already"):
+        save_splits(storage, "splits.json", second)
+
+    assert samples(load_splits(storage, "splits.json", dataset())) == samples(first)
+    save_splits(storage, "splits.json", second, replace=True)
+    assert samples(load_splits(storage, "splits.json", dataset())) == samples(second)
+
+
+def test_another_dataset_is_refused_by_both_names(storage: InMemoryStorageConnector) -> None:
+    saved = save_splits(storage, "splits.json", dataset().split([0.8, 0.2]))
+    other, shorter = dataset(first=99), dataset()[:-1]
+
+    with pytest.raises(ConfigError, match=f"fingerprint {saved.fingerprint}.*fingerprint {other.fingerprint()}"):
+        load_splits(storage, "splits.json", other)
+    with pytest.raises(ConfigError, match=r"of 23 samples .* has 22 samples"):
+        load_splits(storage, "splits.json", shorter)
+
+
+def test_nothing_stored_is_an_error_that_names_it(storage: InMemoryStorageConnector) -> None:
+    with pytest.raises(ResourceNotFoundError, match=r"splits\.json"):
+        load_splits(storage, "splits.json", dataset())
+
+
+class Doubled(DatasetIteratorView):
+    """A client's view that changes samples."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index) * 2
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ([], "no part"),
+        ({}, "no part"),
+        ([1, 2], "there is a int at '0'"),
+        ({"train": None}, "there is a NoneType at 'train'"),
+        ([dataset()], "part '0' is no view of another iterator, but a SequenceDatasetIterator"),
+        ([dataset()[:3], dataset()[3:]], "part '1' is no view of the iterator that the splits are of"),
+        ([Doubled(dataset(), [1, 2])], "part '0' is no view of another iterator, but a Doubled"),
+        ([CombinedDatasetIterator([dataset()[:3]])], "but a CombinedDatasetIterator"),
+    ],
+)
+def test_what_is_no_view_of_one_iterator_is_refused(splits: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SavedSplits.of(splits)
+
+
+# --- damage --------------------------------------------------------------------------------------------------------
+
+
+def stored() -> bytes:
+    iterator = dataset()
+    return SavedSplits.of({"train": iterator[[5, 2, 7]], "val": iterator.take(2)}).to_json()
+
+
+def test_splits_cut_short_anywhere_are_refused() -> None:
+    data = stored().rstrip()
+
+    for length in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            SavedSplits.from_json(data[:length]).applied_to(dataset())
+
+
+def test_a_flipped_bit_anywhere_is_noticed() -> None:
+    data = stored().rstrip()
+    right = samples(SavedSplits.from_json(data).applied_to(dataset()))
+
+    for position in range(len(data)):
+        for bit in (1, 4, 32):
+            damaged = bytearray(data)
+            damaged[position] ^= bit
+            try:
+                found = samples(SavedSplits.from_json(bytes(damaged)).applied_to(dataset()))
+            except DatasetFileCorruptError:
+                continue
+            assert found == right, "only white space may change unnoticed"
+            assert chr(data[position]).isspace()
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_the_part_that_is_damaged_is_named(storage: InMemoryStorageConnector, part: int) -> None:
+    fields = json.loads(stored())
+    data = bytearray(base64.b64decode(fields["parts"][part]["data"]))
+    data[-1 if part else 0] ^= 1
+    fields["parts"][part]["data"] = base64.b64encode(data).decode()
+    content = json.dumps(fields).encode()
+    storage.set_resource("splits.json", [content])
+
+    with pytest.raises(DatasetFileCorruptError, match=f"'splits.json' .*indices of part '{['train', 'val'][part]}' are damaged"):
+        load_splits(storage, "splits.json", dataset())
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_part", "message"),
+    [
+        ({"format": 2}, {}, "has format 2"),
+        ({"more": 1}, {}, "'more'"),
+        ({"arrangement": '{"part":7}'}, {}, "cannot be arranged"),
+        ({"arrangement": '{"fold":[0]}'}, {}, "cannot be arranged"),
+        ({"arrangement": "[" * 50}, {}, "cannot be arranged"),
+        ({}, {"form": "runs"}, "unknown form 'runs'"),
+        ({}, {"data": "§"}, "damaged"),
+        ({}, {"data": "AAA"}, "no base64"),
+        ({}, {"n_indices": 2}, "indices of part 'train' are damaged"),
+        ({}, {"sha256": "00" * 32}, "indices of part 'train' are damaged"),
+        ({}, {"form": "mask"}, "indices of part 'train' are damaged"),
+    ],
+)
+def test_splits_that_contradict_themselves_are_refused(changes: Any, of_part: Any, message: str) -> None:
+    fields = json.loads(stored())
+    del fields["digest"]
+    fields.update(changes)
+    fields["parts"][0].update(of_part)
+
+    with pytest.raises(DatasetFileCorruptError, match=message):
+        SavedSplits.from_json(sealed_json(fields)).applied_to(dataset())
+
+
+def test_positions_outside_of_the_dataset_are_refused() -> None:
+    iterator, shorter = dataset(), dataset()[:6]
+    fields = json.loads(SavedSplits.of([iterator[[7, 5]]]).to_json())
+    fields.update(fingerprint=shorter.fingerprint(), n_samples=6)
+    del fields["digest"]
+
+    with pytest.raises(DatasetFileCorruptError, match="leave the 6 samples"):
+        SavedSplits.from_json(sealed_json(fields)).applied_to(shorter)
+
+
+class Huge(DatasetIterator):
+    """More samples than 32 bits count."""
+
+    def __len__(self) -> int:
+        return 2**31 + 10
+
+    def __getitem__(self, index: int) -> Any:
+        return (index,)
+
+    def fingerprint(self) -> str:
+        return "f" * 64
+
+
+def test_positions_beyond_32_bits_survive(storage: InMemoryStorageConnector) -> None:
+    chosen = [2**31 + 9, 3, 2**31]
+    save_splits(storage, "splits.json", [DatasetIteratorView(Huge(), chosen)])
+
+    (part,) = load_splits(storage, "splits.json", Huge())
+
+    assert samples(part) == chosen

@@ -1,0 +1,782 @@
+"""Parts and folds of an iterator: what they promise for any samples, and that they stay what they are."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import itertools
+import json
+import multiprocessing
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.class_numbers import class_numbers
+from data_stack.dataset.iterator import (
+    Column,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.dataset.parts import FoldPartIterator, SplitPartIterator
+from data_stack.dataset.splitter import Fold, SplitterFactory
+from data_stack.dataset.splitting import Shares, divided
+from data_stack.exception import ConfigError
+
+N = 23
+CLASSES = [(7 * i) % 3 for i in range(N)]
+GROUPS = [i * i % 11 for i in range(N)]
+TIMES = [(5 * i) % 17 for i in range(N)]
+
+
+def dataset() -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([list(range(N)), CLASSES, GROUPS, TIMES])
+
+
+def of(*columns: Any) -> SequenceDatasetIterator:
+    """Samples whose column 0 is their position, and these columns."""
+    return SequenceDatasetIterator([list(range(len(columns[0]))), *columns])
+
+
+def positions(part: DatasetIteratorIF) -> list[int]:
+    """Where the samples of a part of :func:`of` come from."""
+    return [int(sample[0]) for sample in part]
+
+
+def fold_positions(folds: Sequence[Fold]) -> list[list[int]]:
+    return [positions(fold.test) for fold in folds]
+
+
+ratios_of_parts = (
+    st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any).map(lambda weights: [w / sum(weights) for w in weights])
+)
+seeds = st.integers(-(2**70), 2**70)
+
+
+# --- what was published --------------------------------------------------------------------------------------------
+
+SPLITS: list[tuple[dict[str, Any], list[list[int]]]] = [
+    (
+        {"seed": 3},
+        [[0, 1, 2, 3, 4, 5, 6, 7, 12, 16, 17, 18, 19, 22], [8, 9, 10, 11, 13, 15, 21], [14, 20]],
+    ),
+    (
+        {"seed": 3, "stratify": True},
+        [[1, 3, 5, 6, 7, 8, 9, 10, 13, 15, 17, 19, 20, 21], [0, 2, 4, 11, 12, 16, 18], [14, 22]],
+    ),
+    (
+        {"seed": 3, "group_by": 2},
+        [[2, 3, 5, 6, 8, 9, 13, 14, 16, 17, 19, 20], [1, 4, 7, 10, 12, 15, 18, 21], [0, 11, 22]],
+    ),
+    (
+        {"seed": 3, "group_by": 2, "stratify": True},
+        [[2, 4, 5, 6, 7, 9, 13, 15, 16, 17, 18, 20], [1, 3, 8, 10, 12, 14, 19, 21], [0, 11, 22]],
+    ),
+    (
+        {"time": 3},
+        [[0, 1, 4, 5, 7, 8, 11, 12, 14, 15, 17, 18, 21, 22], [2, 6, 9, 13, 16, 19], [3, 10, 20]],
+    ),
+]
+
+CONSECUTIVE = [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [16, 17, 18, 19, 20, 21, 22]]
+FOLDS: list[tuple[dict[str, Any], list[list[int]]]] = [
+    ({"seed": 7}, [[2, 6, 9, 13, 14, 15, 17, 19], [0, 1, 3, 5, 11, 12, 16, 21], [4, 7, 8, 10, 18, 20, 22]]),
+    ({"seed": None}, CONSECUTIVE),
+    ({"seed": 7, "stratify": True}, [[4, 9, 11, 13, 15, 17, 19, 21], [1, 2, 3, 5, 6, 8, 10, 12], [0, 7, 14, 16, 18, 20, 22]]),
+    ({"seed": None, "stratify": True}, CONSECUTIVE),
+    ({"seed": 7, "group_by": 2}, [[4, 5, 6, 7, 15, 16, 17, 18], [1, 3, 8, 10, 12, 14, 19, 21], [0, 2, 9, 11, 13, 20, 22]]),
+    ({"seed": None, "group_by": 2}, [[1, 4, 7, 10, 12, 15, 18, 21], [2, 5, 6, 9, 13, 16, 17, 20], [0, 3, 8, 11, 14, 19, 22]]),
+    (
+        {"seed": 7, "group_by": 2, "stratify": True},
+        [[4, 5, 6, 7, 15, 16, 17, 18], [1, 3, 8, 10, 12, 14, 19, 21], [0, 2, 9, 11, 13, 20, 22]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), SPLITS)
+def test_a_split_is_the_one_that_was_published_each_time(arguments: dict[str, Any], expected: list[list[int]]) -> None:
+    iterator = dataset()
+
+    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], **arguments)] == expected
+    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], **arguments)] == expected
+
+
+@pytest.mark.parametrize(("arguments", "expected"), FOLDS)
+def test_folds_are_those_that_were_published_each_time(arguments: dict[str, Any], expected: list[list[int]]) -> None:
+    iterator = dataset()
+
+    assert fold_positions(iterator.folds(3, **arguments)) == expected
+    assert fold_positions(iterator.folds(3, **arguments)) == expected
+
+
+def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published() -> None:
+    i = np.arange(10_007)
+    iterator = SequenceDatasetIterator([i, (i * i % 97) % 10, i * 7919 % 503, i * 31 % 4001])
+    ratios = [0.7, 0.2, 0.1]
+    divisions = [
+        iterator.split(ratios, seed=-5),
+        iterator.split(ratios, stratify=True, seed=2**70),
+        iterator.split(ratios, group_by=2),
+        iterator.split(ratios, group_by=2, stratify=True),
+        iterator.split(ratios, time=3),
+        [fold.test for fold in iterator.folds(7, stratify=True)],
+        [fold.test for fold in iterator.folds(7, group_by=2, stratify=True)],
+    ]
+
+    digests = [
+        hashlib.sha256(json.dumps([part.read_column(0).tolist() for part in parts]).encode()).hexdigest() for parts in divisions
+    ]
+
+    assert digests == [
+        "34153553c05f63f1d8af0bdb32c019d36079a73e012df5c9441860c9c02e95dd",
+        "a0560c9127ecec3bfe20c2bbb0d0ef42e4b42cd2edfb42e81508f2a2a8deb131",
+        "01167f24716d5ee8f044c203752c8f88c47e997f52631f7f466ba724e93b0422",
+        "a6316132f05bf82c0de77186f1930cad2bfd3edaf13067ecd5070d68b45a3d5c",
+        "ea794d8c71e61ab37e2e8613946e95290ef2c2b4e69d7455facc9d3bc98864f1",
+        "7ff5f4e317b78c370e771915fd1dbe7885799e56024e33b91bc3f163899502d6",
+        "175272b17b2db4fe33ef9645ae8528a8ef88f381fd1add58c2d60cd3047cc1a6",
+    ]
+
+
+def divide_anew(stack: DatasetIteratorIF) -> list[list[int]]:
+    parts = stack.split([0.6, 0.3, 0.1], seed=3, stratify=True)
+    return [positions(part) for part in parts] + fold_positions(stack.folds(3, seed=7, group_by=2))
+
+
+def test_a_spawned_process_divides_alike_and_gets_the_same_parts() -> None:
+    iterator = dataset()
+    parts = iterator.split([0.6, 0.3, 0.1], seed=3, stratify=True)
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(divide_anew, (iterator,)) == SPLITS[1][1] + FOLDS[4][1]
+        assert pool.map(positions, parts) == SPLITS[1][1]
+
+
+# --- laws ----------------------------------------------------------------------------------------------------------
+
+
+@given(ratios=ratios_of_parts, n=st.integers(0, 60), seed=seeds)
+def test_a_split_is_a_partition_with_sizes_less_than_one_from_their_shares(ratios: list[float], n: int, seed: int) -> None:
+    parts = of(list(range(n))).split(ratios, seed=seed)
+
+    assert sorted(itertools.chain(*map(positions, parts))) == list(range(n))
+    assert all(positions(part) == sorted(positions(part)) for part in parts)
+    assert all(abs(len(part) - ratio * n) < 1 for part, ratio in zip(parts, ratios, strict=True))
+
+
+@given(data=st.data(), n=st.integers(1, 60), n_classes=st.integers(1, 6), seed=seeds)
+def test_each_stratified_part_has_its_share_of_each_class_and_of_the_whole(
+    data: st.DataObject, n: int, n_classes: int, seed: int
+) -> None:
+    labels = data.draw(st.lists(st.integers(0, n_classes - 1), min_size=n, max_size=n))
+    counts = Counter(labels)
+    weights = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=min(counts.values())).filter(any))
+    ratios = [weight / sum(weights) for weight in weights]
+
+    parts = of(labels).split(ratios, stratify=True, seed=seed)
+
+    assert sorted(itertools.chain(*map(positions, parts))) == list(range(n))
+    for part, ratio in zip(parts, ratios, strict=True):
+        members = Counter(labels[position] for position in positions(part))
+        assert abs(len(part) - ratio * n) < 1
+        assert all(abs(members[label] - ratio * count) < 1 for label, count in counts.items())
+
+
+@given(counts=st.lists(st.integers(1, 30), max_size=12), weights=st.lists(st.integers(0, 50), min_size=1, max_size=6).filter(any))
+def test_classes_of_any_sizes_are_divided_to_less_than_one_from_every_share(counts: list[int], weights: list[int]) -> None:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    shares = Shares(tuple(weights), sum(weights))
+
+    part_of = divided(len(labels), shares, None, class_numbers(labels, ""))
+
+    for part, weight in enumerate(weights):
+        assert abs((part_of == part).sum() - Fraction(len(labels) * weight, shares.total)) < 1
+        for label, count in enumerate(counts):
+            assert abs(((part_of == part) & (labels == label)).sum() - Fraction(count * weight, shares.total)) < 1
+
+
+@given(data=st.data(), n=st.integers(1, 60), stratify=st.booleans(), seed=seeds)
+def test_groups_stay_whole_and_no_part_is_much_too_large_or_empty(data: st.DataObject, n: int, stratify: bool, seed: int) -> None:
+    groups = data.draw(st.lists(st.integers(0, 12), min_size=n, max_size=n))
+    labels = data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
+    n_most = min([len(set(groups)), *(Counter(labels).values() if stratify else ())])
+    weights = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=n_most))
+    ratios = [weight / sum(weights) for weight in weights]
+
+    parts = of(labels, groups).split(ratios, group_by=2, seed=seed, stratify=stratify)
+
+    groups_of_parts = [{groups[position] for position in positions(part)} for part in parts]
+    assert sum(map(len, groups_of_parts)) == len(set(groups))
+    assert sorted(itertools.chain(*map(positions, parts))) == list(range(n))
+    assert all(map(len, parts))
+    if not stratify:
+        largest = max(Counter(groups).values())
+        assert all(len(part) < ratio * n + largest for part, ratio in zip(parts, ratios, strict=True))
+
+
+@given(times=st.lists(st.integers(-5, 20), max_size=50), ratios=ratios_of_parts)
+def test_parts_by_time_follow_each_other_and_share_no_time(times: list[int], ratios: list[float]) -> None:
+    parts = of(times).split(ratios, time=1)
+
+    times_of_parts = [sorted({times[position] for position in positions(part)}) for part in parts if len(part)]
+    assert all(earlier[-1] < later[0] for earlier, later in itertools.pairwise(times_of_parts))
+    assert sorted(itertools.chain(*map(positions, parts))) == list(range(len(times)))
+    most_at_once = max(Counter(times).values(), default=0)
+    for n_parts in range(1, len(ratios) + 1):
+        n_before = sum(len(part) for part in parts[:n_parts])
+        assert abs(n_before - sum(ratios[:n_parts]) * len(times)) < n_parts + most_at_once / 2
+
+
+@given(names=st.lists(st.sampled_from(["train", "val", "test"]), max_size=30))
+def test_a_column_names_the_parts_in_the_order_of_their_appearance(names: list[str]) -> None:
+    parts = of(names).split(by=1) if names else of([]).split(by=1)
+
+    assert list(parts) == list(dict.fromkeys(names))
+    assert all([names[position] for position in positions(part)] == [name] * names.count(name) for name, part in parts.items())
+
+
+@given(data=st.data(), n=st.integers(2, 50), stratify=st.booleans(), seed=st.none() | seeds)
+def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
+    data: st.DataObject, n: int, stratify: bool, seed: int | None
+) -> None:
+    labels = data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    counts = Counter(labels)
+    n_most = min(counts.values()) if stratify else n
+    labels, n_most = (labels, n_most) if n_most > 1 else ([0] * n, n)
+    n_folds = data.draw(st.integers(2, n_most))
+
+    folds = of(labels).folds(n_folds, seed=seed, stratify=stratify)
+
+    assert sorted(itertools.chain(*fold_positions(folds))) == list(range(n))
+    for fold in folds:
+        assert positions(fold.train) == sorted(set(range(n)) - set(positions(fold.test)))
+        assert n // n_folds <= len(fold.test) <= -(-n // n_folds)
+        if stratify:
+            members = Counter(labels[position] for position in positions(fold.test))
+            assert all(c // n_folds <= members[label] <= -(-c // n_folds) for label, c in Counter(labels).items())
+
+
+@given(data=st.data(), n=st.integers(2, 50), seed=st.none() | seeds)
+def test_groups_are_tested_in_one_fold_each(data: st.DataObject, n: int, seed: int | None) -> None:
+    groups = data.draw(st.lists(st.sampled_from("abcdefgh"), min_size=n, max_size=n).filter(lambda names: len(set(names)) > 1))
+    n_folds = data.draw(st.integers(2, len(set(groups))))
+
+    folds = of(groups).folds(n_folds, seed=seed, group_by=1)
+
+    groups_of_folds = [{groups[position] for position in fold} for fold in fold_positions(folds)]
+    assert all(groups_of_folds)
+    assert sum(map(len, groups_of_folds)) == len(set(groups))
+
+
+def test_stratified_groups_are_mixed_as_well_as_they_allow() -> None:
+    # 40 patients with 1 to 8 pictures each; every fourth is ill
+    patients = [patient for patient in range(40) for _ in range(patient % 8 + 1)]
+    is_ill = [patient % 4 == 0 for patient in patients]
+    iterator = of(is_ill, patients)
+
+    for seed in range(5):
+        for fold in iterator.folds(5, group_by=2, stratify=True, seed=seed):
+            n_ill = int(fold.test.read_column(1).sum())
+            assert abs(n_ill - sum(is_ill) / 5) <= 3
+            assert abs(len(fold.test) - len(patients) / 5) <= 8
+
+
+def test_large_groups_come_into_all_parts_in_proportion() -> None:
+    groups = [group for group in range(100) for _ in range(8 if group < 50 else 1)]
+
+    n_large = [
+        sum(group < 50 for group in set(part.read_column(1).tolist())) for part in of(groups).split([0.8, 0.2], group_by=1)
+    ]
+
+    assert n_large == [40, 10]
+
+
+def test_another_seed_draws_another_division() -> None:
+    iterator = of([0, 1] * 50, [i // 5 for i in range(100)])
+
+    for arguments in ({}, {"stratify": True}, {"group_by": 2}, {"group_by": 2, "stratify": True}):
+        drawn = {tuple(positions(iterator.split([0.5, 0.5], seed=seed, **arguments)[0])) for seed in range(5)}
+        folded = {tuple(positions(iterator.folds(2, seed=seed, **arguments)[0].test)) for seed in range(5)}
+        assert len(drawn) == len(folded) == 5
+
+
+# --- columns of any kind -------------------------------------------------------------------------------------------
+
+ALIKE: list[tuple[str, Any]] = [
+    ("ints", CLASSES),
+    ("negative ints", np.array(CLASSES, dtype=np.int8) - 100),
+    ("large ints", np.array(CLASSES, dtype=np.uint64) * np.uint64(2**62)),
+    ("spread ints", np.array(CLASSES) * 10**15),
+    ("huge ints", [label * 10**30 for label in CLASSES]),
+    ("floats", np.array(CLASSES) / 7),
+    ("strings", [["x", "yy", ""][label] for label in CLASSES]),
+    ("a column of strings", np.array([["x", "yy", ""][label] for label in CLASSES])),
+    ("bytes", [[b"x", b"x\0", b""][label] for label in CLASSES]),
+    ("mixed", [["x", 1, (2, "y")][label] for label in CLASSES]),
+    ("numpy scalars", [np.int16(label) for label in CLASSES]),
+    ("a tensor", torch.tensor(CLASSES)),
+    ("tensors", list(torch.tensor(CLASSES))),
+    ("one-hot rows", np.eye(3)[CLASSES]),
+    ("a one-hot tensor", torch.eye(3)[CLASSES]),
+    ("rows", np.array([[1.5, 2], [0, -3], [0, 7]])[CLASSES]),
+    ("single values", np.array(CLASSES)[:, None]),
+    ("dates", np.array(CLASSES, dtype="datetime64[D]")),
+    ("categories", pd.Series([["x", "y", "z"][label] for label in CLASSES], dtype="category")),
+]
+
+
+@pytest.mark.parametrize("labels", [row[1] for row in ALIKE], ids=[row[0] for row in ALIKE])
+def test_labels_are_stratified_alike_whatever_they_are_written_as(labels: Any) -> None:
+    iterator = SequenceDatasetIterator([list(range(N)), labels, GROUPS])
+
+    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], seed=3, stratify=True)] == SPLITS[1][1]
+    assert fold_positions(iterator.folds(3, seed=7, stratify=1)) == FOLDS[2][1]
+
+
+@pytest.mark.parametrize(
+    "groups", [[f"patient {group}" for group in GROUPS], np.array(GROUPS) * 0.1, np.eye(11)[GROUPS], torch.tensor(GROUPS)]
+)
+def test_groups_are_kept_alike_whatever_they_are_written_as(groups: Any) -> None:
+    iterator = SequenceDatasetIterator([list(range(N)), CLASSES, groups])
+
+    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], seed=3, group_by=2)] == SPLITS[2][1]
+
+
+def test_zero_and_minus_zero_are_one_class() -> None:
+    rows = np.array([[0.0, 2], [-0.0, 2], [-0.0, 2], [0.0, 2]])
+
+    assert len(class_numbers(rows, "")) == 1
+    assert len(class_numbers(rows[:, 0], "")) == 1
+
+
+@given(values=st.lists(st.integers(-300, 300) | st.sampled_from([2**62, -(2**62)]), max_size=40))
+def test_classes_are_numbered_in_the_order_of_their_appearance(values: list[int]) -> None:
+    expected = list(dict.fromkeys(values))
+
+    classes = class_numbers(np.array(values, dtype=np.int64), "")
+
+    assert classes.numbers.tolist() == [expected.index(value) for value in values]
+    assert classes.values.tolist() == expected
+    assert classes.first.tolist() == [values.index(value) for value in expected]
+    assert classes.counts.tolist() == [values.count(value) for value in expected]
+
+
+def test_classes_that_appear_late_in_a_long_column_are_numbered() -> None:
+    labels = np.zeros((1 << 20) + 5, dtype=np.int64)
+    labels[-1], labels[-2] = 3, -4
+
+    classes = class_numbers(labels, "")
+
+    assert classes.values.tolist() == [0, -4, 3]
+    assert classes.counts.tolist() == [len(labels) - 2, 1, 1]
+    assert classes.first.tolist() == [0, len(labels) - 2, len(labels) - 1]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.array(TIMES) / 3,
+        np.array(TIMES, dtype=np.uint8),
+        np.array(TIMES, dtype="datetime64[s]"),
+        [f"2024-01-{time + 1:02}" for time in TIMES],
+        [datetime.datetime(2024, 1, time + 1) for time in TIMES],
+        pd.Series(pd.to_datetime([f"2024-01-{time + 1:02}" for time in TIMES])),
+        torch.tensor(TIMES)[:, None],
+    ],
+)
+def test_times_of_any_kind_are_cut_alike(times: Any) -> None:
+    iterator = SequenceDatasetIterator([list(range(N)), CLASSES, GROUPS, times])
+
+    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], time=3)] == SPLITS[4][1]
+
+
+def test_a_cut_among_equal_times_moves_to_their_nearer_end() -> None:
+    assert [positions(part) for part in of([0, 1, 1, 1, 1, 1, 2, 3]).split([0.25, 0.75], time=1)] == [[0], [1, 2, 3, 4, 5, 6, 7]]
+    assert [positions(part) for part in of([0, 1, 1, 1, 1, 1, 2, 3]).split([0.5, 0.5], time=1)] == [[0, 1, 2, 3, 4, 5], [6, 7]]
+    assert [positions(part) for part in of([5, 5, 5, 5]).split([0.5, 0.5], time=1)] == [[], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"), [([2, 1, 2], [2, 1]), ([True, False, True], [True, False]), ([0.5, "b", 3], [0.5, "b", 3])]
+)
+def test_parts_are_found_by_the_values_that_name_them(names: list[Any], keys: list[Any]) -> None:
+    parts = of(names).split(by=1)
+
+    assert list(parts) == keys
+    assert all(type(part) is type(key) for part, key in zip(parts, keys, strict=True))
+
+
+def test_dict_samples_are_divided_by_their_keys() -> None:
+    samples = of(CLASSES, GROUPS).as_dict("x", "y", "patient")
+
+    parts = samples.split({"train": 0.6, "val": 0.3, "test": 0.1}, seed=3, stratify="y")
+
+    assert list(parts) == ["train", "val", "test"]
+    assert [[sample["x"] for sample in part] for part in parts.values()] == SPLITS[1][1]
+
+
+class Client(DatasetIteratorIF):
+    """Defines what must be defined, and takes plain ints in range only."""
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int
+        assert 0 <= index < N
+        return index, torch.tensor(CLASSES[index]), GROUPS[index]
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return []
+
+
+def test_a_client_iterator_is_divided() -> None:
+    assert [positions(part) for part in Client().split([0.6, 0.3, 0.1], seed=3, stratify=True)] == SPLITS[1][1]
+    assert fold_positions(Client().folds(3, seed=7, group_by=2, stratify=True)) == FOLDS[6][1]
+    assert [positions(part) for part in Client().split([0.6, 0.3, 0.1], seed=3)] == SPLITS[0][1]
+
+
+class Recording(DatasetIterator):
+    """Notes which columns are read, and lets no sample be read."""
+
+    def __init__(self, n_samples: int = N) -> None:
+        self.n_samples = n_samples
+        self.read: list[Any] = []
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("a whole sample was read")
+
+    def read_column(self, key: Any, indices: Any = None) -> Column:
+        self.read.append(key)
+        return np.arange(self.n_samples) % 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ({}, []),
+        ({"stratify": 0}, [0]),
+        ({"stratify": True}, [1]),
+        ({"stratify": np.bool_(True)}, [1]),
+        ({"stratify": False, "group_by": 0}, [0]),
+        ({"group_by": "g", "stratify": "y"}, ["y", "g"]),
+        ({"time": "t"}, ["t"]),
+    ],
+)
+def test_only_the_columns_that_a_division_needs_are_read_and_once(arguments: dict[str, Any], read: list[Any]) -> None:
+    iterator = Recording()
+
+    iterator.split([0.5, 0.5], **arguments)
+
+    assert iterator.read == read
+    if "time" not in arguments:
+        iterator.folds(2, **arguments)
+        assert iterator.read == read * 2
+
+
+def test_stratify_means_the_target_that_the_meta_names() -> None:
+    meta = DatasetMeta(iterator_meta=IteratorMeta(target_pos="label"))
+    source = Recording()
+
+    InformedDatasetIterator(source, meta).split([0.5, 0.5], stratify=True)
+
+    assert source.read == ["label"]
+
+
+# --- sizes at the edge ---------------------------------------------------------------------------------------------
+
+
+def test_an_empty_iterator_has_empty_parts_and_no_folds() -> None:
+    empty = of([])
+
+    for arguments in ({}, {"stratify": True}, {"group_by": 1}, {"time": 1}):
+        assert [len(part) for part in empty.split([0.5, 0.5], **arguments)] == [0, 0]
+    assert empty.split(by=1) == {}
+    with pytest.raises(ConfigError, match="0 samples cannot be divided into 2 folds"):
+        empty.folds(2)
+
+
+def test_a_single_sample_is_in_one_part() -> None:
+    single = of(["a"])
+
+    assert [len(part) for part in single.split([0.8, 0.2])] == [1, 0]
+    assert [len(part) for part in single.split([0.2, 0.8], time=1)] == [0, 1]
+    assert [len(part) for part in single.split([1.0], stratify=True)] == [1]
+    assert [len(part) for part in single.split([0.0, 1.0], group_by=1)] == [0, 1]
+
+
+def test_a_part_with_ratio_zero_is_empty() -> None:
+    for arguments in ({}, {"stratify": True}, {"group_by": 2}, {"group_by": 2, "stratify": True}, {"time": 3}):
+        assert [len(part) > 0 for part in dataset().split([0.0, 0.5, 0.0, 0.5], **arguments)] == [False, True, False, True]
+
+
+def test_ratios_mean_the_decimals_that_are_written() -> None:
+    # in binary, 0.29 * 100 is less than 29
+    assert [len(part) for part in of(range(100)).split([0.29, 0.57, 0.14])] == [29, 57, 14]
+    assert [len(part) for part in of(range(10)).split(np.full(3, 1 / 3).tolist())] == [4, 3, 3]
+    assert [len(part) for part in of(range(10)).split((0.5, 0.5))] == [5, 5]
+
+
+def test_parts_that_lie_in_one_piece_keep_no_positions() -> None:
+    folds = of(range(1000)).folds(4, seed=None)
+    parts = of(np.arange(1000)).split([0.25, 0.75], time=1)
+
+    for part in (folds[1].test, *parts):
+        assert isinstance(part, DatasetIteratorView)
+        assert isinstance(part._given, range)
+        assert isinstance(part.indices, np.ndarray)
+
+
+def test_positions_take_four_bytes_each() -> None:
+    part = of(range(1000)).split([0.5, 0.5])[0]
+
+    assert part._given.dtype == np.int32
+
+
+def test_a_thousand_folds_of_a_thousand_samples_leave_one_out() -> None:
+    folds = of(range(1000)).folds(1000)
+
+    assert sorted(itertools.chain(*fold_positions(folds))) == list(range(1000))
+
+
+# --- parts are layers ----------------------------------------------------------------------------------------------
+
+
+def test_parts_describe_themselves_by_the_division_and_are_rebuilt_by_it() -> None:
+    iterator = dataset()
+    described: list[tuple[Any, dict[str, Any]]] = [
+        (iterator.split([0.5, 0.5], seed=np.int64(4))[1], {"part": 1, "ratios": [0.5, 0.5], "seed": 4}),
+        (
+            iterator.split({"a": 0.5, "b": 0.5}, stratify=True, group_by=2)["b"],
+            {"part": "b", "ratios": {"a": 0.5, "b": 0.5}, "seed": 0, "stratify": 1, "group_by": 2},
+        ),
+        (iterator.split([0.5, 0.5], time=3, seed=9)[0], {"part": 0, "ratios": [0.5, 0.5], "time": 3}),
+        (iterator.split(by=1)[2], {"part": 2, "by": 1}),
+        (iterator.folds(3, stratify=1)[1].train, {"fold": 1, "side": "train", "n_folds": 3, "seed": 0, "stratify": 1}),
+        (
+            iterator.folds(3, seed=None, group_by=2)[2].test,
+            {"fold": 2, "side": "test", "n_folds": 3, "seed": None, "group_by": 2},
+        ),
+    ]
+
+    for part, arguments in described:
+        assert part._arguments() == arguments
+        assert list(type(part)._rebuilt([iterator], part._arguments())) == list(part)
+        assert part.underlying_iterators == [iterator]
+
+
+def test_a_pickled_part_reads_nothing_to_find_its_samples_again() -> None:
+    source = Recording()
+    parts = [*source.split([0.5, 0.5], stratify=True), source.folds(2, group_by=1)[1].train]
+    source.read.clear()
+
+    copies = [pickle.loads(pickle.dumps(part)) for part in parts]
+
+    assert [copy.indices.tolist() for copy in copies] == [part.indices.tolist() for part in parts]
+    assert [copy._arguments() for copy in copies] == [part._arguments() for part in parts]
+    assert all(copy.underlying_iterators[0].read == [] for copy in copies)
+
+
+def test_a_part_reads_as_the_list_of_its_samples() -> None:
+    iterator, chosen = dataset(), SPLITS[1][1][1]
+    part = iterator.split([0.6, 0.3, 0.1], seed=3, stratify=True)[1]
+
+    assert list(part) == [iterator[position] for position in chosen]
+    assert part[-1] == iterator[chosen[-1]]
+    assert [column.tolist() for column in part.read_batch([2, 0])] == [list(v) for v in zip(part[2], part[0], strict=True)]
+    assert part.read_column(1).tolist() == [CLASSES[position] for position in chosen]
+    assert list(part[1:3]) == [iterator[position] for position in chosen[1:3]]
+
+
+def test_parts_and_folds_of_parts_nest() -> None:
+    train, test = dataset().split([0.8, 0.2], seed=1)
+
+    for inner_train, inner_test in train.folds(3, stratify=True):
+        assert sorted(positions(inner_train) + positions(inner_test)) == positions(train)
+        assert not set(positions(inner_test)) & set(positions(test))
+
+
+def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> None:
+    untagged = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits"))
+    tagged = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits", dataset_tag="train"))
+
+    parts = {**untagged.split({"a": 0.5, "b": 0.5}), **tagged.split({"c": 1.0}), **tagged.split(by=1)}
+    numbered = [*tagged.split([0.5, 0.5]), *tagged.folds(2)[0]]
+
+    assert [part.dataset_meta.dataset_tag for part in parts.values()] == ["a", "b", "train/c", "train/0", "train/1", "train/2"]
+    assert [part.dataset_meta.dataset_tag for part in numbered] == ["train"] * 4
+    assert [part.dataset_meta.provenance for part in numbered] == [("split",)] * 2 + [("fold",)] * 2
+    assert parts["a"].dataset_meta.identifier == "digits"
+    assert isinstance(parts["a"]._stacked_on()[0], SplitPartIterator)
+    assert isinstance(numbered[2]._stacked_on()[0], FoldPartIterator)
+
+
+def test_a_fold_unpacks_into_train_and_test() -> None:
+    fold = dataset().folds(3, seed=7)[1]
+
+    train, test = fold
+
+    assert (train, test, fold.number) == (fold.train, fold.test, 1)
+
+
+# --- what cannot be divided ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ratios", "message"),
+    [
+        ([0.5, 0.6], r"\[0.5, 0.6\] sum to 1.1"),
+        ([], "sum to"),
+        ([0.5, -0.5, 1.0], "ratio 1 of .* is -0.5"),
+        ([float("nan"), 1.0], "ratio 0 of .* is nan"),
+        ([float("inf"), -float("inf")], "ratio 0 of .* is inf"),
+        ([0.5, "0.5"], "ratio 1 of .* is '0.5'"),
+        ({"train": 1.5, "val": -0.5}, "ratio 'val' of .* is -0.5"),
+        ([0.5, 0.5 + 2e-9], "sum to"),
+        ({0: 0.5, 1: 0.5}, "named by strings, not by 0"),
+        (None, "needs ratios"),
+    ],
+)
+def test_ratios_that_are_no_division_are_refused(ratios: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dataset().split(ratios)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"by": 1}, "by=1 takes no ratios"),
+        ({"time": 3, "stratify": True}, "time=3 takes no stratify"),
+        ({"time": 3, "group_by": 0}, "time=3 takes no group_by, but got group_by=0"),
+        ({"seed": 1.5}, "seed .* must be an integer, got 1.5"),
+        ({"stratify": 9}, "no column 9"),
+        ({"group_by": "patient"}, "no column 'patient'"),
+        ({"stratify": 0}, r"column 0 into 2 parts: class 0 \(1 member, first at position 0\) .* each of 22 further classes"),
+    ],
+)
+def test_arguments_that_make_no_division_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dataset().split([0.5, 0.5], **arguments)
+
+
+def test_what_names_parts_takes_no_further_columns() -> None:
+    for other in ("stratify", "group_by", "time"):
+        with pytest.raises(ConfigError, match=f"by=1 takes no {other}"):
+            arguments: dict[str, Any] = {other: 2}
+            dataset().split(by=1, **arguments)
+    with pytest.raises(ConfigError, match=r"column 1: its values have the shape \(2,\)"):
+        of(np.zeros((4, 2))).split(by=1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "a", "a", "b"], r"class 'b' \(1 member, first at position 3\) has too few members\."),
+        ([0.0, 1.0, float("nan"), 0.0], "value at position 2 is nan"),
+        (["a", "b", "a", None], "value at position 3 is None"),
+        (["a", "a", float("nan"), None], "value at position 2 is nan"),
+        (["a", pd.NA, "b", "a"], "value at position 1 is <NA>"),
+        (np.array(["2024", "NaT", "2024", "2024"], dtype="datetime64[Y]"), "value at position 1 is NaT"),
+        ([[1], [1, 2], [3], [1]], "value at position 0 is of type ndarray"),
+        ([np.zeros(1), np.zeros(2), np.zeros(1), np.zeros(1)], "value at position 0 is of type ndarray"),
+        ([[0.0, 1.0], [1.0, float("nan")], [0.0, 1.0], [0.0, 1.0]], r"value at position 1 is \[1.0, nan\]"),
+    ],
+)
+def test_labels_that_cannot_be_stratified_are_refused_with_their_position(labels: Any, message: str) -> None:
+    iterator = of(labels)
+
+    with pytest.raises(ConfigError, match=f"stratified by column 1.*{message}"):
+        iterator.split([0.5, 0.5], stratify=True)
+    with pytest.raises(ConfigError, match=f"stratified by column 1.*{message}"):
+        iterator.folds(2, stratify=True)
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([1.0, float("nan")], "position 1 is nan"),
+        ([None, "2024"], "position 0 is None"),
+        (["2024", 7], "no common order"),
+        ([1j, 2j], "complex"),
+        (np.zeros((2, 3)), r"of shape \(3,\)"),
+    ],
+)
+def test_times_without_an_order_are_refused(times: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"times in column 1: .*{message}"):
+        of(times).split([0.5, 0.5], time=1)
+
+
+@pytest.mark.parametrize(
+    ("n_folds", "arguments", "message"),
+    [
+        (1, {}, "at least 2 folds, got 1"),
+        (2.5, {}, "must be an integer, got 2.5"),
+        (24, {}, "23 samples cannot be divided into 24 folds"),
+        (12, {"group_by": 2}, "the 6 groups of column 2 cannot be divided into 12 parts"),
+        (9, {"stratify": True}, r"into 9 parts: class 0 \(8 members, first at position 0\)"),
+    ],
+)
+def test_more_folds_than_there_is_to_divide_are_refused(n_folds: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dataset().folds(n_folds, **arguments)
+
+
+def test_a_part_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no part 'test'; the parts are 'train', 'val'"):
+        SplitPartIterator(dataset(), part="test", ratios={"train": 0.5, "val": 0.5})
+    with pytest.raises(ConfigError, match="no part 'train' of fold 3"):
+        FoldPartIterator(dataset(), fold=3, side="train", n_folds=3)
+
+
+# --- the same by splitters -----------------------------------------------------------------------------------------
+
+
+def test_new_splitters_divide_as_the_methods_do() -> None:
+    iterator = dataset()
+    ratios = [0.6, 0.3, 0.1]
+    pairs = [
+        (SplitterFactory.get_grouped_splitter(ratios, 3), SPLITS[2][1]),
+        (SplitterFactory.get_grouped_splitter(ratios, 3, group_pos=2, target_pos=1), SPLITS[3][1]),
+        (SplitterFactory.get_time_splitter(ratios, 3), SPLITS[4][1]),
+        (SplitterFactory.get_grouped_cv_splitter(3, seed=7), FOLDS[4][1]),
+        (SplitterFactory.get_grouped_cv_splitter(3, shuffle=False), FOLDS[5][1]),
+        (SplitterFactory.get_grouped_cv_splitter(3, group_pos=2, target_pos=1, seed=7), FOLDS[6][1]),
+    ]
+
+    for splitter, expected in pairs:
+        for _ in range(2):
+            assert splitter.get_indices(iterator) == expected
+            assert [positions(part) for part in splitter.split(iterator)] == expected
+
+
+@settings(max_examples=30)
+@given(names=st.lists(st.sampled_from("abc"), min_size=1, max_size=20), seed=st.integers(0, 99))
+def test_splitters_name_the_parts_that_have_names(names: list[str], seed: int) -> None:
+    iterator = of(names)
+    splitters = [
+        SplitterFactory.get_predefined_splitter(part_pos=1),
+        SplitterFactory.get_time_splitter({"early": 0.5, "late": 0.5}, 1),
+        SplitterFactory.get_grouped_splitter({"all": 1.0}, seed, group_pos=1),
+    ]
+
+    for splitter in splitters:
+        indices = splitter.get_indices(iterator)
+        assert isinstance(indices, dict)
+        assert {name: positions(part) for name, part in splitter.split(iterator).items()} == indices
+        assert splitter.get_indices(iterator) == indices

@@ -1,0 +1,318 @@
+"""Batches as columns for torch's DataLoader: the same tensors as torch's own collate gives, by one request."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import ConcatDataset, DataLoader, Subset, default_collate
+
+from data_stack.dataset.iterator import (
+    Batch,
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    SequenceDatasetIterator,
+)
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.loader.torch import TorchDataset, collate
+
+
+class Samples(DatasetIterator):
+    """As a client writes a source: plain positions in range only."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+
+class Recording(Samples):
+    """Tells what it was asked for."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        super().__init__(samples)
+        self.requests: list[Any] = []
+
+    def __getitem__(self, index: int) -> Any:
+        self.requests.append(index)
+        return super().__getitem__(index)
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        self.requests.append(list(indices))
+        return [self.samples[index] for index in indices]
+
+    def read_batch(self, indices: Any) -> Batch:
+        self.requests.append(("batch", list(indices)))
+        return tuple(np.asarray(column)[indices] for column in zip(*self.samples, strict=True))
+
+
+def described(value: Any) -> Any:
+    """What must be equal of two collated batches: structure, values, shapes and dtypes; tuples for lists."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape, value.float().tolist() if value.dtype == torch.bfloat16 else value.tolist()
+    if isinstance(value, Mapping):
+        return {key: described(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(described(item) for item in value)
+    return value
+
+
+def collated(iterator: DatasetIteratorIF, indices: list[int]) -> Any:
+    return collate(TorchDataset(iterator).__getitems__(indices))
+
+
+DTYPES = ["bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"]
+COLUMNS: list[Any] = [
+    *[np.arange(12).reshape(6, 2).astype(dtype) for dtype in DTYPES],
+    *[np.arange(6).astype(dtype) for dtype in DTYPES if dtype != "u8"],  # torch makes no tensor of a list of these
+    [1, 2, 3, 4, 5, 2**40],
+    [0.5, 1.5, float("inf"), 1e300, 4.0, 5.0],
+    [True, False] * 3,
+    torch.arange(12, dtype=torch.float32).reshape(6, 2),
+    [torch.ones(3, dtype=torch.bfloat16)] * 6,
+    ["a", "b", "c", "d", "e", "f"],
+    [b"a", b"b", b"c", b"d", b"e", b"f"],
+    np.ones((6, 0, 2)),
+    [{"x": np.float32(i), "name": str(i)} for i in range(6)],
+    [(i, str(i)) for i in range(6)],
+]
+NAMES = [f"{number}: {getattr(column, 'dtype', type(column[0]).__name__)}" for number, column in enumerate(COLUMNS)]
+
+
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy.ndarrays")
+@pytest.mark.parametrize("column", COLUMNS, ids=NAMES)
+@pytest.mark.parametrize("form", ["tuple", "dict", "bare"])
+def test_tensors_are_those_of_torchs_own_collate(column: Any, form: str) -> None:
+    values = [column[i] for i in range(6)]
+    samples: list[Any] = values if form == "bare" else [(value, 1) if form == "tuple" else {"v": value} for value in values]
+    iterator = SequenceDatasetIterator([column, [1] * 6]) if form == "tuple" else Samples(samples)
+    indices = [4, 0, 4, 1]
+
+    batch = collated(iterator, indices)
+
+    wanted = [samples[index] for index in indices]
+    expected = default_collate(wanted)
+    assert described(batch) == described(expected) == described(collate(wanted))
+    unread: Any = TorchDataset(iterator).__getitems__(indices)
+    assert described(default_collate(unread)) == described(expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), n=st.integers(1, 8))
+def test_a_loader_gives_the_same_batches_over_any_stack_as_torchs_own_collate_over_its_samples(
+    data: st.DataObject, n: int
+) -> None:
+    source = SequenceDatasetIterator(
+        [np.arange(n * 3, dtype=np.float32).reshape(n, 3), list(range(n)), [f"s{i}" for i in range(n)]]
+    )
+    order = data.draw(st.lists(st.integers(-n, n - 1), min_size=1, max_size=12))
+    stack = CombinedDatasetIterator([DatasetIteratorView(source, order), source[:1], source[:0]])
+    if data.draw(st.booleans()):
+        stack = stack.as_dict("x", "y", "z").select(*data.draw(st.permutations(["x", "y", "z"])))  # type: ignore[assignment]
+    batch_size = data.draw(st.integers(1, 5))
+
+    ours = DataLoader(TorchDataset(stack), batch_size=batch_size, collate_fn=collate)
+    torchs: DataLoader[Any] = DataLoader(list(stack), batch_size=batch_size)  # type: ignore[arg-type]  # a dataset by protocol
+
+    assert [described(batch) for batch in ours] == [described(batch) for batch in torchs]
+    assert [described(batch) for batch in DataLoader(TorchDataset(stack), batch_size=batch_size)] == [*map(described, torchs)]
+
+
+def test_a_batch_is_read_in_one_request() -> None:
+    source = Recording([(i, i * 10) for i in range(6)])
+    dataset = TorchDataset(source)
+
+    first, second = (collate(dataset.__getitems__(indices)) for indices in ([3, 1], [0, 0]))
+
+    assert (first[1].tolist(), second[0].tolist()) == ([30, 10], [0, 0])
+    assert source.requests == [3, ("batch", [3, 1]), ("batch", [0, 0])]  # one sample, to know of what kind they are
+
+
+def test_samples_that_another_function_collates_are_read_together_and_once() -> None:
+    source = Recording([(i, i * 10) for i in range(6)])
+
+    samples = TorchDataset(source).__getitems__([3, 1])
+    again = [list(samples), samples[0], samples[-1:], len(samples)]
+
+    assert again == [[(3, 30), (1, 10)], (3, 30), [(1, 10)], 2]
+    assert source.requests == [3, [3, 1]]
+    assert pickle.loads(pickle.dumps(samples)) == [(3, 30), (1, 10)]
+
+
+def test_datasets_of_torch_stack_on_it() -> None:
+    dataset = TorchDataset(SequenceDatasetIterator([np.arange(10), np.arange(10) * 2]))
+
+    subset: DataLoader[Any] = DataLoader(Subset(dataset, [9, 3, 1]), batch_size=2, collate_fn=collate)
+    both: DataLoader[Any] = DataLoader(ConcatDataset([dataset, dataset]), batch_size=20, collate_fn=collate)
+
+    assert [batch[1].tolist() for batch in subset] == [[18, 6], [2]]
+    assert next(iter(both))[0].tolist() == [*range(10)] * 2
+    assert (len(dataset), dataset[-1], list(dataset[2:4])) == (10, (9, 18), [(2, 4), (3, 6)])
+
+
+def test_a_column_that_nobody_else_holds_is_not_copied_and_others_are() -> None:
+    class Holding(DatasetIterator):
+        def __init__(self, column: Any) -> None:
+            self.column = column
+
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> Any:
+            return (self.column[index],)
+
+        def read_batch(self, indices: Any) -> Any:
+            return (self.column,)
+
+    fresh = np.arange(4)
+    read_only = np.arange(4)
+    read_only.setflags(write=False)
+    others = [np.arange(8)[::2], np.arange(4)[::-1], read_only, np.arange(4, dtype=">i4")]
+
+    (tensor,) = collated(Holding(fresh), [0, 1, 2, 3])
+
+    assert tensor.data_ptr() == fresh.ctypes.data
+    for column in others:
+        (tensor,) = collated(Holding(column), [0, 1, 2, 3])
+        assert tensor.tolist() == column.tolist()
+        tensor += 1
+        assert tensor.tolist() != column.tolist()
+    made = torch.arange(4)
+    assert collated(Holding(made), [0])[0] is made
+
+
+def test_changing_a_batch_in_place_does_not_change_the_dataset() -> None:
+    array = np.zeros((4, 2))
+    iterator = SequenceDatasetIterator([array, torch.zeros(4)])
+
+    for indices in ([0, 1, 2, 3], [2], [1, 2]):
+        for tensor in collated(iterator, indices):
+            tensor += 1
+
+    assert array.sum() == 0
+    assert iterator.read_column(1).sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]"), [np.datetime64("2020-01-01"), np.datetime64("2021-01-01")]),
+        (np.array(["a", "bc"]), ["a", "bc"]),
+        (np.array([b"a", b"bc"]), [b"a", b"bc"]),
+        ([None, 1], [None, 1]),
+        ([["a"], ["b", "c"]], [["a"], ["b", "c"]]),
+        ([(1, 2, "a"), (1,)], [(1, 2, "a"), (1,)]),
+        ([{"a": 1}, {"b": "x"}], [{"a": 1}, {"b": "x"}]),
+        ([2**70, 1], [2**70, 1]),
+        (np.ones(2, dtype=np.longdouble), [1.0, 1.0]),
+    ],
+)
+def test_what_torch_has_no_numbers_for_stays_a_list(column: Any, expected: list[Any]) -> None:
+    (values,) = collated(SequenceDatasetIterator([column]), [0, 1])
+    (of_samples,) = collate([(column[0],), (column[1],)])
+
+    assert type(values) is type(of_samples) is list
+    assert values == of_samples == expected
+
+
+def test_tensors_and_arrays_of_different_shapes_stay_a_list() -> None:
+    tensors, arrays = [torch.ones(1), torch.ones(2)], [np.ones(1), np.ones(2)]
+
+    values, others = collated(SequenceDatasetIterator([tensors, arrays]), [1, 0])
+    (of_samples,) = collate([(tensor,) for tensor in tensors])
+
+    assert [len(value) for value in values] == [len(value) for value in others] == [2, 1]
+    assert [value.shape for value in of_samples] == [(1,), (2,)]
+
+
+def test_a_list_of_numbers_is_a_row_of_a_tensor() -> None:
+    assert described(collate([([1, 2],), ([3, 4],)])) == ((torch.int64, (2, 2), [[1, 2], [3, 4]]),)
+    assert described(collated(SequenceDatasetIterator([[[1, 2], [3, 4]]]), [0, 1])) == ((torch.int64, (2, 2), [[1, 2], [3, 4]]),)
+
+
+def test_gradients_and_other_dtypes_of_listed_tensors_are_kept() -> None:
+    parameter = torch.ones(2, requires_grad=True)
+
+    (batch,) = collate([(parameter,), (parameter,)])
+
+    assert batch.requires_grad
+
+
+def test_no_samples_and_samples_that_differ_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no samples to collate"):
+        collate([])
+    for samples in ([(1, 2), (1,)], [{"a": 1}, {"b": 1}], [(1, 2), {"a": 1}], [{"a": 1}, (1,)], [(1,), 5]):
+        with pytest.raises(ConfigError, match="differ"):
+            collate(samples)
+        with pytest.raises(ConfigError, match="differ"):
+            collated(Samples(samples), [0, 1])
+
+
+def test_no_positions_give_empty_tensors_and_a_position_outside_is_refused() -> None:
+    dataset = TorchDataset(SequenceDatasetIterator([np.ones((3, 2), dtype=np.uint8), ["a", "b", "c"]]))
+
+    numbers, strings = collate(dataset.__getitems__([]))
+
+    assert (numbers.dtype, numbers.shape, strings) == (torch.uint8, (0, 2), [])
+    with pytest.raises(DatasetOutOfBoundsError, match="position 3"):
+        dataset.__getitems__([0, 3])
+
+
+def test_a_list_is_a_dataset_too() -> None:
+    assert [batch[0].tolist() for batch in DataLoader(TorchDataset([(1,), (2,), (3,)]), batch_size=2, collate_fn=collate)] == [
+        [1, 2],
+        [3],
+    ]
+
+
+def stack() -> DatasetIteratorIF:
+    """One that a spawned process can be sent."""
+    source = SequenceDatasetIterator([np.arange(40, dtype=np.uint16).reshape(20, 2), [str(i) for i in range(20)]])
+    backwards = DatasetIteratorView(source, slice(None, None, -1))
+    return backwards.zip(SequenceDatasetIterator([torch.arange(20)])).as_dict("x", "name", "y")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_persistent_workers_give_the_batches_of_the_main_process_in_every_epoch(method: str) -> None:
+    dataset = TorchDataset(stack())
+    expected = [described(batch) for batch in DataLoader(dataset, batch_size=6, collate_fn=collate)]
+    loader = DataLoader(
+        dataset, batch_size=6, collate_fn=collate, num_workers=2, persistent_workers=True, multiprocessing_context=method
+    )
+
+    for _ in range(2):
+        assert [described(batch) for batch in loader] == expected
+
+
+def test_shuffled_batches_have_every_sample_once() -> None:
+    loader = DataLoader(
+        TorchDataset(stack()), batch_size=6, shuffle=True, collate_fn=collate, generator=torch.Generator().manual_seed(1)
+    )
+
+    batches = list(loader)
+
+    assert sorted(int(y) for batch in batches for y in batch["y"]) == list(range(20))
+    assert all(batch["x"][:, 0].tolist() == [38 - 2 * y for y in batch["y"].tolist()] for batch in batches)
+
+
+def test_an_open_hdf5_file_is_read_as_columns(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.arange(12, dtype=np.int16).reshape(6, 2)
+    with h5py.File(tmp_path / "x.h5") as file:
+        (batch,) = collated(SequenceDatasetIterator([file["x"]]), [1, 2])
+
+    assert described(batch) == (torch.int16, (2, 2), [[2, 3], [4, 5]])

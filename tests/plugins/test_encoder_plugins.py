@@ -1,0 +1,160 @@
+"""Plugins bring kinds of encoders; their states are rebuilt through the default plugin manager."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack.dataset.encoders import CategoricalEncoder, FeatureEncoder, encoder_from_state, save_encoder, save_encoders
+from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
+from data_stack.exception import ConfigError
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.plugins import PluginManager
+from data_stack.plugins.manager import _ENCODER_KINDS
+from data_stack.repository import encoders
+
+Site = Any  # the class in conftest.py, which cannot be imported from here
+
+ENCODER = """
+    from data_stack.dataset.encoders import Encoder
+    from data_stack.plugins import hookimpl
+
+    class Times(Encoder):
+        kind = "KIND"
+
+        def __init__(self, factor=2):
+            self._factor = factor
+            self._remember({})
+
+        def config(self):
+            return {"factor": self._factor}
+
+        def _transform(self, column):
+            return column * self._factor
+
+    class Abstract(Encoder):
+        kind = "KIND"
+
+    class Nameless(Encoder):
+        def config(self):
+            return {}
+
+        def _transform(self, column):
+            return column
+
+    @hookimpl
+    def data_stack_encoders():
+        return {"KIND": Times}
+"""
+
+
+def test_the_kinds_that_no_plugin_can_take_are_those_of_data_stack() -> None:
+    assert set(BUILT_IN_KINDS) == _ENCODER_KINDS
+
+
+def test_a_plugins_encoder_is_made_by_its_kind(site: Site) -> None:
+    site.install_hooks("times", ENCODER.replace("KIND", "times"))
+
+    encoder = encoders.encoder("times", factor=3)
+
+    assert encoder.transform(np.array([1, 2])).tolist() == [3, 6]
+    assert "times" in encoders.encoder_kinds()
+    assert set(encoders.encoder_kinds()) == {*BUILT_IN_KINDS, "times"}
+
+
+def test_built_in_encoders_are_made_without_importing_plugins(site: Site) -> None:
+    site.install_hooks("times", "raise SystemExit('imported')")
+
+    encoder = encoders.encoder("categorical", categories=["a"])
+
+    assert encoder == CategoricalEncoder(categories=["a"])
+    assert encoders.encoder_from_state(encoder.state()) == encoder
+    assert "times_plugin_hooks" not in sys.modules
+
+
+def test_the_state_of_a_plugins_encoder_is_rebuilt(site: Site) -> None:
+    site.install_hooks("times", ENCODER.replace("KIND", "times"))
+    encoder = FeatureEncoder({0: encoders.encoder("times"), 1: CategoricalEncoder(categories=[1])})
+    alone = encoders.encoder("times", factor=5)
+
+    assert encoders.encoder_from_state(encoder.state()).state() == encoder.state()
+    assert encoders.encoder_from_state(alone.state()) == alone
+    with pytest.raises(ConfigError, match=r"there is no kind of encoder 'times'.*data_stack.repository.encoders"):
+        encoder_from_state(alone.state())
+
+
+def test_a_stored_encoder_of_a_plugin_is_loaded(site: Site) -> None:
+    site.install_hooks("times", ENCODER.replace("KIND", "times"))
+    storage, encoder = InMemoryStorageConnector(), encoders.encoder("times", factor=7)
+    save_encoder(encoder, storage, "one")
+    save_encoders({0: encoder}, storage, "several")
+
+    assert encoders.load_encoder(storage, "one") == encoder
+    assert encoders.load_encoders(storage, "several") == {0: encoder}
+
+
+def test_an_unknown_kind_is_told_with_the_known_ones(site: Site) -> None:
+    with pytest.raises(
+        ConfigError, match=r"no kind of encoder 'categoricl' \(did you mean 'categorical'\?\); there are: categorical"
+    ):
+        encoders.encoder("categoricl")
+    with pytest.raises(ConfigError, match=r"an encoder 'hashing' cannot be made of buckets: .*unexpected keyword argument"):
+        encoders.encoder("hashing", buckets=3)
+    with pytest.raises(ConfigError, match="no state of an encoder"):
+        encoders.encoder_from_state([{"kind": "x"}])
+
+
+BROKEN = {
+    "built_in": ("return {'hashing': Times}", "its hook calls 'hashing' an encoder whose kind is 'times'"),
+    "taken": ("Times.kind = 'hashing'; return {'hashing': Times}", "the kind of encoder 'hashing' is taken"),
+    "no_class": ("return {'times': Times()}", "a class of Encoder"),
+    "other_class": ("return {'times': dict}", "a class of Encoder"),
+    "no_kind": ("return {'times': Nameless}", "a class of Encoder"),
+    "abstract": ("return {'times': Abstract}", "the encoder 'times' is abstract: it lacks _transform, config"),
+    "no_name": ("return {1: Times}", "not a kind such as 'tfidf'"),
+    "bad_name": ("Times.kind = 'a b'; return {'a b': Times}", "not a kind such as 'tfidf'"),
+    "none": ("return None", "returned NoneType, not a mapping of kinds"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
+    statement, reason = BROKEN[kind]
+    site.install_hooks("broken", ENCODER.replace("KIND", "times").replace('return {"times": Times}', statement))
+    site.install_hooks("whole", ENCODER.replace("KIND", "whole"))
+
+    kinds = manager.encoder_kinds()
+
+    assert set(kinds) == {"whole"}
+    records = site.records(manager.records())
+    assert (records["broken"].state, records["whole"].state) == ("incompatible", "ok")
+    assert reason in str(records["broken"].error)
+
+
+def test_the_later_of_two_plugins_with_one_kind_brings_nothing(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("first", ENCODER.replace("KIND", "times"))
+    site.install_hooks("second", ENCODER.replace("KIND", "times"))
+
+    kinds = manager.encoder_kinds()
+
+    assert kinds["times"].__module__ == "first_plugin_hooks"
+    assert "the kind of encoder 'times' is taken" in str(site.records(manager.records())["second"].error)
+    with pytest.raises(TypeError):
+        kinds["other"] = kinds["times"]  # type: ignore[index]  # frozen
+
+
+def test_the_example_of_the_documentation_works(site: Site) -> None:
+    text = (Path(data_stack.__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "data_stack_encoders" in block)
+    site.install_hooks("log", example)
+
+    encoder = encoders.encoder("log", offset=1.0)
+
+    assert encoder.transform([1.0, np.e]).tolist() == [1, 2]
+    assert encoders.encoder_from_state(encoder.state()) == encoder

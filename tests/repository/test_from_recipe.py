@@ -1,0 +1,872 @@
+"""A recipe leads back to the stack that it describes, and runs nothing that is not allowed."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import data_stack
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
+from data_stack.dataset.factory import BaseDatasetFactory, InformedDatasetFactory
+from data_stack.dataset.functions import named_function
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.registry import LAYERS
+from data_stack.dataset.iterator.stacking import stack_samples
+from data_stack.dataset.meta import IteratorMeta, MetaFactory
+from data_stack.exception import ConfigError, RecipeError
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.repository.recipes import from_recipe
+from data_stack.repository.repository import DatasetRepository
+
+META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train", IteratorMeta(0, 1, 1))
+
+
+def doubled(sample: Any) -> Any:
+    return (sample[0] * 2, *sample[1:])
+
+
+def jittered(sample: Any, random: np.random.Generator) -> Any:
+    return (float(random.random()), *sample[1:])
+
+
+def is_even(value: Any) -> bool:
+    return bool(value % 2 == 0)
+
+
+def at_least(limit: int, value: Any) -> bool:
+    return bool(value >= limit)
+
+
+HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least)}
+
+
+def source(n_samples: int = 12) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([list(range(n_samples)), np.arange(n_samples) % 3, np.arange(2 * n_samples).reshape(-1, 2)])
+
+
+def informed() -> InformedDatasetIterator:
+    return InformedDatasetIterator(source(), META)
+
+
+class ClientIterator(DatasetIterator):
+    """As third parties write them."""
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        if type(index) is not int or not 0 <= index < len(self.samples):
+            raise AssertionError(f"asked for {index!r}")
+        return self.samples[index]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, of one type and dtype, all the way down; NaNs are equal."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and same(one.tolist(), other.tolist())
+    if isinstance(one, dict):
+        return same(list(one.items()), list(other.items()))
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other or (one != one and other != other))
+
+
+def assert_same_samples(one: DatasetIteratorIF, other: DatasetIteratorIF) -> None:
+    assert len(one) == len(other)
+    assert same(list(one), list(other))
+
+
+def through_json(recipe: Any) -> Any:
+    return json.loads(json.dumps(recipe, allow_nan=False))
+
+
+# ---------------------------------------------------------------------- the law
+
+STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
+    "sequence": source,
+    "view": lambda: source()[::-2][[1, 0, 1]],
+    "informed": informed,
+    "informed_view": lambda: informed()[2:5],
+    "combined": lambda: source()[:3].combine(source(), source()[[1, 1]]),
+    "in_memory": lambda: source().in_memory(),
+    "cached": lambda: source().cache(1000),
+    "shuffled": lambda: source().shuffle(3, epoch=2),
+    "repeated": lambda: source().repeat(3),
+    "interleaved": lambda: source().interleave(source(4), stop="shortest"),
+    "mixed": lambda: source().mix(source(5), proportions=[3, 1], seed=5, epoch=1),
+    "resampled": lambda: source().resample(20, seed=1, weights=np.arange(12.0)),
+    "balanced": lambda: source()[:7].balance(seed=3),
+    "filtered": lambda: source().filter(functools.partial(at_least, 4), column=0).filter(is_even, column=1),
+    "sorted": lambda: source().sort(1, descending=True),
+    "deduplicated": lambda: source().deduplicate(1),
+    "windowed": lambda: source().windows(3, stride=2, order_by=0, group_by=1, max_gap=4),
+    "sharded": lambda: source().shard(1, 5, uneven="pad"),
+    "mapped": lambda: source().map(doubled).map(jittered, seed=3),
+    "fields": lambda: source().select(2, 0),
+    "dicts": lambda: source().as_dict("number", "class", "pair"),
+    "renamed": lambda: source().as_dict("number", "class", "pair").rename({"class": "label"}),
+    "tuples": lambda: source().as_dict("number", "class", "pair").as_tuple("pair", "number"),
+    "zipped": lambda: source().zip(source()[::-1]),
+    "batched": lambda: source().batches(5),
+    "encoded": lambda: source().encode({0: ContinuousEncoder(), 1: CategoricalEncoder()}, fit_on=source(6)),
+    "mapped_classes": lambda: informed().map_classes(ClassMapping({(0, 1): "low", 2: "high"})),
+    "split": lambda: source().split({"train": 0.5, "test": 0.5}, seed=3, stratify=1)["test"],
+    "fold": lambda: source().folds(3, seed=1, stratify=1)[1].train,
+}
+
+MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
+    "one_hot": lambda: informed().one_hot(),
+    "one split of two": lambda: source().split([0.25, 0.75], seed=2)[1],
+    "tensors": lambda: SequenceDatasetIterator([torch.arange(3), torch.ones((3, 2), dtype=torch.bfloat16), torch.rand(3) > 2]),
+    "kinds of values": lambda: SequenceDatasetIterator([[1, float("nan"), "ü", None, b"x", (1, [2])], np.array(list("abcdef"))]),
+    "times": lambda: SequenceDatasetIterator([np.array(["2020-01-01", "NaT"], dtype="M8[s]")]),
+    "objects": lambda: SequenceDatasetIterator([np.array([None, [1, 2]], dtype=object), [{"a": 1}, {2: 3}]]),
+    "in memory, without its source": lambda: InMemoryDatasetIterator(source(), keep_source=False),
+    "in memory, of objects": lambda: InMemoryDatasetIterator([(1, "a"), [2], {"k": None}], keep_source=False),
+    "of a meta with everything": lambda: informed().one_hot().select(1, 0)[:3],
+    "tagged": lambda: DatasetIteratorView(source(), [3, 1], {"fold": 1, "of": ("a", 5)}),
+    "the original's shuffle": lambda: InformedDatasetFactory.get_shuffled_dataset_iterator(source(), META, 5),
+    "empty": lambda: source(0).shuffle(1)[:0].combine(source()[5:5]),
+    "none combined": lambda: CombinedDatasetIterator([]),
+    "diamond": lambda: (lambda it: it[:4].combine(it[4:], it[:4].shuffle(1)))(source()),
+}
+
+
+@pytest.mark.parametrize("name", [*STACKS, *MORE_STACKS])
+def test_a_stack_is_rebuilt(name: str) -> None:
+    stack = {**STACKS, **MORE_STACKS}[name]()
+    recipe = through_json(stack.recipe())
+
+    rebuilt = from_recipe(recipe, functions=HERE)
+
+    assert recipe["reproducible"]
+    assert rebuilt.recipe() == recipe
+    assert rebuilt.fingerprint() == stack.fingerprint()
+    assert_same_samples(rebuilt, stack)
+    assert not len(stack) or same(rebuilt.read_batch([0, 0]), stack.read_batch([0, 0]))
+    assert getattr(rebuilt, "dataset_meta", None) == getattr(stack, "dataset_meta", None)
+
+
+@pytest.mark.parametrize("name", [*STACKS, *MORE_STACKS])
+def test_a_stack_has_the_same_recipe_and_fingerprint_at_another_epoch(name: str) -> None:
+    stack = {**STACKS, **MORE_STACKS}[name]()
+
+    there = stack.at_epoch(7)
+    back = there.at_epoch(stack_epoch(stack))
+
+    assert back.recipe() == stack.recipe()
+    assert from_recipe(there.recipe(), functions=HERE).fingerprint() == there.fingerprint()
+    assert_same_samples(from_recipe(there.recipe(), functions=HERE), there)
+
+
+def stack_epoch(stack: DatasetIteratorIF) -> int:
+    epochs = {node["arguments"]["epoch"] for node in stack.recipe()["nodes"] if "epoch" in node["arguments"]}
+    return epochs.pop() if epochs else 0
+
+
+def test_every_layer_is_among_them() -> None:
+    ours = {name for name, layer in LAYERS.items() if layer.__module__.startswith("data_stack.")}
+
+    assert ours == {*STACKS, "stored_cache"}
+
+
+def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
+    first, second = InMemoryStorageConnector(), InMemoryStorageConnector()
+    stack = source().cache(storage=first, identifier="caches/mine")
+    recipe = through_json(stack.recipe())
+
+    rebuilt = from_recipe(recipe, storage=second)
+
+    assert_same_samples(rebuilt, stack)
+    assert second.has_resource("caches/mine")
+    assert rebuilt.recipe() == recipe
+    assert rebuilt.fingerprint() == stack.fingerprint() == source().fingerprint()
+
+
+def test_a_recipe_may_be_json_text() -> None:
+    recipe = source()[2:].recipe()
+
+    assert from_recipe(json.dumps(recipe)).recipe() == recipe
+    assert from_recipe(json.dumps(recipe, ensure_ascii=False).encode()).recipe() == recipe
+
+
+def test_a_recipe_is_not_changed() -> None:
+    recipe = informed().map(doubled).recipe()
+    before = copy.deepcopy(recipe)
+
+    from_recipe(recipe, functions=HERE)
+
+    assert recipe == before
+
+
+def test_nodes_that_stand_there_once_are_made_once() -> None:
+    it = source()
+
+    rebuilt = from_recipe(it[:3].combine(it[:3], it).recipe())
+
+    first, second, third = rebuilt.underlying_iterators
+    assert first is second
+    assert first.underlying_iterators == [third]
+
+
+def test_deep_recipes_are_followed() -> None:
+    stack: DatasetIteratorIF = source(3)
+    for _ in range(5_000):
+        stack = stack[::-1]
+
+    assert_same_samples(from_recipe(stack.recipe()), stack)
+
+
+_layers: list[Callable[[DatasetIteratorIF, int], DatasetIteratorIF]] = [
+    lambda it, number: it[number:],
+    lambda it, number: it[::-1],
+    lambda it, number: it[[-1, 0, number % max(1, len(it))]] if len(it) else it,
+    lambda it, number: it.shuffle(number),
+    lambda it, number: it.repeat(number % 3),
+    lambda it, number: it.combine(it[:number], source(number)),
+    lambda it, number: InformedDatasetIterator(it, META),
+    lambda it, number: it.map(doubled),
+    lambda it, number: it.in_memory(),
+    lambda it, number: it.cache(),
+    lambda it, number: it.resample(number if len(it) else 0, seed=number),
+    lambda it, number: it.interleave(it[:number]),
+    lambda it, number: it.filter(is_even, column=1),
+    lambda it, number: it.shard(number % 2, 2),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(_layers) - 1), st.integers(0, 9)), max_size=10))
+def test_any_stack_is_rebuilt(layers: list[tuple[int, int]]) -> None:
+    stack: DatasetIteratorIF = source()
+    for layer, number in layers:
+        stack = _layers[layer](stack, number)[:100]
+
+    recipe = through_json(stack.recipe())
+    rebuilt = from_recipe(recipe, functions=HERE)
+
+    assert rebuilt.recipe() == recipe
+    assert rebuilt.fingerprint() == stack.fingerprint()
+    assert_same_samples(rebuilt, stack)
+
+
+# ---------------------------------------------------------------------- datasets
+
+
+class Numbers(DatasetFactory):
+    """Numbers."""
+
+    card = DatasetCard(name="numbers", version="1.2.0", license="CC0-1.0")
+    sources = []
+    splits = ("train", "test")
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        with prepared.create("numbers.txt") as file:
+            file.write(b"5 6 7 8")
+
+    def open(self, split: str, prepared: Resources, *, scaled: float = 1.0) -> DatasetIteratorIF:
+        numbers = [int(number) * scaled for number in prepared["numbers.txt"].read().split()]
+        return SequenceDatasetIterator([numbers, [split] * len(numbers)])
+
+
+class Whole(BaseDatasetFactory):
+    """In the manner of the original, without splits or version."""
+
+    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        return SequenceDatasetIterator([[1, 2, config.get("third", 3)]]), IteratorMeta(0, 0, 0)
+
+
+class Own(BaseDatasetFactory):
+    """Returns what it informed itself, always the same."""
+
+    iterator = InformedDatasetIterator(SequenceDatasetIterator([[1, 2]]), META)
+
+    def get_dataset_iterator(self, config: Any = None) -> Any:
+        return self.iterator
+
+
+class TestDatasets:
+    @pytest.fixture
+    def repository(self) -> DatasetRepository:
+        repository = DatasetRepository(storage=InMemoryStorageConnector())
+        repository.register("numbers", Numbers)
+        repository.register("whole", Whole)
+        repository.register("own", Own)
+        return repository
+
+    @pytest.mark.parametrize(
+        ("name", "split", "config"),
+        [
+            ("numbers", "train", {}),
+            ("numbers", "test", {"scaled": 2.5}),
+            ("whole", None, {}),
+            ("whole", None, {"third": (1, "x")}),
+            ("own", "train", {}),
+        ],
+    )
+    def test_they_are_loaded_by_name(self, repository: DatasetRepository, name: str, split: Any, config: Any) -> None:
+        stack = repository.load(name, split, **config)[::-1]
+        recipe = through_json(stack.recipe())
+
+        rebuilt = from_recipe(recipe, repository=repository)
+
+        assert [node["layer"] for node in recipe["nodes"]] == ["dataset", "informed_view"]
+        assert recipe["nodes"][0]["arguments"]["version"] == ("1.2.0" if name == "numbers" else None)
+        assert recipe["reproducible"]
+        assert rebuilt.recipe() == recipe
+        assert_same_samples(rebuilt, stack)
+        assert rebuilt.dataset_meta == stack.dataset_meta  # type: ignore[attr-defined]  # it is informed
+
+    def test_all_splits_of_one_say_which_they_are(self, repository: DatasetRepository) -> None:
+        splits = repository.load("numbers")
+
+        origins = {name: iterator.recipe()["nodes"][0]["arguments"]["split"] for name, iterator in splits.items()}
+
+        assert origins == {"train": "train", "test": "test"}
+
+    def test_they_are_kept_in_the_store_that_is_given(self, repository: DatasetRepository) -> None:
+        recipe = repository.load("numbers", "train").recipe()
+        store = InMemoryStorageConnector()
+
+        from_recipe(recipe, repository=repository, storage=store)
+
+        assert store.has_resource("numbers/prepared/numbers.txt") or list(store.list_resources(""))
+
+    def test_by_default_the_programs_repository_is_asked(self) -> None:
+        repository = data_stack.default_repository()
+        repository.register("recipe test", Whole(InMemoryStorageConnector()))
+        try:
+            assert list(data_stack.from_recipe(data_stack.load("recipe test").recipe())) == [(1,), (2,), (3,)]
+        finally:
+            repository.remove("recipe test")
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"version": "1.1.0"}, r"node 0 .*\(dataset\): .*version 1\.1\.0 of dataset 'numbers'; installed is version 1\.2\.0"),
+            ({"version": None}, "version unknown of dataset 'numbers'; installed is version 1.2.0"),
+            ({"name": "numbres"}, "did you mean 'numbers'"),
+            ({"name": ""}, "dataset '' cannot be loaded"),
+            ({"name": 5}, "are texts"),
+            ({"split": "val"}, "has no split 'val'|'val'"),
+            ({"split": None}, "has the splits 'test', 'train', and the recipe names none"),
+            ({"config": {"dict": [["scale", 2]]}}, "scale"),
+            ({"config": {"dict": [["scaled", None]]}}, "cannot be loaded: TypeError"),
+            ({"config": {"dict": [["storage", "memory://"]]}}, "the config of a dataset is its options"),
+            ({"config": {"dict": [["split", "test"]]}}, "the config of a dataset is its options"),
+            ({"config": {"dict": [[5, "test"]]}}, "the config of a dataset is its options"),
+            ({"config": []}, "the config of a dataset is its options"),
+            ({"more": []}, "a dataset has the arguments"),
+        ],
+    )  # fmt: skip
+    def test_others_are_an_error(self, repository: DatasetRepository, change: dict[str, Any], message: str) -> None:
+        recipe = repository.load("numbers", "train").recipe()
+        recipe["nodes"][0]["arguments"].update(change)
+
+        with pytest.raises(RecipeError, match=message) as caught:
+            list(from_recipe(recipe, repository=repository))
+
+        assert (caught.value.node, caught.value.layer) == (0, "dataset")
+
+    def test_a_dataset_is_stacked_on_nothing(self, repository: DatasetRepository) -> None:
+        recipe = repository.load("numbers", "train").recipe()
+        recipe["nodes"] = [*source().recipe()["nodes"], {**recipe["nodes"][0], "of": [0]}]
+
+        with pytest.raises(RecipeError, match="stacked on nothing"):
+            from_recipe(recipe, repository=repository)
+
+
+# ---------------------------------------------------------------------- functions
+
+
+class Reached(Exception):
+    """Something was run that must not be."""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    folder = tmp_path / "recipe_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "transforms.py").write_text(
+        "import os\n"
+        "from os import system\n"
+        "from functools import partial\n"
+        "def halved(sample): return (sample[0] / 2, *sample[1:])\n"
+        "class Scaled:\n"
+        "    def __init__(self, factor=1): self.factor = factor\n"
+        "    @staticmethod\n"
+        "    def by_three(sample): return (sample[0] * 3, *sample[1:])\n"
+        "    @classmethod\n"
+        "    def by_four(cls, sample): return (sample[0] * 4, *sample[1:])\n"
+        "class Thread(__import__('threading').Thread): pass\n"
+        "deletes = partial(os.system, 'true')\n"
+        "instance = Scaled()\n"
+        "number = 5\n"
+    )
+    (folder / "broken.py").write_text("raise RuntimeError('broken on purpose')\n")
+    (tmp_path / "recipe_package_two.py").write_text("def mine(sample): return sample\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "recipe_package"
+    for name in [name for name in sys.modules if name.startswith("recipe_package")]:
+        del sys.modules[name]
+
+
+def calling(function: Any) -> Any:
+    recipe = source().map(doubled).recipe()
+    recipe["nodes"][-1]["arguments"]["function"] = function
+    return recipe
+
+
+class TestFunctions:
+    def test_none_is_called_that_is_not_allowed(self) -> None:
+        recipe = source().map(doubled).filter(is_even, column=0).recipe()
+
+        with pytest.raises(RecipeError, match=r"none is called that is not allowed.*functions=.*trusted_modules=") as caught:
+            from_recipe(recipe)
+
+        assert f"node 1 (mapped): {__name__}:doubled" in str(caught.value)
+        assert f"node 2 (filtered): {__name__}:is_even" in str(caught.value)
+
+    def test_the_caller_may_give_them(self) -> None:
+        rebuilt = from_recipe(source().map(doubled).recipe(), functions={f"{__name__}:doubled": lambda sample: "mine"})
+
+        assert list(rebuilt) == ["mine"] * 12
+
+    @pytest.mark.parametrize("trusted", ["recipe_package", "recipe_package.transforms"])
+    @pytest.mark.parametrize(("name", "first"), [("halved", 0.5), ("Scaled.by_three", 3), ("Scaled.by_four", 4)])
+    def test_the_caller_may_trust_modules(self, package: str, trusted: str, name: str, first: float) -> None:
+        recipe = calling({"function": f"recipe_package.transforms:{name}"})
+
+        rebuilt = from_recipe(recipe, trusted_modules=[trusted])
+
+        assert rebuilt[1][0] == first
+        assert rebuilt.recipe() == recipe
+
+    @pytest.mark.parametrize("trusted", ["recipe", "recipe_package.trans", "recipe_package_two", "package", "transforms"])
+    def test_modules_beside_are_not_trusted_with_it(self, package: str, trusted: str) -> None:
+        with pytest.raises(RecipeError, match="not allowed"):
+            from_recipe(calling({"function": "recipe_package.transforms:halved"}), trusted_modules=[trusted])
+
+        assert "recipe_package.transforms" not in sys.modules
+
+    @pytest.mark.parametrize(
+        "name",
+        ["system", "os.system", "partial", "deletes", "instance", "instance.by_three", "number", "missing", "Thread.run",
+         "Thread.start",
+         "halved.__call__", "halved.__globals__", "__builtins__.eval", "__loader__.exec_module", "Scaled.__class__",
+         "Scaled.__subclasses__", "Scaled.__init__.__globals__", "Scaled.__mro__", "__name__", "os"],
+    )  # fmt: skip
+    def test_what_a_trusted_module_imports_or_holds_is_not_trusted_with_it(self, package: str, name: str) -> None:
+        with pytest.raises(RecipeError, match=f"module 'recipe_package.transforms' defines no '{name}'"):
+            from_recipe(calling({"function": f"recipe_package.transforms:{name}"}), trusted_modules=[package])
+
+    @pytest.mark.parametrize(
+        "name",
+        ["os:system", "posix:system", "builtins:eval", "builtins:exec", "builtins:print", "subprocess:run", "numpy:load",
+         "numpy:log", "importlib:import_module", "data_stack.repository.recipes:from_recipe", "data_stack:load",
+         "functools:partial"],
+    )  # fmt: skip
+    def test_nothing_is_trusted_by_itself(self, name: str) -> None:
+        with pytest.raises(RecipeError, match="not allowed"):
+            from_recipe(calling({"function": name}))
+
+    @pytest.mark.parametrize(
+        "name",
+        ["", ":", "os", "os:", ":system", "os:system:x", "os.:system", ".os:system", "os:.system", "os:system()", "os: system",
+         "../os:system", "os\0:system", 5, None, ["os:system"], {"name": 5}, {"name": "x", "more": 1}, {"module": "os"}],
+        ids=repr,
+    )  # fmt: skip
+    def test_what_is_no_name_is_an_error(self, name: Any) -> None:
+        with pytest.raises(RecipeError, match="a function is named as 'module:name'"):
+            from_recipe(calling({"function": name}), trusted_modules=["os", "posix"])
+
+    def test_a_module_that_cannot_be_imported_is_named(self, package: str) -> None:
+        for module, reason in (("recipe_package.broken", "broken on purpose"), ("recipe_package.missing", "No module named")):
+            with pytest.raises(RecipeError, match=f"module '{module}' cannot be imported: .*{reason}") as caught:
+                from_recipe(calling({"function": f"{module}:function"}), trusted_modules=[package])
+            assert caught.value.__cause__ is not None
+
+    def test_named_ones_are_found_by_their_name(self) -> None:
+        @named_function("recipes test halved")
+        def halved(sample: Any) -> Any:
+            return sample[0] / 2
+
+        recipe = through_json(source().map(halved).recipe())
+
+        assert list(from_recipe(recipe)) == list(source().map(halved))
+        assert from_recipe(recipe).recipe() == recipe
+
+    def test_an_unknown_name_is_an_error_that_says_what_to_do(self) -> None:
+        recipe = calling({"function": {"name": "nobody's"}})
+
+        with pytest.raises(RecipeError, match=r"nobody's.*by @data_stack.named_function"):
+            from_recipe(recipe)
+        assert from_recipe(recipe, functions={"nobody's": len})[0] == 3
+
+    def test_partial_ones_are_made_of_allowed_ones(self) -> None:
+        function = functools.partial(at_least, 3)
+        recipe = through_json(source().filter(function, column=0).recipe())
+
+        assert len(from_recipe(recipe, functions=HERE)) == 9
+        with pytest.raises(RecipeError, match="not allowed"):
+            from_recipe(recipe)
+
+    @pytest.mark.parametrize(
+        "content",
+        [None, {}, {"function": 5, "arguments": [], "keywords": {}},
+         {"function": {"function": "a:b"}, "arguments": 5, "keywords": {}},
+         {"function": {"function": "os:system"}, "arguments": [], "keywords": []},
+         {"function": {"function": f"{__name__}:doubled"}, "arguments": [{"nothing": 1}], "keywords": {}}],
+        ids=repr,
+    )  # fmt: skip
+    def test_damaged_partial_ones_are_an_error(self, content: Any) -> None:
+        with pytest.raises(RecipeError):
+            from_recipe(calling({"partial": content}), functions=HERE)
+
+    @pytest.mark.parametrize("functions", [5, ["f"], {"f": 5}, {5: len}])
+    def test_functions_are_given_by_name(self, functions: Any) -> None:
+        with pytest.raises(ConfigError, match="functions are"):
+            from_recipe(source().recipe(), functions=functions)
+
+    @pytest.mark.parametrize("modules", ["os", 5, [5], [""], ["a-b"], ["os."], [os]])
+    def test_modules_are_given_by_name(self, modules: Any) -> None:
+        with pytest.raises(ConfigError, match="trusted_modules are"):
+            from_recipe(source().recipe(), trusted_modules=modules)
+
+
+# ---------------------------------------------------------------------- sources
+
+
+class TestSources:
+    def test_an_iterator_of_a_client_is_given(self) -> None:
+        mine = ClientIterator([(1,), (2,), (3,)])
+        stack = DatasetIteratorView(mine, [2, 0]).combine(DatasetIteratorView(mine, [1]))
+        recipe = through_json(stack.recipe())
+
+        rebuilt = from_recipe(recipe, sources=[mine])
+
+        assert list(rebuilt) == [(3,), (1,), (2,)]
+        assert rebuilt.recipe() == recipe
+
+    def test_an_equal_one_will_do(self) -> None:
+        stack = DatasetIteratorView(ClientIterator([(1,), (2,)]), [1])
+
+        rebuilt = from_recipe(stack.recipe(), sources=(each for each in [ClientIterator([(1,), (2,)])]))
+
+        assert list(rebuilt) == [(2,)]
+
+    def test_large_arrays_are_given(self) -> None:
+        pictures = np.random.default_rng(0).integers(0, 256, (2000, 28, 28), dtype=np.uint8)
+        stack = SequenceDatasetIterator([pictures, np.arange(2000)]).shuffle(1)[:5]
+        recipe = through_json(stack.recipe())
+
+        rebuilt = from_recipe(recipe, sources=[SequenceDatasetIterator([pictures.copy(), np.arange(2000)])])
+
+        assert len(json.dumps(recipe)) < 2000
+        assert_same_samples(rebuilt, stack)
+        assert rebuilt.recipe() == recipe
+        with pytest.raises(RecipeError, match="stands for nothing in this recipe"):
+            from_recipe(recipe, sources=[SequenceDatasetIterator([pictures[::-1], np.arange(2000)])])
+
+    def test_a_layer_with_an_unnamed_function_is_given(self) -> None:
+        mapped = source().map(lambda sample: sample[0] + 1)
+        stack = mapped[::-1]
+
+        rebuilt = from_recipe(stack.recipe(), sources=[mapped])
+
+        assert list(rebuilt) == list(range(12, 0, -1))
+
+    def test_what_could_be_made_may_be_given_too(self) -> None:
+        mine = source()
+
+        assert from_recipe(mine[3:].recipe(), sources=[mine]).underlying_iterators == [mine]
+
+    def test_the_whole_stack_may_be_given(self) -> None:
+        mine = ClientIterator([1])
+
+        assert from_recipe(mine.recipe(), sources=[mine]) is mine
+
+    def test_missing_ones_are_listed_and_only_the_topmost(self) -> None:
+        below, beside = ClientIterator([1, 2, 3]), ClientIterator([4])
+        stack = below.map(lambda sample: sample).combine(beside, SequenceDatasetIterator([[object()]]))
+
+        with pytest.raises(RecipeError, match="Give the iterator that each was, as sources=") as caught:
+            from_recipe(stack.recipe())
+
+        lines = str(caught.value).splitlines()
+        assert len(lines) == 4
+        assert any(line.startswith("  node 1 (mapped): function ") and "<lambda>" in line for line in lines)
+        assert f"  node 2: an iterator of {__name__}.ClientIterator with 1 samples" in lines
+        assert "  node 3 (sequence): an object of builtins.object" in lines
+
+    def test_ones_that_look_alike_are_taken_in_their_order(self) -> None:
+        one, other = ClientIterator(range(1000)), ClientIterator([*range(999), -1])
+        stack = one.combine(other)
+
+        assert from_recipe(stack.recipe(), sources=[one, other])[1999] == -1
+        assert from_recipe(stack.recipe(), sources=[one, one])[1999] == 999
+        with pytest.raises(RecipeError, match=r"3 sources look alike.*the recipe has 2 such nodes"):
+            from_recipe(stack.recipe(), sources=[one, other, ClientIterator(range(1000))])
+
+    @pytest.mark.parametrize("sources", [5, source(), [5], ["name"], [[1, 2]]])
+    def test_sources_are_iterators(self, sources: Any) -> None:
+        with pytest.raises(ConfigError, match="sources are"):
+            from_recipe(source().recipe(), sources=sources)
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def changed(path: str, value: Any) -> Any:
+    recipe = informed()[2:].map(doubled).recipe()
+    place: Any = recipe
+    *steps, last = path.split("/")
+    for step in steps:
+        place = place[int(step) if isinstance(place, list) else step]
+    place[int(last) if isinstance(place, list) else last] = value
+    return recipe
+
+
+BOMB = {
+    "data_stack_recipe": 1,
+    "nodes": [
+        {"layer": "sequence", "of": [], "arguments": {"dataset_sequences": [[1]]}},
+        *({"layer": "combined", "of": [number, number], "arguments": {}} for number in range(60)),
+    ],
+    "reproducible": True,
+    "why_not": [],
+}
+
+
+def column(form: Any) -> Any:
+    return changed("nodes/0/arguments/dataset_sequences/0", form)
+
+
+def meta(field: str, form: Any) -> Any:
+    return changed(f"nodes/1/arguments/dataset_meta/dataset_meta/{field}", form)
+
+
+DAMAGED = [
+    ({}, "no recipe of data_stack"),
+    ("{}", "no recipe of data_stack"),
+    ("[]", "no recipe of data_stack"),
+    ("nonsense", "no JSON"),
+    (b"\xff\xfe", "no JSON"),
+    ("[" * 100_000, "no JSON"),
+    ('{"data_stack_recipe": NaN}', "no JSON"),
+    ('{"data_stack_recipe": 1, "data_stack_recipe": 1}', "a name occurs twice"),
+    ('{"data_stack_recipe": ' + "9" * 10_000 + "}", "no JSON|recipe of version"),
+    (changed("data_stack_recipe", 2), "of version 2; .* pip install --upgrade"),
+    (changed("data_stack_recipe", True), "of version True"),
+    (changed("data_stack_recipe", "1"), "of version '1'"),
+    (changed("more", 1), "a recipe has the fields"),
+    (changed("reproducible", 1), "says whether it is reproducible"),
+    (changed("why_not", [1]), "says whether it is reproducible"),
+    (changed("nodes", []), "a list that is not empty"),
+    (changed("nodes", {}), "a list that is not empty"),
+    (changed("nodes/1", None), "node 1 of the recipe: a node has the fields"),
+    (changed("nodes/1/more", None), "node 1 of the recipe: a node has the fields"),
+    (changed("nodes/1/layer", 5), "node 1 of the recipe: a layer is a text"),
+    (changed("nodes/1/layer", "infromed"), r"node 1 of the recipe \(infromed\): .*no such layer \(did you mean 'informed'\?\)"),
+    (changed("nodes/1/layer", "__class__"), "no such layer"),
+    (changed("nodes/2/of", [2]), r"node 2 of the recipe \(informed_view\): a node is stacked on nodes before it"),
+    (changed("nodes/2/of", [3]), "a node is stacked on nodes before it"),
+    (changed("nodes/2/of", [-1]), "a node is stacked on nodes before it"),
+    (changed("nodes/2/of", [True]), "a node is stacked on nodes before it"),
+    (changed("nodes/2/of", [1.0]), "a node is stacked on nodes before it"),
+    (changed("nodes/2/of", "1"), "a node is stacked on nodes before it"),
+    (changed("nodes/2/of", []), "node 1 of the recipe .*nothing is stacked on it"),
+    (changed("nodes/1/of", []), "node 0 of the recipe .*nothing is stacked on it"),
+    (changed("nodes/2/of", [0, 1]), r"node 2 of the recipe \(informed_view\): it cannot be made"),
+    (changed("nodes/2/of", [0]), "node 1 of the recipe .*nothing is stacked on it|node 2"),
+    (changed("nodes/2/arguments", []), "the arguments are an object"),
+    (changed("nodes/2/arguments", {}), "node 2 of the recipe .*it cannot be made of its arguments: TypeError.*indices"),
+    (changed("nodes/2/arguments/more", 1), r"node 2 of the recipe \(informed_view\): .*more"),
+    (changed("nodes/2/arguments/indices", {"range": [0, 99, 1]}), "position 98 is outside"),
+    (changed("nodes/2/arguments/indices", {"range": [0, 10**30, 1]}), "node 2 .*no plain data"),
+    (changed("nodes/2/arguments/indices", "text"), "it cannot be made of its arguments"),
+    (changed("nodes/2/arguments/indices", {"unknown": 1}), "sources="),
+    (changed("nodes/2/arguments/indices", {"nonsense": 1}), "unknown type 'nonsense'"),
+    (changed("nodes/2/arguments/indices", {"storage": "memory://"}), "does not say where things are stored"),
+    (changed("nodes/2/arguments/view_tags", 5), "it cannot be made of its arguments"),
+    (changed("nodes/1/arguments/origin", {"dict": []}), r"node 1 of the recipe \(informed\): .*origin"),
+    (changed("nodes/1/arguments/dataset_meta", 5), "node 1"),
+    (meta("target_kind", "nonsense"), "the target_kind of a meta cannot be"),
+    (meta("sample_pos", 1.5), "the sample_pos of a meta cannot be"),
+    (meta("identifier", 5), "the identifier of a meta cannot be"),
+    (meta("provenance", None), "the provenance of a meta cannot be"),
+    (meta("feature_names", {"tuple": [1]}), "the feature_names of a meta cannot be"),
+    (meta("more", 1), "a meta has the fields"),
+    (changed("nodes/1/arguments/dataset_meta/dataset_meta", 5), "a meta has the fields"),
+    (changed("nodes/0/arguments/dataset_sequences", []), "needs at least one sequence"),
+    (changed("nodes/0/arguments/dataset_sequences", [[1], [1, 2]]), "must be of one length"),
+    (changed("nodes/0/arguments/dataset_sequences", 5), "node 0"),
+    (column({"encoder": 5}), "no state of an encoder"),
+    (column({"tensor": 5}), "a tensor has a dtype"),
+    (column({"tensor": {"dtype": "load", "values": [1]}}), "no tensor of dtype 'load'"),
+    (column({"tensor": {"dtype": "int8", "values": [1]}}), "no tensor of dtype 'int8'"),
+    (column({"digest": 5}), "cannot be made from it"),
+    (BOMB, r"node \d+ of the recipe \(combined\): it would consist of more than 65,536 parts"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("recipe", "message"), DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_recipe_is_an_error_that_names_the_place(recipe: Any, message: str) -> None:
+    with pytest.raises(RecipeError, match=f"(?s){message}"):
+        from_recipe(recipe, functions=HERE)
+
+
+@pytest.mark.parametrize("recipe", [None, 5, [1], source()])
+def test_what_is_no_recipe_at_all_is_an_error(recipe: Any) -> None:
+    with pytest.raises(ConfigError, match="a recipe is a dict, or its JSON text"):
+        from_recipe(recipe)
+
+
+def test_nodes_that_nothing_needs_are_an_error() -> None:
+    recipe = source()[1:].recipe()
+    recipe["nodes"].insert(1, recipe["nodes"][1])
+
+    with pytest.raises(RecipeError, match=r"node 1 of the recipe \(view\): nothing is stacked on it, and it is not the last one"):
+        from_recipe(recipe)
+
+
+def test_a_client_class_is_never_made() -> None:
+    recipe = ClientIterator([1]).recipe()
+
+    with pytest.raises(RecipeError, match="sources="):
+        from_recipe(recipe, trusted_modules=[__name__], functions={f"{__name__}:ClientIterator": ClientIterator})
+
+
+def test_the_error_survives_pickling() -> None:
+    error = RecipeError("a reason", 3, "view")
+
+    again = pickle.loads(pickle.dumps(error))
+
+    assert str(again) == "node 3 of the recipe (view): a reason"
+    assert (again.reason, again.node, again.layer) == ("a reason", 3, "view")
+    assert str(RecipeError("a reason")) == "a reason"
+
+
+# ---------------------------------------------------------------------- hostile recipes
+
+_names = st.sampled_from([*LAYERS, "dataset", "nonsense"])
+_words = st.sampled_from(
+    ["layer", "of", "arguments", "nodes", "array", "scalar", "function", "partial", "encoder", "dataset_meta", "tensor", "dict",
+     "tuple", "range", "slice", "indices", "seed", "epoch", "dataset_sequences", "samples", "times", "n_samples", "by", "length",
+     "kind", "config", "learned", "fitted_on", "digest", "unknown", "unnamed", "storage", "dtype", "shape", "values", "base64"]
+)  # fmt: skip
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 60) | st.just(2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4) | _words | st.sampled_from(["<i4", "AAAA", "nan", "os:system", "categorical", "columns"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words | st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+_argument_names = st.sampled_from(
+    ["indices", "seed", "epoch", "times", "n_samples", "by", "function", "predicate", "columns", "names", "proportions", "length"]
+)
+_hostile = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+
+def assert_refused_or_followed(recipe: Any) -> None:
+    try:
+        rebuilt = from_recipe(recipe, functions=HERE, repository=DatasetRepository(), storage=InMemoryStorageConnector())
+    except ConfigError:
+        return
+    assert isinstance(rebuilt, DatasetIteratorIF)
+    rebuilt.recipe()
+
+
+@_hostile
+@given(_json)
+@example({"data_stack_recipe": 1, "nodes": [{}], "reproducible": True, "why_not": []})
+def test_any_json_is_refused_or_followed(data: Any) -> None:
+    try:
+        from_recipe(json.dumps(data))
+    except ConfigError:
+        return
+    raise AssertionError("that was no recipe")
+
+
+@_hostile
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "layer": _names | st.none(),
+                "of": st.lists(st.integers(0, 4), max_size=3),
+                "arguments": st.dictionaries(
+                    _argument_names,
+                    _json,
+                    max_size=3,
+                ),
+            }
+        ),
+        max_size=4,
+    )
+)  # fmt: skip
+def test_any_nodes_are_refused_or_followed(nodes: Any) -> None:
+    nodes = [*source(4).recipe()["nodes"], *nodes]
+    for number, node in enumerate(nodes[1:], 1):
+        node["of"] = [below % number for below in node["of"]] or ([number - 1] if number % 2 else [])
+
+    assert_refused_or_followed({"data_stack_recipe": 1, "nodes": nodes, "reproducible": True, "why_not": []})
+
+
+def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(place for key, item in items for place in _places(item, (*path, key)))]
+
+
+@_hostile
+@given(st.sampled_from(sorted([*STACKS, *MORE_STACKS])), st.integers(0, 10**6), _json)
+def test_any_change_of_a_recipe_is_refused_or_followed(name: str, place: int, value: Any) -> None:
+    recipe = through_json(_recipe_of(name))
+    places = _places(recipe)[1:]
+    *steps, last = places[place % len(places)]
+    parent = functools.reduce(lambda data, step: data[step], steps, recipe)
+    parent[last] = value
+
+    assert_refused_or_followed(recipe)
+
+
+@functools.cache
+def _recipe_of(name: str) -> Any:
+    return {**STACKS, **MORE_STACKS}[name]().recipe()
+
+
+def test_samples_of_a_rebuilt_stack_are_columns_too() -> None:
+    stack = source().shuffle(1)[:5]
+
+    batch = from_recipe(stack.recipe()).read_batch([0, 1, 2])
+
+    np.testing.assert_equal(batch, stack_samples([stack[0], stack[1], stack[2]]))
