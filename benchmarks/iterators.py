@@ -161,8 +161,9 @@ def _take(rounds: int, shape: tuple[int, ...]) -> None:
 def dataloader(rounds: int) -> None:
     """Batches of tensors through torch's DataLoader."""
     import torch
-    from data_stack.loader.torch import TorchDataset, collate
     from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
+
+    from data_stack.loader.torch import TorchDataset, collate
 
     n_parts, n_in_part = 10, 2000
     pictures = [images(n_in_part) for _ in range(n_parts)]
@@ -335,8 +336,9 @@ def _resident(pid: int | str = "self") -> float:
 def workers(_: int) -> None:
     """Memory of 4 DataLoader workers over 20 epochs."""
     import torch
-    from data_stack.loader.torch import TorchDataset, collate
     from torch.utils.data import DataLoader, Subset, TensorDataset
+
+    from data_stack.loader.torch import TorchDataset, collate
 
     n_samples = 500_000
     order = np.random.default_rng(10).permutation(n_samples)

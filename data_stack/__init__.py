@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from data_stack import repository as repository
     from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
     from data_stack.dataset.factory import BaseDatasetFactory, HigherOrderDatasetFactory, InformedDatasetFactory
-    from data_stack.dataset.functions import named_function
     from data_stack.dataset.iterator import (
         CombinedDatasetIterator,
         DatasetIterator,
@@ -38,10 +37,11 @@ if TYPE_CHECKING:
         InMemoryDatasetIterator,
         SequenceDatasetIterator,
     )
-    from data_stack.dataset.leakage import find_duplicates
     from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+    from data_stack.dataset.recipes.functions import named_function
     from data_stack.dataset.reporting import DatasetIteratorReportGenerator
-    from data_stack.dataset.saved_splits import load_splits, save_splits
+    from data_stack.dataset.reports.leakage import find_duplicates
+    from data_stack.dataset.splits.saved_splits import load_splits, save_splits
     from data_stack.dataset.splitter import SplitterFactory
     from data_stack.exception import DatasetNotFoundError, DataStackError
     from data_stack.io.resource_definition import ResourceDefinition
@@ -100,12 +100,12 @@ _MODULES = {
     "describe": "repository.loading",
     "encoder": "repository.encoders",
     "encoder_from_state": "repository.encoders",
-    "find_duplicates": "dataset.leakage",
+    "find_duplicates": "dataset.reports.leakage",
     "from_recipe": "repository.recipes",
     "load": "repository.loading",
-    "load_splits": "dataset.saved_splits",
-    "named_function": "dataset.functions",
-    "save_splits": "dataset.saved_splits",
+    "load_splits": "dataset.splits.saved_splits",
+    "named_function": "dataset.recipes.functions",
+    "save_splits": "dataset.splits.saved_splits",
     "storage_connector_from_url": "repository.default_storage",
 }
 

@@ -137,8 +137,8 @@ class Dataset:
         self, split: str | None, options: Mapping[str, Any], statistics: bool, duplicates: bool
     ) -> dict[str, dict[str, Any]]:
         """What is found by reading all samples, as plain JSON data: ``statistics`` of each split, ``duplicates``, as asked."""
-        from data_stack.dataset.leakage import find_duplicates
         from data_stack.dataset.reporting import DatasetIteratorReportGenerator
+        from data_stack.dataset.reports.leakage import find_duplicates
 
         found: dict[str, dict[str, Any]] = {}
         if statistics:
@@ -155,8 +155,8 @@ class Dataset:
         self, split: str | None, options: Mapping[str, Any], markup: str, statistics: bool, duplicates: bool
     ) -> Iterator[str]:
         """A report on each split, then one on duplicates if wanted, in ``"markdown"`` or ``"html"``."""
-        from data_stack.dataset.leakage import find_duplicates
         from data_stack.dataset.reporting import DatasetIteratorReportGenerator
+        from data_stack.dataset.reports.leakage import find_duplicates
 
         splits = self.splits(split, options)
         for iterator in splits.values():

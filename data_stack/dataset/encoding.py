@@ -16,7 +16,7 @@ from data_stack.dataset.encoders.one_hot import OneHotEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.encoded import checked_encoders
 from data_stack.dataset.iterator.iterator import Column, ColumnKey, DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.dataset.iterator.registry import operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
 __all__ = ["encode", "fit_encoders", "map_classes", "one_hot"]
@@ -167,11 +167,6 @@ def _meta_of(iterator: Any) -> Any:
 
 def _fingerprint_of(iterator: DatasetIteratorIF) -> str | None:
     try:
-        return str(OPERATIONS["fingerprint"](iterator))  # not its method: a client's class may have one of that name
+        return str(operation("fingerprint")(iterator))  # not its method: a client's class may have one of that name
     except DataStackError:  # it is made of something that cannot be written
         return None
-
-
-OPERATIONS["encode"] = encode
-OPERATIONS["map_classes"] = map_classes
-OPERATIONS["one_hot"] = one_hot

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset import column_statistics  # as a module: it may be the first one imported, and then leads here
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
 from data_stack.dataset.iterator.positions import as_index_array
-from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.stacking import value_of
-from data_stack.dataset.markup import as_html, as_markdown
-from data_stack.dataset.report_formats import as_dict, as_json, document_of, plain_report
-from data_stack.dataset.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
+from data_stack.dataset.reports import column_statistics
+from data_stack.dataset.reports.markup import as_html, as_markdown
+from data_stack.dataset.reports.report_formats import as_dict, as_json, document_of, plain_report
+from data_stack.dataset.reports.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
 
 __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
@@ -277,4 +276,4 @@ def _as_yaml(report: Any) -> str:
     return text
 
 
-OPERATIONS["report"] = DatasetIteratorReportGenerator.generate_report
+report = DatasetIteratorReportGenerator.generate_report  # what iterator.report() calls

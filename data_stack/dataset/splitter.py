@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.class_numbers import ClassNumbers, class_numbers
 from data_stack.dataset.iterator.iterator import (
     ColumnKey,
     DatasetIteratorIF,
@@ -20,10 +19,11 @@ from data_stack.dataset.iterator.iterator import (
 )
 from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.parts import Division, Fold, Folding, SplitPartIterator, checked_n_folds
-from data_stack.dataset.randomness import derived_seed
-from data_stack.dataset.scikit_learn_splits import drawn_part, sorted_numbers, stratified_folds
-from data_stack.dataset.splitting import checked_ratios, positions_of_parts
+from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
+from data_stack.dataset.splits.parts import Division, Fold, Folding, SplitPartIterator, checked_n_folds
+from data_stack.dataset.splits.scikit_learn_splits import drawn_part, sorted_numbers, stratified_folds
+from data_stack.dataset.splits.splitting import checked_ratios, positions_of_parts
 from data_stack.exception import ConfigError
 
 __all__ = [
@@ -282,7 +282,7 @@ class NestedCVSplitterImpl(SplitterIF):
 
 
 class GroupedSplitterImpl(SplitterIF):
-    """Parts of given sizes as nearly as it can be with groups kept whole; :class:`~data_stack.dataset.parts.Division` says how.
+    """Parts of given sizes as nearly as it can be with groups kept whole; see :class:`~data_stack.dataset.splits.parts.Division`.
 
     Args:
         ratios: sizes as fractions of sum 1; a mapping names the parts.

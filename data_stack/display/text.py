@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from data_stack.dataset.markup import size_text
+from data_stack.dataset.reports.markup import size_text
 
 __all__ = ["columns", "size_text"]
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
 from data_stack.dataset.definition import did_you_mean
-from data_stack.dataset.functions import function_at, registered_function
 from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.registry import LAYERS
+from data_stack.dataset.iterator.registry import known_layers
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
-from data_stack.dataset.plain_data import from_plain, shown
-from data_stack.dataset.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests
+from data_stack.dataset.recipes.functions import function_at, registered_function
+from data_stack.dataset.recipes.plain_data import from_plain, shown
+from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -191,8 +191,8 @@ def _checked_node(number: int, fields: Any) -> _Node:
     if not (layer is None or isinstance(layer, str)):
         raise RecipeError(f"a layer is a text, or null; this is {shown(layer)}", number)
     node = _Node(number, layer, of, arguments)
-    if layer is not None and layer != DATASET and layer not in LAYERS:
-        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], LAYERS)}")
+    if layer is not None and layer != DATASET and layer not in known_layers():
+        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], known_layers())}")
     if not _is_list_of(int, of) or not all(0 <= below < number for below in of):
         _refuse(node, f"a node is stacked on nodes before it, by their numbers; this is {shown(of)}")
     if not isinstance(arguments, dict) or not _is_list_of(str, list(arguments)):
@@ -471,7 +471,7 @@ def _loaded(node: _Node, origin: Mapping[str, Any], repository: DatasetRepositor
 
 def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_parts: int) -> Any:
     """The layer that a node names on what lies below it."""
-    layer = LAYERS[str(node.layer)]
+    layer = known_layers()[str(node.layer)]
     if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it
         _refuse(node, f"it has the argument 'dataset_meta' alone, not {_listed(arguments)}")
     if sum(map(_n_parts, below)) > most_parts:

@@ -27,7 +27,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset import column_statistics
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIterator,
@@ -39,6 +38,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.dataset.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator
+from data_stack.dataset.reports import column_statistics
 from data_stack.exception import ConfigError
 
 FORMATS = DatasetIteratorReportGenerator.ReportFormat

@@ -22,7 +22,6 @@ import data_stack
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
 from data_stack.dataset.factory import BaseDatasetFactory, InformedDatasetFactory
-from data_stack.dataset.functions import named_function
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIterator,
@@ -32,9 +31,10 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.registry import LAYERS
+from data_stack.dataset.iterator.registry import known_layers
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
+from data_stack.dataset.recipes.functions import named_function
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.recipes import from_recipe
@@ -194,7 +194,7 @@ def stack_epoch(stack: DatasetIteratorIF) -> int:
 
 
 def test_every_layer_is_among_them() -> None:
-    ours = {name for name, layer in LAYERS.items() if layer.__module__.startswith("data_stack.")}
+    ours = {name for name, layer in known_layers().items() if layer.__module__.startswith("data_stack.")}
 
     assert ours == {*STACKS, "stored_cache"}
 
@@ -779,7 +779,7 @@ def test_the_error_survives_pickling() -> None:
 
 # ---------------------------------------------------------------------- hostile recipes
 
-_names = st.sampled_from([*LAYERS, "dataset", "nonsense"])
+_names = st.sampled_from([*known_layers(), "dataset", "nonsense"])
 _words = st.sampled_from(
     ["layer", "of", "arguments", "nodes", "array", "scalar", "function", "partial", "encoder", "dataset_meta", "tensor", "dict",
      "tuple", "range", "slice", "indices", "seed", "epoch", "dataset_sequences", "samples", "times", "n_samples", "by", "length",

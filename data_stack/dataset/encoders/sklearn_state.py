@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.plain_data import from_plain, to_plain
+from data_stack.dataset.recipes.plain_data import from_plain, to_plain
 from data_stack.exception import ConfigError, MissingDependencyError
 
 try:

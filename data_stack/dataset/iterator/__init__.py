@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-# Iterators offer these by methods, but lie below them, see registry.py. They import what they need of this package by module.
-from data_stack.dataset import encoding, explanation, recipe, reporting, splitter  # noqa: F401
 from data_stack.dataset.iterator.balanced import BalancedDatasetIterator
 from data_stack.dataset.iterator.batched import BatchedDatasetIterator
 from data_stack.dataset.iterator.cached import CachedDatasetIterator

@@ -9,7 +9,6 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.class_numbers import class_numbers, grouped_positions
 from data_stack.dataset.iterator.iterator import (
     ColumnKey,
     DatasetIteratorIF,
@@ -20,8 +19,9 @@ from data_stack.dataset.iterator.iterator import (
 )
 from data_stack.dataset.iterator.positions import ComputedPositions, Positions
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.keyed import hashed, hashed_array, permuted, permuted_array
-from data_stack.dataset.randomness import derived_seed
+from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted, permuted_array
+from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.splits.class_numbers import class_numbers, grouped_positions
 from data_stack.exception import ConfigError
 
 __all__ = ["BalancedDatasetIterator"]

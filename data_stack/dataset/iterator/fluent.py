@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
+from data_stack.dataset.iterator.registry import LAYERS, known_layers, operation
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -315,10 +315,10 @@ class FluentIterator:
 
     def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
         """The layer of that name on this iterator (and ``others``)."""
-        return LAYERS[layer]._rebuilt([self, *others], arguments)
+        return (LAYERS.get(layer) or known_layers()[layer])._rebuilt([self, *others], arguments)
 
     def _operation(self, name: str) -> Callable[..., Any]:
-        return OPERATIONS[name]
+        return operation(name)
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""

@@ -24,7 +24,7 @@ from data_stack.dataset.iterator.iterator import (
 )
 from data_stack.dataset.iterator.stacking import as_array, column_of, emptied, join_columns, stack_samples, stack_values, value_of
 from data_stack.dataset.iterator.view import sample_or_view
-from data_stack.dataset.randomness import derived_generator, derived_seed
+from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError
 
 __all__ = ["MappedDatasetIterator"]

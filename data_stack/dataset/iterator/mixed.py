@@ -17,8 +17,8 @@ from data_stack.dataset.iterator.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
 from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted, permuted_array
-from data_stack.dataset.randomness import derived_seed
+from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted, permuted_array
+from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
 
 __all__ = ["MixedDatasetIterator"]

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator.iterator import DatasetIteratorIF
 
-__all__ = ["LAYERS", "OPERATIONS"]
+__all__ = ["LAYERS", "known_layers", "operation"]
 
 # The base class offers `iterator.shuffle(...)`, but a shuffled iterator is built on the base class. So the base class knows
-# names only; each layer puts itself here when its class is made, and `data_stack.dataset` imports all of them.
+# names only, and what they mean is looked up when they are used.
 
 LAYERS: dict[str, type[DatasetIteratorIF]] = {}
-"""Classes by the name that stands for them in a recipe."""
+"""Classes by the name that stands for them in a recipe; each puts itself here when it is made."""
 
-OPERATIONS: dict[str, Callable[..., Any]] = {}
-"""Functions of an iterator by the name of the method that calls them."""
+_OUTSIDE_OF_THIS_PACKAGE = ("data_stack.dataset.splits.parts",)
+
+_OPERATIONS = {
+    "at_epoch": "data_stack.dataset.recipes.recipe",
+    "code_digest": "data_stack.dataset.recipes.recipe",
+    "encode": "data_stack.dataset.encoding",
+    "explain": "data_stack.dataset.reports.explanation",
+    "fingerprint": "data_stack.dataset.recipes.recipe",
+    "folds": "data_stack.dataset.splits.parts",
+    "map_classes": "data_stack.dataset.encoding",
+    "one_hot": "data_stack.dataset.encoding",
+    "recipe": "data_stack.dataset.recipes.recipe",
+    "report": "data_stack.dataset.reporting",
+    "split": "data_stack.dataset.splits.parts",
+}
+
+
+def operation(name: str) -> Callable[..., Any]:
+    """The function of an iterator that the method of that name calls."""
+    function: Callable[..., Any] = getattr(import_module(_OPERATIONS[name]), name)
+    return function
+
+
+def known_layers() -> dict[str, type[DatasetIteratorIF]]:
+    """All layers there are."""
+    for module in ("data_stack.dataset.iterator", *_OUTSIDE_OF_THIS_PACKAGE):
+        import_module(module)
+    return LAYERS

@@ -13,8 +13,8 @@ from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOf
 from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.keyed import hashed, hashed_array, high_product, high_product_array
-from data_stack.dataset.randomness import derived_seed
+from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
+from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
 
 __all__ = ["ResampledDatasetIterator"]

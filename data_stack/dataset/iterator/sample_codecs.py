@@ -8,7 +8,7 @@
 ``tensor``                      rows of torch's, likewise
 ``str`` ``bytes``               values: UTF-8 (surrogates too), bytes
 ``arrays`` ``tensors``          values: the extents (i64 each) of ``n_dimensions``, then the numbers in C order
-``plain``                       values: JSON of :mod:`data_stack.dataset.plain_data`
+``plain``                       values: JSON of :mod:`data_stack.dataset.recipes.plain_data`
 ==============================  ============================================================================================
 """
 
@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.sample_columns import Rows, ValueKind, is_plain_tensor, kind_of, rows_of, tensors_of, values_of
-from data_stack.dataset.plain_data import canonical_json, from_plain, to_plain
+from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, to_plain
 from data_stack.exception import ConfigError
 
 __all__ = ["MALFORMED", "Codec", "RowsCodec", "ValuesCodec", "codec_for", "codec_of"]

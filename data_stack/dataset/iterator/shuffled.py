@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from data_stack.dataset import permutation  # by module: it imports the positions of this package
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF, adapted, checked_integer
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.randomness import derived_seed
+from data_stack.dataset.randomness import permutation
+from data_stack.dataset.randomness.seeds import derived_seed
 
 __all__ = ["ShuffledDatasetIterator"]
 
@@ -15,7 +15,8 @@ __all__ = ["ShuffledDatasetIterator"]
 class ShuffledDatasetIterator(DatasetIteratorView):
     """Every sample of ``dataset_iterator`` once, in an order that ``seed``, ``epoch`` and their number alone decide.
 
-    The order is a :class:`~data_stack.dataset.permutation.KeyedPermutation`: any position in constant time, and no array of
+    The order is a :class:`~data_stack.dataset.randomness.permutation.KeyedPermutation`: any position in
+    constant time, and no array of
     positions for more than 65,536 samples (4 bytes each for fewer). It is the same on every machine and in every version.
 
     Args:

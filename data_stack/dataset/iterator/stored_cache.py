@@ -21,7 +21,7 @@ from data_stack.dataset.iterator.iterator import (
     adapted,
     checked_indices,
 )
-from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.stored_samples import OtherVersionError, StoredSamples, write_samples
 from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.exception import ConfigError, ResourceNotFoundError
@@ -169,8 +169,8 @@ class StoredCacheDatasetIterator(DatasetIterator):
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
         if self._samples_fingerprint is None:
             # as an operation: a client's class may have a member of that name
-            found: str = OPERATIONS["fingerprint"](self._source)
-            also = [OPERATIONS["code_digest"](self._source), self._version]
+            found: str = operation("fingerprint")(self._source)
+            also = [operation("code_digest")(self._source), self._version]
             if any(also):
                 found = hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest()
             self._samples_fingerprint = found

@@ -56,7 +56,7 @@ from data_stack.dataset.iterator.stored_pages import (
     mapped_resource,
     read_at,
 )
-from data_stack.dataset.plain_data import canonical_json
+from data_stack.dataset.recipes.plain_data import canonical_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors.connector import StorageConnector
 

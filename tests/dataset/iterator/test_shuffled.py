@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -52,10 +50,3 @@ def test_a_shuffled_iterator_pickles_without_positions() -> None:
 
     assert len(pickle.dumps(ShuffledDatasetIterator(range(10**9), 1))) < len(small) + 500  # type: ignore[arg-type]  # anything with len and [i]
     assert len(large) < 1000
-
-
-@pytest.mark.parametrize("module", ["data_stack.dataset.permutation", "data_stack.dataset.iterator.shuffled", "data_stack"])
-def test_it_can_be_imported_from_either_end(module: str) -> None:
-    program = f"import {module}; from data_stack.dataset.permutation import KeyedPermutation; print(KeyedPermutation(1, 0)[0])"
-
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "0\n"

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.markup import Block, Facts, Heading, Paragraph, Table, number_text, readable
-from data_stack.dataset.target_distribution import plain_value
+from data_stack.dataset.reports.markup import Block, Facts, Heading, Paragraph, Table, number_text, readable
+from data_stack.dataset.reports.target_distribution import plain_value
 
 if TYPE_CHECKING:
-    from data_stack.dataset.column_statistics import ColumnReport
     from data_stack.dataset.reporting import DatasetIteratorReport
+    from data_stack.dataset.reports.column_statistics import ColumnReport
 
 __all__ = ["as_dict", "as_json", "document_of", "plain_data_of", "plain_report"]
 

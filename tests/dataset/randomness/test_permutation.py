@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset.keyed import hashed, hashed_array, high_product, high_product_array, permuted, permuted_array
-from data_stack.dataset.permutation import KeyedPermutation
-from data_stack.dataset.randomness import derived_seed
+from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array, permuted, permuted_array
+from data_stack.dataset.randomness.permutation import KeyedPermutation
+from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
 
 KEYS = st.integers(0, 2**64 - 1)

@@ -22,7 +22,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.saved_splits import SavedSplits, load_splits, save_splits
+from data_stack.dataset.splits.saved_splits import SavedSplits, load_splits, save_splits
 from data_stack.dataset.splitter import Fold, SplitterFactory
 from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError

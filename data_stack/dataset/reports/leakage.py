@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.digests import column_digests, row_digests
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
-from data_stack.dataset.markup import Block, Heading, Paragraph, Table, as_html, as_markdown, readable
+from data_stack.dataset.reports.markup import Block, Heading, Paragraph, Table, as_html, as_markdown, readable
 from data_stack.exception import ConfigError
 
 __all__ = ["ConflictingLabels", "DuplicatesReport", "RepeatedSamples", "SharedSamples", "find_duplicates"]

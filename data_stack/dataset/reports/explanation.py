@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset import held_memory  # as a module: it may be the first one imported, and then leads here
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.positions import ComputedPositions
-from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.markup import html_of_tree, readable, size_text
+from data_stack.dataset.reports import held_memory
+from data_stack.dataset.reports.markup import html_of_tree, readable, size_text
 
 __all__ = ["ExplainedLayer", "Explanation", "explain"]
 
@@ -369,6 +368,3 @@ def _shown_items(values: Any, depth: int) -> str:
         opening, closing = "[]"
     more = [f"… {len(values) - len(items):,} more"] if len(values) > len(items) else []
     return opening + ", ".join(items + more) + closing
-
-
-OPERATIONS["explain"] = explain

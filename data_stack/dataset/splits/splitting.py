@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.class_numbers import ClassNumbers, check_nothing_missing, class_numbers, grouped_positions, narrowest
+from data_stack.dataset.splits.class_numbers import (
+    ClassNumbers,
+    check_nothing_missing,
+    class_numbers,
+    grouped_positions,
+    narrowest,
+)
 from data_stack.exception import ConfigError
 
 __all__ = [
@@ -101,7 +107,7 @@ def divided(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumb
     Args:
         n_samples: how many.
         shares: the sizes wanted; each part's is less than 1 from its share.
-        seed: a :func:`~data_stack.dataset.randomness.derived_seed`.
+        seed: a :func:`~data_stack.dataset.randomness.seeds.derived_seed`.
         classes: what shall be mixed equally: each part's number of members is less than 1 from its share of the class, too.
     """
     counts = [n_samples] if classes is None else classes.counts.tolist()
@@ -134,7 +140,7 @@ def divided_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, cla
     Args:
         groups: what stays together.
         shares: the sizes wanted.
-        seed: a :func:`~data_stack.dataset.randomness.derived_seed`.
+        seed: a :func:`~data_stack.dataset.randomness.seeds.derived_seed`.
         classes: what shall be mixed as equally as the groups allow.
     """
     sizes = groups.counts

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from data_stack.dataset.plain_data import canonical_json
+from data_stack.dataset.recipes.plain_data import canonical_json
 from data_stack.exception import ConfigError
 
 __all__ = [

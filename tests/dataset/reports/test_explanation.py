@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from data_stack.dataset.explanation import Explanation, explain
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIterator,
@@ -22,6 +21,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.reports.explanation import Explanation, explain
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")
 ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC-BY-4.0"}

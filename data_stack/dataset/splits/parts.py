@@ -9,13 +9,12 @@ from typing import Any, Literal, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.class_numbers import ClassNumbers, class_numbers
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, checked_integer
-from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.randomness import derived_seed
-from data_stack.dataset.splitting import (
+from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
+from data_stack.dataset.splits.splitting import (
     Shares,
     checked_ratios,
     divided,
@@ -39,7 +38,8 @@ class Division:
 
     * Without columns the samples are drawn. Each part's size is less than 1 from its share, the largest remainders rounded up.
     * ``stratify``: the members of each class are drawn; of each class and of the whole each part has less than 1 from its share.
-    * ``group_by``: groups are placed whole, large ones first, see :func:`data_stack.dataset.splitting.divided_by_group`. With
+    * ``group_by``: groups are placed whole, large ones first, see
+      :func:`data_stack.dataset.splits.splitting.divided_by_group`. With
       ``stratify``, such that classes are mixed as equally as the groups allow.
     * ``time``: cuts in the order of time; one that would separate equal times is moved to the nearer end of them.
     * ``by``: one part for each value, in the order in which the values appear.
@@ -363,7 +363,7 @@ def tagged(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
     return replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=tag)
 
 
-def _split(
+def split(
     iterator: DatasetIteratorIF,
     ratios: Sequence[float] | Mapping[str, float] | None = None,
     *,
@@ -385,7 +385,7 @@ def _split(
     return division.arranged(parts)
 
 
-def _folds(
+def folds(
     iterator: DatasetIteratorIF,
     n_folds: SupportsIndex,
     *,
@@ -396,13 +396,13 @@ def _folds(
     """See :meth:`FluentIterator.folds`."""
     folding = Folding.of(n_folds, seed=seed, stratify=_stratified_column(iterator, stratify), group_by=group_by)
     fold_of, arguments = folding.fold_of(iterator), folding.arguments()
-    folds = []
+    found = []
     for number, positions in enumerate(positions_of_parts(fold_of, folding.n_folds)):
         others = np.flatnonzero(fold_of != number)
         train = iterator._stacked("fold", fold=number, side="train", positions=others, **arguments)
         test = iterator._stacked("fold", fold=number, side="test", positions=positions, **arguments)
-        folds.append(Fold(train, test, number))
-    return folds
+        found.append(Fold(train, test, number))
+    return found
 
 
 def _stratified_column(iterator: DatasetIteratorIF, stratify: ColumnKey | bool | None) -> ColumnKey | None:
@@ -410,7 +410,3 @@ def _stratified_column(iterator: DatasetIteratorIF, stratify: ColumnKey | bool |
     if stratify is None or isinstance(stratify, (bool, np.bool_)):
         return iterator._class_column(None) if stratify else None
     return stratify
-
-
-OPERATIONS["split"] = _split
-OPERATIONS["folds"] = _folds

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.functions import code_content
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF, _AdaptedIterator
 from data_stack.dataset.iterator.positions import ComputedPositions, as_index_array, narrowed
-from data_stack.dataset.iterator.registry import OPERATIONS
-from data_stack.dataset.plain_data import canonical_json
-from data_stack.dataset.recipe_values import (
+from data_stack.dataset.recipes.functions import code_content
+from data_stack.dataset.recipes.plain_data import canonical_json
+from data_stack.dataset.recipes.recipe_values import (
     MOST_COMPUTED_POSITIONS,
     MOST_EMBEDDED_BYTES,
     class_name,
@@ -268,9 +267,3 @@ def _checked_epoch(epoch: Any) -> int:
     if not hasattr(epoch, "__index__") or isinstance(epoch, (bool, np.bool_)) or operator.index(epoch) < 0:
         raise ConfigError(f"an epoch is a whole number that is not negative, got {epoch!r:.80}")
     return operator.index(epoch)
-
-
-OPERATIONS["at_epoch"] = at_epoch
-OPERATIONS["code_digest"] = code_digest
-OPERATIONS["fingerprint"] = fingerprint
-OPERATIONS["recipe"] = recipe

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.class_numbers import ClassNumbers, class_numbers, counted, grouped_positions, narrowest
-from data_stack.dataset.splitting import round_robin
+from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers, counted, grouped_positions, narrowest
+from data_stack.dataset.splits.splitting import round_robin
 from data_stack.exception import ConfigError
 
 __all__ = ["drawn_part", "sorted_numbers", "stratified_folds"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
-from data_stack.dataset.keyed import Network, permuted_array
+from data_stack.dataset.randomness.keyed import Network, permuted_array
 from data_stack.exception import ConfigError
 
 __all__ = ["KeyedPermutation"]
@@ -21,13 +21,14 @@ _MOST_WRITTEN_OUT = 1 << 16
 class KeyedPermutation(ComputedPositions):
     """All positions of ``range(n)`` once, in an order that a key decides: any of them in constant time, and no array is kept.
 
-    :func:`data_stack.dataset.keyed.permuted` says how. The same ``(n, key)`` gives the same order on every machine and in every
+    :func:`data_stack.dataset.randomness.keyed.permuted` says how.
+    The same ``(n, key)`` gives the same order on every machine and in every
     version. Up to 65,536 positions the order is written out at its first use, in 4 bytes a position, which changes nothing but
     the speed. It pickles as ``(n, key)``.
 
     Args:
         n: number of positions, less than 2**63.
-        key: 64 bits, as :func:`data_stack.dataset.randomness.derived_seed` gives them.
+        key: 64 bits, as :func:`data_stack.dataset.randomness.seeds.derived_seed` gives them.
 
     Raises:
         ConfigError: ``n`` or ``key`` is out of range.

@@ -20,7 +20,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset.class_numbers import class_numbers
 from data_stack.dataset.iterator import (
     Column,
     DatasetIterator,
@@ -30,9 +29,10 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.dataset.parts import FoldPartIterator, SplitPartIterator
+from data_stack.dataset.splits.class_numbers import class_numbers
+from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator
+from data_stack.dataset.splits.splitting import Shares, divided
 from data_stack.dataset.splitter import Fold, SplitterFactory
-from data_stack.dataset.splitting import Shares, divided
 from data_stack.exception import ConfigError
 
 N = 23

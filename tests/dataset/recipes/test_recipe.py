@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 import data_stack
 from data_stack.dataset.factory import HigherOrderDatasetFactory, InformedDatasetFactory
-from data_stack.dataset.functions import named_function
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIterator,
@@ -35,8 +34,9 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.iterator.iterator import adapted
 from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.meta import MetaFactory
-from data_stack.dataset.recipe import code_digest
-from data_stack.dataset.recipe_values import MOST_EMBEDDED_BYTES, array_digest
+from data_stack.dataset.recipes.functions import named_function
+from data_stack.dataset.recipes.recipe import code_digest
+from data_stack.dataset.recipes.recipe_values import MOST_EMBEDDED_BYTES, array_digest
 from data_stack.exception import ConfigError
 
 META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train")

@@ -11,7 +11,7 @@ import numpy as np
 
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.positions import ComputedPositions
-from data_stack.dataset.markup import size_text
+from data_stack.dataset.reports.markup import size_text
 
 __all__ = ["HeldMemory"]
 

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset import leakage
 from data_stack.dataset.iterator import (
     DatasetIterator,
     DatasetIteratorIF,
@@ -22,8 +21,9 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.leakage import find_duplicates
 from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.reports import leakage
+from data_stack.dataset.reports.leakage import find_duplicates
 from data_stack.exception import ConfigError
 
 

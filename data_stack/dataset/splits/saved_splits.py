@@ -20,9 +20,9 @@ from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.positions import Positions, as_index_array, composed
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.parts import Fold, FoldPartIterator, SplitPartIterator, tagged
-from data_stack.dataset.plain_data import canonical_json, from_plain, to_plain
-from data_stack.dataset.recipe import fingerprint
+from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, to_plain
+from data_stack.dataset.recipes.recipe import fingerprint
+from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator, tagged
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.resources import StreamedResource

@@ -1,0 +1,1 @@
+"""Stacks of iterators as plain data, and the way back."""

@@ -1,0 +1,1 @@
+"""Divisions of a dataset: the arithmetic, the parts as iterators, and how they are saved."""
