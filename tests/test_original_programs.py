@@ -12,7 +12,12 @@ import pytest
 
 import data_stack
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.encoders import ContinuousEncoder
+from data_stack.dataset.factory import InformedDatasetFactory
+from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator.fluent import FluentIterator
+from data_stack.dataset.meta import IteratorMeta, MetaFactory
+from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory, StreamedResource
@@ -97,3 +102,58 @@ def test_a_placeholder_for_an_md5_fails_when_it_is_compared(tmp_path: Path) -> N
 
     with pytest.raises(DatasetFileCorruptError):
         RetrieverFactory.get_file_retriever(FileStorageConnector(tmp_path / "root")).retrieve([job])
+
+
+FLUENT_NAMES = [name for name in vars(FluentIterator) if not name.startswith("_")]
+
+
+class ClientIterator(DatasetIteratorIF):
+    """A client's iterator as the original's interface asks for it."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[float, int, int]:
+        return float(index), index % 3, index % 3
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return []
+
+
+def refused(self: Any, *arguments: Any, **options: Any) -> Any:
+    raise AssertionError("data_stack called a method that belongs to the client")
+
+
+IN_THE_WAY: list[dict[str, Any]] = [
+    dict.fromkeys(FLUENT_NAMES, 7),
+    dict.fromkeys(FLUENT_NAMES, refused),
+    dict.fromkeys(FLUENT_NAMES, property(refused)),
+]
+
+
+@pytest.mark.parametrize("members", IN_THE_WAY, ids=["attributes", "methods", "properties"])
+def test_members_of_a_client_that_are_called_like_methods_of_ours_are_in_nobodys_way(members: dict[str, Any]) -> None:
+    client = type("Client", (ClientIterator,), dict(members))()
+    meta = MetaFactory.get_dataset_meta(identifier="x", dataset_name="clients", dataset_tag="all", iterator_meta=IteratorMeta())
+    informed = InformedDatasetFactory.get_dataset_iterator(client, meta)
+
+    stack = informed.filter(lambda label: label > 0, column=1).encode({0: ContinuousEncoder()}, fit_on=client)
+    again = data_stack.from_recipe(informed.shuffle(1).recipe(), sources=[client])
+
+    assert len(stack.combine(client, informed).report().sub_reports) == 3
+    assert again.fingerprint() == informed.shuffle(1).fingerprint()
+    assert len(SplitterFactory.get_stratified_splitter([0.5, 0.5], seed=1).split(client)[0]) == 6
+    assert "Client" in str(informed.take(3).explain())
+    assert data_stack.find_duplicates({"a": client, "b": informed.take(1)}).is_leaking
+
+
+@pytest.mark.parametrize("name", ["_reader", "_operation", "_dataset", "_samples", "_indices", "_cache", "_source", "_read"])
+def test_what_a_client_keeps_under_a_private_name_is_not_taken_for_ours(name: str) -> None:
+    client = ClientIterator()
+    setattr(client, name, {"a client's": "own"})
+
+    stack = CombinedDatasetIterator([client, DatasetIteratorView(client, [1, 2])]).take(13).map_classes({0: "no"})
+
+    assert (stack[12], stack.read_column(1, [0, 1]).tolist()) == ((1.0, 1, 1), ["no", 1])
+    assert len(client.split([0.5, 0.5])[0]) == 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,7 +189,12 @@ def report(
             return
         click.echo()
     markup = "html" if report_format == "html" else "markdown"
-    for document in dataset.documents(split, parsed_options(options), markup, statistics, duplicates):
+    documents = list(dataset.documents(split, parsed_options(options), markup, statistics, duplicates))
+    if markup == "html":  # a page of its own, which a browser is to read as UTF-8
+        title = html.escape(name)
+        documents.insert(0, f'<!DOCTYPE html>\n<html><head><meta charset="utf-8"/><title>{title}</title></head><body>')
+        documents.append("</body></html>")
+    for document in documents:
         click.echo(document)
 
 

@@ -62,6 +62,8 @@ class DatasetFactory(BaseDatasetFactory):
             manifest, as the original DataStack left it, is adopted: each split's first and last sample are read, and
             the manifest is written with ``adopted``.
         iterator_meta: where a sample has its parts.
+        class_names: of the classes that targets name, in the order of their numbers; None if there are none.
+        feature_names: of the values in the sample proper; None if they have none.
 
     Args:
         storage_connector: where the dataset is kept; not needed for one that stores nothing.
@@ -72,6 +74,8 @@ class DatasetFactory(BaseDatasetFactory):
     splits: ClassVar[Sequence[str]]
     prepared_resources: ClassVar[Sequence[str] | None] = None
     iterator_meta: ClassVar[IteratorMeta] = IteratorMeta(sample_pos=0, target_pos=1, tag_pos=2)
+    class_names: ClassVar[Sequence[str] | None] = None
+    feature_names: ClassVar[Sequence[str] | None] = None
 
     # Of a complete dataset in a store that cannot be written. On the class, as a subclass need not call our __init__.
     _unwritten_manifest: Manifest | None = None

@@ -14,8 +14,8 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.one_hot import OneHotEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
-from data_stack.dataset.iterator.encoded import checked_encoders
-from data_stack.dataset.iterator.iterator import Column, ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, checked_encoders
+from data_stack.dataset.iterator.iterator import Column, ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
 from data_stack.dataset.iterator.registry import operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
@@ -63,7 +63,7 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
     if len(iterator) == 0:
         raise ConfigError(f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})")
     for key, encoder in encoders.items():
-        twice = [other for other in encoders if other != key and encoders[other] is encoder]
+        twice = [other for other in encoders if other != key and encoders[other]._fits is encoder._fits]
         if twice:
             raise ConfigError(f"one encoder is to be fitted on the columns {key!r} and {twice[0]!r}: give each its own")
     meta = _meta_of(fit_on)
@@ -97,9 +97,9 @@ def map_classes(
     """
     class_mapping = mapping if isinstance(mapping, ClassMapping) else ClassMapping(mapping)
     stacked = adapted(iterator)
-    keys = [stacked._class_column(None)] if columns is None else list(columns)
-    if not keys or isinstance(columns, str):
+    if isinstance(columns, (str, int, np.integer)) or (columns is not None and not len(columns)):
         raise ConfigError(f"columns is a list of the columns to map, or None for the target; got {columns!r:.80}")
+    keys = [stacked._class_column(None)] if columns is None else list(columns)
     if class_mapping.unmapped == "drop":
         stacked = stacked._stacked("mapped_classes", mapping=class_mapping, columns=keys)
     return stacked._stacked("encoded", encoders=dict.fromkeys(keys, class_mapping))
@@ -111,15 +111,27 @@ def one_hot(
     """``iterator.one_hot``: labels as float32 vectors; reads them now if nobody says which classes there are.
 
     Raises:
-        ConfigError: classes are equal, or there are no samples to find them in.
+        ConfigError: classes are equal, there are no samples to find them in, or the targets are one-hot already.
     """
     stacked = adapted(iterator)
     key = stacked._class_column(column)
+    meta = _meta_of(iterator)
+    is_target = meta is not None and key == meta.target_pos
+    if is_target and getattr(meta, "target_kind", None) == "one_hot":
+        raise ConfigError(f"the targets in column {key!r} are one-hot vectors already")
+    if isinstance(classes, (str, int, np.integer)):
+        raise ConfigError(f"classes are a list of them, such as range(10), got {classes!r:.80}")
     if classes is None:
-        meta = _meta_of(iterator)
-        names = None if meta is None or key != meta.target_pos else getattr(meta, "class_names", None)
-        classes = _classes_of(stacked, key) if names is None else names
+        classes = _mapping_of(stacked, key) or (getattr(meta, "class_names", None) if is_target else None)
+        classes = _classes_of(stacked, key) if classes is None else classes
     return stacked._stacked("encoded", encoders={key: OneHotEncoder(classes)})
+
+
+def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:
+    """The class mapping that all labels come from: right below, or below layers that only choose samples."""
+    source, _ = iterator._located()
+    encoder = source.encoders.get(key) if isinstance(source, EncodedDatasetIterator) else None
+    return encoder if isinstance(encoder, ClassMapping) and encoder.unmapped != "keep" else None
 
 
 def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
@@ -143,11 +155,11 @@ def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tupl
     """Columns block by block, with the position of the first value, in blocks of some megabytes."""
     n_samples, start = len(iterator), 0
     # A bare value is its own column 0. Where another is asked for, no sample is read to find out.
-    is_bare = keys in ([0], [-1]) and isinstance(iterator._batch_at(np.zeros(1, dtype=np.intp)), np.ndarray)
+    is_bare = keys in ([0], [-1]) and isinstance(batch_at(iterator, np.zeros(1, dtype=np.intp)), np.ndarray)
     n_rows = 1
     while start < n_samples:
         positions = np.arange(start, min(start + n_rows, n_samples), dtype=np.intp)
-        columns: list[Any] = [iterator._batch_at(positions)] if is_bare else iterator._columns_at(keys, positions)
+        columns: list[Any] = [batch_at(iterator, positions)] if is_bare else columns_at(iterator, keys, positions)
         yield start, columns
         if start == 0:  # as many as fit, judged by the first
             n_bytes = sum(_bytes_of(column) for column in columns)

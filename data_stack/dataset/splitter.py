@@ -559,6 +559,8 @@ def _labels(dataset_iterator: DatasetIteratorIF, target_pos: ColumnKey) -> Class
     targets = adapted(dataset_iterator).read_column(target_pos)
     refusal = f"column {target_pos!r} cannot be stratified"
     classes = class_numbers(targets, refusal)
+    if len(classes) == 0:
+        return classes
     values = classes.values.reshape(len(classes), -1)
     if values.shape[1] > 1:
         if values.dtype.kind not in "biuf" or not ((values == 0) | (values == 1)).all() or (values.sum(axis=1) != 1).any():

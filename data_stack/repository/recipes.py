@@ -11,7 +11,7 @@ from typing import Any, NoReturn, get_args
 
 from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.registry import known_layers
+from data_stack.dataset.iterator.registry import known_layers, operation
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
 from data_stack.dataset.recipes.functions import function_at, registered_function
 from data_stack.dataset.recipes.plain_data import from_plain, shown
@@ -234,7 +234,7 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
             source = alike_sources[0]
             raise RecipeError(
                 f"the source {source!r:.80} stands for nothing in this recipe: no node is equal to the last one of its own "
-                f"recipe, {shown(source.recipe()['nodes'][-1])}"
+                f"recipe, {shown(operation('recipe')(source)['nodes'][-1])}"
             )
         if len(alike_sources) == 1:
             given.update(dict.fromkeys(numbers, alike_sources[0]))
@@ -249,7 +249,7 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
 
 
 def _top_digest(source: DatasetIteratorIF) -> str:
-    return node_digests(source.recipe()["nodes"])[-1]
+    return node_digests(operation("recipe")(source)["nodes"])[-1]
 
 
 def _checked_functions(functions: Any) -> Mapping[str, Callable[..., Any]]:
@@ -346,7 +346,7 @@ class _Reader:
             imported = importlib.import_module(module)
         except Exception as error:  # whatever the module does
             raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
-        function = function_at(imported, name)
+        function = function_at(imported, module, name)
         if function is None:
             raise ConfigError(f"module {module!r} defines no {name!r}; what it imports from others is not allowed with it")
         return function
@@ -391,7 +391,7 @@ class _Reader:
             raise ConfigError(f"a meta has the fields {_listed(positions | names | others)}, this is {shown(content)}")
         values = {name: self._value(plain) for name, plain in content.items()}
         for name, value in values.items():
-            if not _is_meta_value(name, value):
+            if value is not _ABSENT and not _is_meta_value(name, value):
                 raise ConfigError(f"the {name} of a meta cannot be {shown(value)}")
         layout = IteratorMeta(**{name: value for name, value in values.items() if name in positions})
         return DatasetMeta(layout, **{name: value for name, value in values.items() if name not in positions})
@@ -422,10 +422,8 @@ def _is_function_name(text: str) -> bool:
 
 
 def _is_meta_value(name: str, value: Any) -> bool:
-    if name in _META_FIELDS[0]:
-        return type(value) in (int, str)
-    if name in _META_FIELDS[1]:
-        return value is None or isinstance(value, str)
+    if name in _META_FIELDS[0] | _META_FIELDS[1]:  # nobody checks what a meta is made with
+        return value is None or isinstance(value, (int, str))
     if name == "target_kind":
         return value is None or (isinstance(value, str) and value in get_args(TargetKind))
     if value is None:
@@ -497,7 +495,7 @@ def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_part
 def _n_parts(iterator: Any) -> int:
     """How many parts a combination gets by having ``iterator`` among its iterators."""
     source, positions = iterator._located() if isinstance(iterator, DatasetIteratorIF) else (iterator, None)
-    return len(source._parts) if positions is None and type(source) is CombinedDatasetIterator else 1
+    return len(source._parts_and_lengths()) if positions is None and type(source) is CombinedDatasetIterator else 1
 
 
 def _reason(error: Exception) -> str:

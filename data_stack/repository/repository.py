@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from data_stack.dataset.definition import did_you_mean
@@ -155,7 +156,7 @@ class DatasetRepository:
 
         def loaded(name: str | None) -> InformedDatasetIteratorIF:
             given = factory.get_dataset_iterator(config if name is None else {"split": name, **config})
-            return _informed(identifier, name, given, origin=self._origin(identifier, factory, name, config))
+            return _informed(identifier, name, given, factory, origin=self._origin(identifier, factory, name, config))
 
         splits = _splits(factory)
         if split is None and splits:
@@ -283,13 +284,21 @@ def default_repository() -> DatasetRepository:
     return DatasetRepository(default_manager())
 
 
-def _informed(identifier: str, split: str | None, given: Any, *, origin: Mapping[str, Any]) -> InformedDatasetIteratorIF:
+def _informed(
+    identifier: str, split: str | None, given: Any, factory: BaseDatasetFactory, *, origin: Mapping[str, Any]
+) -> InformedDatasetIteratorIF:
+    from data_stack.dataset.declarative import DatasetFactory
     from data_stack.dataset.iterator import InformedDatasetIterator, InformedDatasetIteratorIF
+    from data_stack.dataset.iterator.view import InformedDatasetIteratorView
     from data_stack.dataset.meta import IteratorMeta, MetaFactory
 
+    if type(given) is InformedDatasetIteratorView:  # a slice of what the factory has, which it may slice for others too
+        return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
     if isinstance(given, InformedDatasetIteratorIF):
-        if isinstance(given, InformedDatasetIterator) and given._origin is None:
-            given._origin = dict(origin)  # the factory's own object is handed on, and this is a way to have it again
+        if getattr(given, "__dict__", {}).get("_origin") is None:
+            with contextlib.suppress(TypeError):  # a client's class may take no attributes
+                # the factory's own object is handed on, and this is a way to have it again
+                vars(given)["_origin"] = dict(origin)
         return given
     if not (
         isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "__getitem__") and isinstance(given[1], IteratorMeta)
@@ -302,7 +311,13 @@ def _informed(identifier: str, split: str | None, given: Any, *, origin: Mapping
     meta = MetaFactory.get_dataset_meta(
         identifier=name if split is None else f"{name}/{split}", dataset_name=name, dataset_tag=split, iterator_meta=iterator_meta
     )
+    if isinstance(factory, DatasetFactory):  # what an older one calls so may be something else
+        meta = replace(meta, class_names=_names(factory.class_names), feature_names=_names(factory.feature_names))
     return InformedDatasetIterator(iterator, meta, origin=origin)
+
+
+def _names(declared: Any) -> tuple[str, ...] | None:
+    return tuple(declared) if isinstance(declared, Sequence) and not isinstance(declared, str) else None
 
 
 def _is_redefined(old: object, new: object) -> bool:

@@ -170,7 +170,7 @@ def test_samples_batches_and_columns_agree_for_every_kind_of_index(encoded: Data
 
     assert all(map(same, list(encoded), samples))
     assert all(same(encoded[np.int64(i) - len(samples)], sample) for i, sample in enumerate(samples))
-    read = encoded._reader()
+    read = encoded._unchecked_reader()
     assert all(same(read(i), sample) for i, sample in enumerate(samples))
     for index, meant in indices_of(len(encoded)):
         expected = [samples[position] for position in meant]
@@ -699,3 +699,28 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
     assert all(map(same, rebuilt, stack))
     assert rebuilt.fingerprint() == stack.fingerprint()
     assert meta_of(rebuilt) == meta_of(stack)
+
+
+@pytest.mark.parametrize("classes", [("little", "much"), (5, 10), (1, 2)])
+def test_one_hot_takes_size_and_names_from_a_class_mapping_whose_classes_have_names(classes: tuple[Any, Any]) -> None:
+    iterator = InformedDatasetIterator(SequenceDatasetIterator([list(range(4)), [0, 1, 2, 3]]), DatasetMeta())
+    mapping = ClassMapping({(0, 1): classes[0], (2, 3): classes[1]}, unmapped="error", names=["low", "high"])
+
+    stack = iterator.map_classes(mapping).shuffle(seed=1).sort(0).one_hot()
+
+    assert stack.read_column(1).tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
+    assert meta_of(stack).class_names == ("low", "high")
+
+
+def test_one_hot_of_one_hot_vectors_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'y' are one-hot vectors already"):
+        informed().one_hot().one_hot()
+
+
+def test_the_meta_finds_the_encoded_target_where_it_is_counted_from_the_end() -> None:
+    meta = DatasetMeta(IteratorMeta(-2, -1, 2), target_kind="label", feature_names=("a",))
+    stack = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), meta)
+
+    assert meta_of(stack.one_hot()).target_kind == "one_hot"
+    assert meta_of(fitted(stack, {1: CategoricalEncoder()})).class_names == ("bird", "cat", "dog")
+    assert meta_of(fitted(stack, {0: CategoricalEncoder()})).feature_names != ("a",)

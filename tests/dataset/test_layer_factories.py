@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,18 @@ def test_every_factory_method_has_a_twin_that_takes_meta() -> None:
     methods = {name for name in vars(Plain) if name.startswith("get_")}
 
     assert methods | {"get_dataset_iterator"} == {name for name in vars(Informed) if name.startswith("get_")}
+
+
+@pytest.mark.parametrize("stack", ["combine", "interleave", "mix"])
+def test_iterators_one_after_the_other_have_the_meta_that_none_of_them_contradicts(stack: str) -> None:
+    one, other = (
+        InformedDatasetIterator(SOURCE, replace(META, class_names=names, feature_names=("x",), target_kind="label"))
+        for names in (("a", "b", "c"), ("c", "b", "a"))
+    )
+    options: dict[str, Any] = {"proportions": [1, 1], "seed": 0} if stack == "mix" else {}
+
+    same = getattr(one, stack)(one, **options).dataset_meta
+    different = getattr(one, stack)(other, **options).dataset_meta
+
+    assert (same.class_names, same.feature_names, same.target_kind) == (("a", "b", "c"), ("x",), "label")
+    assert (different.class_names, different.feature_names, different.target_kind) == (None, ("x",), "label")

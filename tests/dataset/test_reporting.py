@@ -740,3 +740,14 @@ def test_the_module_can_be_run_as_a_program() -> None:
     done = subprocess.run([sys.executable, "-m", "data_stack.dataset.reporting"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("report_format", list(DatasetIteratorReportGenerator.ReportFormat))
+def test_a_kind_of_target_that_is_none_of_ours_is_reported_as_it_is_called(report_format: Any) -> None:
+    meta = DatasetMeta(target_kind="bounding <box>")  # type: ignore[arg-type]  # a client's own
+
+    report = DatasetIteratorReportGenerator.generate_report(
+        InformedDatasetIterator(SequenceDatasetIterator([[1], [2]]), meta), report_format
+    )
+
+    assert "bounding" in (repr(vars(report)) if isinstance(report, DatasetIteratorReport) else str(report))

@@ -517,3 +517,9 @@ def test_a_predefined_split_is_that_of_its_indices_in_their_order() -> None:
 def test_a_predefined_split_that_is_none_is_refused(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         SplitterFactory.get_predefined_splitter(**arguments).split(dataset())
+
+
+@pytest.mark.parametrize("splitter", [SplitterFactory.get_cv_splitter(2), SplitterFactory.get_nested_cv_splitter(2, 2)])
+def test_no_samples_cannot_be_divided_into_stratified_folds(splitter: Any) -> None:
+    with pytest.raises(ConfigError, match="0 samples cannot be divided into 2 folds"):
+        splitter.get_indices(SequenceDatasetIterator([[], []]))

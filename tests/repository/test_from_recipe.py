@@ -28,6 +28,7 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
+    InformedDatasetIteratorIF,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
@@ -346,6 +347,60 @@ class TestDatasets:
         assert_same_samples(rebuilt, stack)
         assert rebuilt.dataset_meta == stack.dataset_meta  # type: ignore[attr-defined]  # it is informed
 
+    def test_an_informed_slice_that_a_factory_gives_is_of_that_dataset_too(self, repository: DatasetRepository) -> None:
+        class Sliced(BaseDatasetFactory):
+            def get_dataset_iterator(self, config: Any = None) -> Any:
+                return InformedDatasetIterator(ClientIterator([1, 2, 3]), META)[:2]
+
+        repository.register("sliced", Sliced)
+
+        recipe = repository.load("sliced", "train").shuffle(1).recipe()
+
+        assert recipe["reproducible"]
+        assert recipe["nodes"][0]["arguments"]["name"] == "sliced"
+        assert len(from_recipe(recipe, repository=repository)) == 2
+
+    def test_an_informed_class_of_a_client_is_of_that_dataset_but_what_wraps_it_is_not(
+        self, repository: DatasetRepository
+    ) -> None:
+        class Informed(InformedDatasetIteratorIF):
+            def __init__(self, samples: Any) -> None:
+                self.samples = samples
+
+            def __len__(self) -> int:
+                return len(self.samples)
+
+            def __getitem__(self, index: int) -> Any:
+                return self.samples[index]
+
+            def __getattr__(self, name: str) -> Any:  # in the manner of wrappers that hand on what they lack
+                return getattr(self.__dict__["samples"], name)
+
+            @property
+            def underlying_iterators(self) -> list[DatasetIteratorIF]:
+                return []
+
+            @property
+            def dataset_meta(self) -> Any:
+                return META
+
+        class Factory(BaseDatasetFactory):
+            def get_dataset_iterator(self, config: Any = None) -> Any:
+                return Informed([1, 2])
+
+        repository.register("informed", Factory)
+        loaded = repository.load("informed", "train")
+
+        assert type(loaded) is Informed
+        assert [node["layer"] for node in loaded.recipe()["nodes"]] == ["dataset"]
+        assert [node["layer"] for node in Informed(loaded).recipe()["nodes"]] == [None]
+
+    def test_the_order_of_their_options_says_nothing(self, repository: DatasetRepository) -> None:
+        one, same = repository.load("whole", third=1, more=2), repository.load("whole", more=2, third=1)
+
+        assert one.fingerprint() == same.fingerprint()
+        assert one.recipe() == same.recipe()
+
     def test_all_splits_of_one_say_which_they_are(self, repository: DatasetRepository) -> None:
         splits = repository.load("numbers")
 
@@ -509,6 +564,22 @@ class TestFunctions:
     def test_what_is_no_name_is_an_error(self, name: Any) -> None:
         with pytest.raises(RecipeError, match="a function is named as 'module:name'"):
             from_recipe(calling({"function": name}), trusted_modules=["os", "posix"])
+
+    @pytest.mark.parametrize("name", ["alias:popen", "alias.path:join"])
+    def test_what_a_trusted_package_calls_its_module_but_is_not_is_not_trusted(
+        self, package: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "recipe_package.alias", os)  # as packages do with what they bring along
+        monkeypatch.setitem(sys.modules, "recipe_package.alias.path", os.path)
+
+        with pytest.raises(RecipeError, match=f"module 'recipe_package.{name.split(':')[0]}' defines no"):
+            from_recipe(calling({"function": f"recipe_package.{name}"}), trusted_modules=[package])
+
+    def test_what_fails_when_it_is_looked_up_is_not_there(self, package: str, tmp_path: Path) -> None:
+        (tmp_path / "recipe_package" / "lazy.py").write_text("def __getattr__(name): raise RuntimeError(name)\n")
+
+        with pytest.raises(RecipeError, match=r"'recipe_package[.]lazy' defines no 'anything'"):
+            from_recipe(calling({"function": "recipe_package.lazy:anything"}), trusted_modules=[package])
 
     def test_a_module_that_cannot_be_imported_is_named(self, package: str) -> None:
         for module, reason in (("recipe_package.broken", "broken on purpose"), ("recipe_package.missing", "No module named")):
@@ -723,7 +794,7 @@ DAMAGED = [
     (changed("nodes/1/arguments/dataset_meta", 5), "node 1"),
     (meta("target_kind", "nonsense"), "the target_kind of a meta cannot be"),
     (meta("sample_pos", 1.5), "the sample_pos of a meta cannot be"),
-    (meta("identifier", 5), "the identifier of a meta cannot be"),
+    (meta("identifier", [5]), "the identifier of a meta cannot be"),
     (meta("provenance", None), "the provenance of a meta cannot be"),
     (meta("feature_names", {"tuple": [1]}), "the feature_names of a meta cannot be"),
     (meta("more", 1), "a meta has the fields"),
@@ -765,6 +836,29 @@ def test_a_client_class_is_never_made() -> None:
 
     with pytest.raises(RecipeError, match="sources="):
         from_recipe(recipe, trusted_modules=[__name__], functions={f"{__name__}:ClientIterator": ClientIterator})
+
+
+@pytest.mark.parametrize("position", [np.int64(0), None, True], ids=["an integer of numpy's", "none", "a truth value"])
+def test_whatever_positions_and_names_a_meta_was_made_with_it_comes_back(position: Any) -> None:
+    layout = IteratorMeta(position, position, position)
+    meta = MetaFactory.get_dataset_meta(identifier="x", dataset_name="x", dataset_tag=position, iterator_meta=layout)
+    recipe = InformedDatasetIterator(source(), meta).recipe()
+
+    rebuilt = from_recipe(json.dumps(recipe))
+
+    assert recipe["reproducible"]
+    assert rebuilt.dataset_meta == meta  # type: ignore[attr-defined]  # it is informed
+
+
+def test_a_meta_that_cannot_be_written_is_told() -> None:
+    meta = MetaFactory.get_dataset_meta(identifier="x", dataset_name="x", dataset_tag=object())  # type: ignore[arg-type]  # wrong
+    stack = InformedDatasetIterator(source(), meta)
+    recipe = stack.recipe()
+
+    assert not recipe["reproducible"]
+    with pytest.raises(RecipeError, match=r"node 1 \(informed\): an object of builtins.object"):
+        from_recipe(recipe)
+    assert from_recipe(recipe, sources=[stack]) is stack
 
 
 def test_the_error_survives_pickling() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import data_stack
 from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
@@ -258,3 +259,10 @@ def test_a_description_of_an_undocumented_factory_does_not_quote_its_base_class(
     repository.register("numbers", Undocumented)
 
     assert repository.describe("numbers").description == ""
+
+
+def test_a_loaded_split_has_the_names_that_its_factory_declares() -> None:
+    flowers = data_stack.load("iris", split="all", storage=InMemoryStorageConnector())
+
+    assert flowers.dataset_meta.class_names == ("setosa", "versicolor", "virginica")
+    assert flowers.dataset_meta.feature_names == ("sepal length", "sepal width", "petal length", "petal width")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -128,6 +128,8 @@ class CategoricalEncoder(Encoder):
     def _set_categories(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
         if isinstance(values, (str, bytes)):
             raise ConfigError(f"the {self._what} list is a list of values, not the text {values!r:.80}")
+        if not isinstance(values, Iterable):
+            raise ConfigError(f"the {self._what} list is a list of values, not {values!r:.80}")
         self._categories = Categories(values, self._what, numbered=self._numbered)
 
     # ------------------------------------------------------------------ encoding

@@ -86,6 +86,8 @@ class ClassMapping(Encoder):
         Raises:
             ConfigError: an entry has other keys, or as above.
         """
+        if isinstance(mappings, (str, Mapping)) or not isinstance(mappings, Iterable):
+            raise ConfigError(f"the mappings are a list of entries with previous_labels and new_label, got {mappings!r:.80}")
         mapping: dict[Any, Any] = {}
         entry: Any
         for position, entry in enumerate(mappings):
@@ -147,13 +149,13 @@ class ClassMapping(Encoder):
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
-        """:attr:`names`; None where labels are kept that the mapping does not know."""
-        return None if self._unmapped == "keep" else self._names
+        """:attr:`names`; :attr:`classes` if they are numbers that do not count these; None where unmapped labels are kept."""
+        return None if self._unmapped == "keep" else self._names_of_targets()
 
     def class_names_after(self, class_names: Sequence[Any] | None) -> tuple[Any, ...] | None:
         """Names of the new classes; of labels that are kept, those that they had."""
         if self._unmapped != "keep":
-            return self._names
+            return self._names_of_targets()
         if class_names is None:
             return None
         # Labels are the names themselves, or number them: as the mapping has it.
@@ -162,7 +164,7 @@ class ClassMapping(Encoder):
         labels = range(len(class_names)) if are_numbers else class_names
         kept = [label for label in labels if self._old.code(label) < 0]
         if not kept:
-            return self._names
+            return self._names_of_targets()
         if are_numbers:
             return None  # numbers of two kinds, which count nothing any more
         return tuple(dict.fromkeys([*self._names, *kept]))
@@ -214,6 +216,11 @@ class ClassMapping(Encoder):
             {new: old[0] for new, old in self.previous_labels.items()}, unmapped="keep" if self._unmapped == "keep" else "error"
         )
         return inverse.transform(column)
+
+    def _names_of_targets(self) -> tuple[Any, ...]:
+        """What a meta calls the classes: by its names, a target that is a number is found as the place of its name."""
+        are_numbers = all(isinstance(each, (bool, int, float)) for each in self.classes)
+        return self.classes if are_numbers and self.classes != tuple(range(self.size)) else self._names
 
     def _checked_names(self, names: Sequence[Any] | Mapping[Any, Any] | None) -> tuple[Any, ...]:
         if names is None:

@@ -21,14 +21,20 @@ Blocks = Union[Column, Sequence[Any], Iterable[Any]]
 
 _BLOCK_VALUES = 1 << 20
 _NUMBERS = "biuf"
+_MOST_EXACT = 2**53  # up to here, all integers are floats
 
 
 def as_column(values: Any) -> Column:
     """Values as an array of shape ``(n, ...)``: of numbers where they are numbers of one shape, otherwise of objects."""
-    if isinstance(values, np.ndarray):
-        column: Column = values
+    if isinstance(values, np.ma.MaskedArray):
+        column: Column = _without_mask(values)
+    elif isinstance(values, np.ndarray):
+        column = values
     elif hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
-        column = np.asarray(values.detach().cpu())
+        try:
+            column = np.asarray(values.detach().cpu())
+        except TypeError as error:  # of a dtype that numpy lacks, such as bfloat16, or sparse
+            raise ConfigError(f"an encoder takes tensors that numpy can hold; convert this one first: {error}") from error
     elif hasattr(values, "__array__"):
         column = np.asarray(values)
     elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
@@ -89,6 +95,7 @@ def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
         if arrays.dtype.kind in _NUMBERS and arrays.ndim > 1:
             return arrays.astype(np.float64)
     shape: tuple[int, ...] | None = None
+    numbers = []
     for position, value in enumerate(column):
         try:
             number = np.asarray(value, dtype=np.float64)
@@ -97,7 +104,8 @@ def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
         if shape not in (None, number.shape):
             raise EncodingError(f"a value has the shape {number.shape}, those before have {shape}", first + position)
         shape = number.shape
-    raise ConfigError(f"a column of dtype {column.dtype} cannot be read as real numbers")
+        numbers.append(number)
+    return np.stack(numbers)
 
 
 def blocks_of(columns: Blocks) -> Iterator[Column]:
@@ -126,11 +134,22 @@ def blocks_of(columns: Blocks) -> Iterator[Column]:
             yield column[start : start + n_rows]
 
 
+def _without_mask(values: Any) -> Column:
+    """What is masked is missing: NaN among fractional numbers, otherwise None."""
+    if not np.ma.is_masked(values):
+        return np.asarray(values.data)
+    filled: Column = np.asarray(values.data if values.dtype.kind == "f" else values.data.astype(object)).copy()
+    filled[np.ma.getmaskarray(values)] = np.nan if values.dtype.kind == "f" else None
+    return filled
+
+
 def _as_numbers(values: Any) -> Column | None:
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):  # ragged, or larger than any integer of numpy
         return None
-    if array.dtype.kind == "f" and isinstance(values, list) and values and type(values[0]) is int:
-        return None  # numpy meets integers of the two halves of 64 bits in floats
+    if array.dtype.kind == "f" and isinstance(values, list):
+        integers = [value for value in values if type(value) is int]
+        if integers and (len(integers) == len(values) or max(map(abs, integers)) > _MOST_EXACT):
+            return None  # numpy meets integers of the two halves of 64 bits in floats
     return array if array.dtype.kind in "biufc" or isinstance(values, np.ndarray) else None

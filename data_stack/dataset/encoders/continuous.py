@@ -145,7 +145,10 @@ class ContinuousEncoder(Encoder):
 
     def _inverse(self, column: Column) -> Column:
         """The numbers as float64, up to rounding; what ``missing="zeros"`` made of NaN becomes the centre."""
-        return as_floats(column) * self.scale + self.centre
+        numbers = as_floats(column)
+        if self._scaling != "none" and numbers.shape[1:] != self.centre.shape and len(numbers):
+            raise ConfigError(f"it made values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}")
+        return numbers * self.scale + self.centre
 
 
 class _Checked(Learner):

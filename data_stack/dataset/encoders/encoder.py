@@ -14,12 +14,14 @@ import numpy as np
 from data_stack.dataset.encoders.columns import Blocks, Column, as_column, blocks_of
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
-from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, to_plain
+from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, shown, to_plain
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
-__all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "checked_choice", "restored"]
+__all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "checked_choice", "restored", "short_range"]
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
+
+_MOST_IN_A_RANGE = 1 << 20
 
 _STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
 
@@ -255,7 +257,7 @@ class Encoder(ABC):
     @classmethod
     def _from_plain(cls, data: Any, kinds: Mapping[str, type[Encoder]]) -> Any:
         """The way back."""
-        return from_plain(data, {"encoder": lambda state: restored(state, kinds)})
+        return from_plain(data, {"encoder": lambda state: restored(state, kinds), "range": short_range})
 
     # ------------------------------------------------------------------ inside
 
@@ -268,6 +270,11 @@ class Encoder(ABC):
         return ModelNotTrainedError(
             f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=the training split)"
         )
+
+    @property
+    def _fits(self) -> object:
+        """The object that changes when this is fitted: itself, or what it is only the outside of."""
+        return self
 
     def _like_this(self: _EncoderT) -> _EncoderT:
         """One of its own that is the same now."""
@@ -313,17 +320,17 @@ def restored(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
         ConfigError: it is no state, or of another kind.
     """
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
-        raise ConfigError(f"no state of an encoder: it is an object of {', '.join(sorted(_STATE_KEYS))}, not {state!r:.80}")
+        raise ConfigError(f"no state of an encoder: it is an object of {', '.join(sorted(_STATE_KEYS))}, not {shown(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(
-            f"there is no kind of encoder {kind!r:.80}; known are: {', '.join(sorted(kinds))}. "
+            f"there is no kind of encoder {shown(kind)}; known are: {', '.join(sorted(kinds))}. "
             "One of a plugin is rebuilt by data_stack.repository.encoders"
         )
     if not isinstance(config, dict) or not (learned is None or isinstance(learned, dict)):
         raise ConfigError(f"damaged state of a {kind!r} encoder: its config and what it learned must be objects")
     if not (fitted_on is None or isinstance(fitted_on, str)):
-        raise ConfigError(f"damaged state of a {kind!r} encoder: fitted_on is a fingerprint, not {fitted_on!r:.80}")
+        raise ConfigError(f"damaged state of a {kind!r} encoder: fitted_on is a fingerprint, not {shown(fitted_on)}")
     encoder_class = kinds[kind]
     try:
         encoder = encoder_class(**{name: encoder_class._from_plain(value, kinds) for name, value in config.items()})
@@ -333,6 +340,18 @@ def restored(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
         raise ConfigError(f"damaged state of a {kind!r} encoder: {error!s:.300}") from error
     encoder.fitted_on = fitted_on
     return encoder
+
+
+def short_range(ends: Any) -> range:
+    """A range in a state: a few bytes that anyone may have written, and that encoders make lists of.
+
+    Raises:
+        ConfigError: it is none, or longer than a million.
+    """
+    made: range = from_plain({"range": ends})
+    if len(made) > _MOST_IN_A_RANGE:
+        raise ConfigError(f"an encoder is made of no range of {len(made):,} values")
+    return made
 
 
 def checked_choice(name: str, value: Any, choices: Sequence[str]) -> Any:

@@ -24,7 +24,7 @@ from data_stack.dataset.encoders.feature_rows import (
     position_of,
     positions_of,
 )
-from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
+from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 from data_stack.exception import ConfigError
 
 __all__ = ["FeatureEncoder"]
@@ -112,7 +112,8 @@ class FeatureEncoder(Encoder):
                 if twice:
                     raise ConfigError(f"feature {twice[0]!r} is named twice")
                 # Of its own, so that fitting one for this feature does not change what another has learned.
-                own = encoder._like_this() if any(encoder is each for each in taken) and not encoder.is_fitted else encoder
+                is_taken = any(encoder._fits is each._fits for each in taken)
+                own = encoder._like_this() if is_taken and not encoder.is_fitted else encoder
                 taken.append(encoder)
                 self._parts.append(_Part(group, own, not encoder.is_fitted))
 
@@ -282,11 +283,23 @@ class _FeaturesLearner(Learner):
     def add_rows(self, rows: FeatureRows, first: int) -> None:
         for part, fitting in self._fittings:
             part.run(fitting.add, part.run(part.column, rows))
-        if first == 0 and self._encoder._rest_policy == "passthrough":
+        if first == 0:
+            features = rows.features
             named = [feature for part in self._encoder._parts for feature in part.features]
-            if rows.features and isinstance(rows.features[0], int):
-                named = [position_of(feature, len(rows.features), self._encoder._positions) for feature in named]
-            self._rest = [feature for feature in rows.features if feature not in named]
+            if features and isinstance(features[0], int):
+                named = self._positions_of(named, len(features))
+            if self._encoder._rest_policy == "passthrough":
+                self._rest = [feature for feature in features if feature not in named]
+
+    def _positions_of(self, named: list[Feature], n_features: int) -> list[Feature]:
+        """Where features stand that may be called by their names, or counted from the end."""
+        by_position: dict[Feature, Feature] = {}
+        for feature in named:
+            position = position_of(feature, n_features, self._encoder._positions)
+            if position in by_position:
+                raise ConfigError(f"feature {position} is named twice: as {by_position[position]!r} and as {feature!r}")
+            by_position[position] = feature
+        return list(by_position)
 
     def learned(self) -> dict[str, Any]:
         for part, fitting in self._fittings:
@@ -317,6 +330,8 @@ class _Plan:
             if is_scalar and len(part.features) == 1:
                 scalars.append(number)
             size = 1 if is_scalar else part.encoder.output_size
+            if size is None and isinstance(part.encoder, SklearnEncoder):
+                size = part.encoder.output_size_of(len(part.features))
             if size is None:
                 raise ConfigError(f"{part.name}: nobody knows how many numbers {part.encoder!r} makes of it")
             self.places.append(slice(start, start + size))

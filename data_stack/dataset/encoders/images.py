@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column, objects
+from data_stack.dataset.encoders.columns import Column, as_column, objects
 from data_stack.dataset.encoders.encoder import Encoder, Learner, checked_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.moments import RunningMoments
@@ -102,7 +102,7 @@ class ImageEncoder(Encoder):
         return self._scaled(column)
 
     def _one(self, image: Any, position: int) -> Column:
-        array = np.asarray(image)
+        array = _array_of(image)
         if array.ndim not in (2, 3):
             raise EncodingError(
                 f"an image has the shape (height, width) or a third axis of channels, not {array.shape}", position
@@ -150,7 +150,7 @@ class _ImageLearner(Learner):
     def add(self, block: Column, first: int) -> None:
         if block.dtype == object:
             for position, image in enumerate(block, first):
-                self._add(np.asarray(image)[np.newaxis], position)
+                self._add(_array_of(image)[np.newaxis], position)
         else:
             self._add(block, first)
 
@@ -179,6 +179,10 @@ class _ImageLearner(Learner):
             raise ConfigError("there is nothing to learn from: the images have no pixels")
         deviation = self._moments.deviation
         return {"mean": np.asarray(self._moments.mean), "std": np.where(deviation == 0, 1.0, deviation)}
+
+
+def _array_of(image: Any) -> Column:
+    return np.asarray(as_column([image])[0] if hasattr(image, "detach") else image)  # a tensor: outside of the graph
 
 
 def _check_kind(images: Column, position: int) -> None:

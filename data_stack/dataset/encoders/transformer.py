@@ -12,6 +12,7 @@ import numpy as np
 
 from data_stack.dataset.encoders.columns import Column, objects
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
+from data_stack.dataset.recipes.plain_data import shown
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
 __all__ = ["EncoderLike", "SklearnEncoder", "Transformer", "as_encoder"]
@@ -41,7 +42,9 @@ class SklearnEncoder(Encoder):
 
     :meth:`state` can be had of the transformers of scikit-learn itself if everything in them is plain data: numbers, strings,
     arrays, lists, None, and transformers of that kind. It holds scikit-learn's own attributes, so it is for the version that
-    made it and those that kept them. Of all else it is a ConfigError; such an encoder still pickles if its object does.
+    made it and those that kept them. Where scikit-learn keeps a piece of a larger matrix, as IncrementalPCA does, products with
+    it may differ in their last bits afterwards. Of all else it is a ConfigError; such an encoder still pickles if its object
+    does.
 
     Args:
         transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
@@ -94,6 +97,11 @@ class SklearnEncoder(Encoder):
         """What ``get_feature_names_out`` says, if it can."""
         return self.names_after(None)
 
+    def output_size_of(self, n_features: int) -> int | None:
+        """:attr:`output_size`, of rows of so many numbers: known too of a transformer that learns nothing, and takes any."""
+        nothing = self._nothing_like(np.empty((0, n_features))) if self.is_fitted else None
+        return None if nothing is None else int(np.prod(nothing.shape[1:]))
+
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         """What ``get_feature_names_out`` makes of them, if it can."""
         name = getattr(self._transformer, "get_feature_names_out", None)
@@ -103,6 +111,10 @@ class SklearnEncoder(Encoder):
             with contextlib.suppress(Exception):  # foreign code; then there are no names
                 return tuple(map(str, name(given)))
         return None
+
+    @property
+    def _fits(self) -> object:
+        return self._transformer
 
     def _learner(self) -> Learner | None:
         return WholeColumn(self._fit)
@@ -126,19 +138,19 @@ class SklearnEncoder(Encoder):
 
     def _transform(self, column: Column) -> Column:
         if len(column) == 0:
-            nothing = self._encoded_nothing()
+            nothing = self._nothing_like(column)
             return np.empty(0) if nothing is None else nothing.copy()
         result = self._run("transform", self._transformer.transform, self._given(column))
         if len(result) != len(column):
             raise ConfigError(
-                f"{self._transformer!r:.80} made {len(result)} rows of {len(column)}: it cannot encode single samples"
+                f"{shown(self._transformer)} made {len(result)} rows of {len(column)}: it cannot encode single samples"
             )
         return result
 
     def _inverse(self, column: Column) -> Column:
         inverse_transform = getattr(self._transformer, "inverse_transform", None)
         if inverse_transform is None:
-            raise ConfigError(f"{self._transformer!r:.80} has no inverse_transform")
+            raise ConfigError(f"{shown(self._transformer)} has no inverse_transform")
         result = self._run("inverse_transform", inverse_transform, column)
         return result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
 
@@ -150,7 +162,7 @@ class SklearnEncoder(Encoder):
             result = method(data)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             if type(error).__name__ == "NotFittedError":
-                raise ModelNotTrainedError(f"{self._transformer!r:.80} is not fitted: {error}") from error
+                raise ModelNotTrainedError(f"{shown(self._transformer)} is not fitted: {error}") from error
             raise ConfigError(f"{type(self._transformer).__name__}.{name} failed: {error}") from error
         if name == "fit":
             return data
@@ -169,6 +181,17 @@ class SklearnEncoder(Encoder):
             names = self.output_names
             self._nothing = None if names is None else np.empty((0, len(names)))
         return self._nothing
+
+    def _nothing_like(self, column: Column) -> Column | None:
+        """The same for columns of one shape, where what comes out depends on that alone."""
+        nothing = self._encoded_nothing()
+        if nothing is not None or column.dtype.kind not in "biufO":
+            return nothing
+        made_up = self._given(np.zeros((1, *column.shape[1:]), dtype=column.dtype))
+        with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code; then nobody knows
+            warnings.simplefilter("ignore")
+            return self._run("transform", self._transformer.transform, made_up)[:0]
+        return None
 
     def _made_up(self) -> Iterator[Column]:
         classes = getattr(self._transformer, "classes_", None)
@@ -203,7 +226,7 @@ class SklearnEncoder(Encoder):
         return super()._from_plain(data, kinds)
 
     def __repr__(self) -> str:
-        return f"<SklearnEncoder({self._transformer!r:.200}){'' if self.is_fitted else ', not fitted'}>"
+        return f"<SklearnEncoder({shown(self._transformer)}){'' if self.is_fitted else ', not fitted'}>"
 
 
 def as_encoder(encoder: Any) -> Encoder:
@@ -221,6 +244,10 @@ def _is_of_sklearn(value: object) -> bool:
 
 def _takes_tables(transformer: Any) -> bool:
     """Whether it wants its data with two dimensions; scikit-learn tells by the name of the argument, or in its tags."""
+    for name in ("steps", "transformer_list"):  # a pipeline gives its data to its first step, a union to all
+        steps = [step for _, step in getattr(transformer, name, ()) if hasattr(step, "fit")]
+        if steps:
+            return _takes_tables(steps[0])
     try:
         first = next(iter(inspect.signature(transformer.fit).parameters.values())).name
     except (TypeError, ValueError, StopIteration):  # a method in C, or one that takes nothing
@@ -235,7 +262,10 @@ def _looks_fitted(transformer: Any) -> bool:
     """As scikit-learn's ``check_is_fitted`` tells it, which must not be imported for other objects."""
     says = getattr(transformer, "__sklearn_is_fitted__", None)
     if callable(says):
-        return bool(says())
+        try:
+            return bool(says())
+        except ValueError:  # a NotFittedError is one: a union asks its transformers
+            return False
     if getattr(_tags(transformer), "requires_fit", True) is False:
         return True
     return any(name.endswith("_") and not name.startswith("_") for name in getattr(transformer, "__dict__", {}))

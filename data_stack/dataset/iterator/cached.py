@@ -25,6 +25,9 @@ from data_stack.dataset.iterator.iterator import (
     Sample,
     adapted,
     checked_indices,
+    column_at,
+    columns_at,
+    whole,
 )
 from data_stack.dataset.iterator.sample_columns import estimated_bytes, is_plain_tensor
 from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
@@ -88,7 +91,7 @@ class CachedDatasetIterator(DatasetIterator):
 
     def _begin(self) -> None:
         self._source = adapted(self._dataset_iterator)
-        self._read_one = self._source._reader()
+        self._read_one = self._source._unchecked_reader()
         self._n_total = len(self._source)
         # position -> (sample, its bytes), the longest unused first
         self._kept: OrderedDict[int, tuple[Sample, int]] = OrderedDict()
@@ -141,7 +144,7 @@ class CachedDatasetIterator(DatasetIterator):
             self._kept.clear()
             self._n_bytes = self._hits = self._misses = 0
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         return self._sample
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
@@ -152,13 +155,13 @@ class CachedDatasetIterator(DatasetIterator):
     def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
         samples = self._all_kept(positions)
         if samples is None:
-            return self._source._column_at(key, positions)
+            return column_at(self._source, key, whole(self._source, self._n_total) if positions is None else positions)
         return stack_values([value_of(sample, key) for sample in samples])
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
         samples = self._all_kept(positions)
         if samples is None:
-            return self._source._columns_at(keys, positions)
+            return columns_at(self._source, keys, whole(self._source, self._n_total) if positions is None else positions)
         return [stack_values([value_of(sample, key) for sample in samples]) for key in keys]
 
     def _arguments(self) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -20,20 +20,23 @@ from data_stack.dataset.iterator.iterator import (
     DatasetIteratorIF,
     IndexArray,
     IndexArrayOfInts,
+    InformedDatasetIteratorIF,
     Sample,
     adapted,
     batch_at,
     checked_indices,
     column_at,
     columns_at,
+    whole,
 )
 from data_stack.dataset.iterator.positions import Positions, taken
 from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import emptied, join_batches, join_columns, reordered
 from data_stack.dataset.iterator.view import sample_or_view
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
 
-__all__ = ["CombinedDatasetIterator"]
+__all__ = ["CombinedDatasetIterator", "shared_meta"]
 
 _Positions = npt.NDArray[np.intp]
 
@@ -55,49 +58,94 @@ class CombinedDatasetIterator(DatasetIterator):
         iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
 
     Raises:
-        ConfigError: all together they have more than ``sys.maxsize`` samples.
+        ConfigError: they are no iterators, or all together have more than ``sys.maxsize`` samples.
     """
 
     _layer_name = "combined"
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
+        if isinstance(iterators, DatasetIteratorIF):
+            raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
         self._iterators = list(iterators)
-        self._find_parts()
+        self._take_lengths()
 
-    def _find_parts(self) -> None:
-        self._parts: list[DatasetIteratorIF] = []
-        for part in map(adapted, self._iterators):
-            source, positions = part._located()
-            if positions is None and type(source) is CombinedDatasetIterator:
-                self._parts += source._parts
-            else:
-                self._parts.append(part)
-        # where each part starts, and where all end
-        self._starts: list[int] = list(accumulate([len(part) for part in self._parts], initial=0))
-        self._n_samples = self._starts[-1]
+    def _take_lengths(self) -> None:
+        self._lengths = [len(adapted(iterator)) for iterator in self._iterators]
+        self._n_samples = sum(self._lengths)
+        # Found out at the first access, see below. They are plain attributes, because a cached property, or any other look at
+        # __dict__, makes each access take a quarter longer.
+        self._innermost: list[tuple[DatasetIteratorIF, int]] | None = None
+        self._buckets: list[tuple[Any, ...]] = []
+        self._entries: list[tuple[Any, ...]] = []
+        self._starts: list[int] = []
+        self._shift = self._n_columns = 0
+        self._arrays: _ArraysOfParts | None = None
+        self._has_looked_for_arrays = False
         if self._n_samples > sys.maxsize:
-            raise ConfigError(f"{len(self._parts)} iterators have {self._n_samples} samples in all, more than Python can count")
-        ends = np.asarray(self._starts[1:], dtype=np.intp)
+            raise ConfigError(
+                f"{len(self._iterators)} iterators have {self._n_samples} samples in all, more than Python can count"
+            )
+
+    # Whoever adds one iterator after the other makes a thousand combinations to read from the last one. If each of them had
+    # tables of its parts from the beginning, they would take 200 MB.
+
+    def _parts_and_lengths(self) -> list[tuple[DatasetIteratorIF, int]]:
+        """The parts that are no combinations themselves, with their lengths."""
+        if self._innermost is not None:
+            return self._innermost
+        parts = []
+        unfinished = [zip(self._iterators, self._lengths, strict=True)]  # a loop, for Python's recursion is bounded
+        while unfinished:
+            for iterator, length in unfinished[-1]:
+                part = adapted(iterator)
+                source, positions = part._located()
+                if positions is None and type(source) is CombinedDatasetIterator:
+                    unfinished.append(zip(source._iterators, source._lengths, strict=True))
+                    break
+                parts.append((part, length))
+            else:
+                unfinished.pop()
+        self._innermost = parts
+        return parts
+
+    @property
+    def _parts(self) -> list[DatasetIteratorIF]:
+        return [part for part, _ in self._parts_and_lengths()]
+
+    def _all_starts(self) -> list[int]:
+        """Where each part starts, and where all end."""
+        if not self._starts:
+            self._starts = list(accumulate([length for _, length in self._parts_and_lengths()], initial=0))
+        return self._starts
+
+    def _find_buckets(self) -> None:
+        """What an access looks into first, such that it rarely has to search.
+
+        Bucket b holds the positions from b << shift on; its entry is the first part that has any of them.
+        """
+        parts, starts = self._parts, self._all_starts()
         # What an access needs of each part. Columns are read here if all parts are sequences of 2 or 3 of them, for to call a
         # reader of each part takes as long again: of 1,000 parts none is in the processor's cache.
-        columns = [part._columns if type(part) is SequenceDatasetIterator else () for part in self._parts]
+        columns = [part._columns if type(part) is SequenceDatasetIterator else () for part in parts]
         widths = {len(each) for each in columns}
-        self._n_columns = widths.pop() if widths in ({2}, {3}) else 0
-        found: Sequence[tuple[Any, ...]] = columns if self._n_columns else [(part._reader(),) for part in self._parts]
-        self._entries = [(*each, start, end) for each, start, end in zip(found, self._starts, self._starts[1:], strict=False)]
-        # Bucket b holds the positions from b << shift on; its entry is the first part that has any of them. An access looks
-        # there first and rarely has to search.
-        n_buckets = min(_BUCKETS_PER_PART * len(self._parts), _MOST_BUCKETS)
-        self._shift = max(0, (self._n_samples // max(1, n_buckets)).bit_length() - 1)
-        buckets = np.arange(0, self._n_samples, 1 << self._shift, dtype=np.intp)
-        self._buckets = [self._entries[part] for part in np.searchsorted(ends, buckets, side="right").tolist()]
+        n_columns = widths.pop() if widths in ({2}, {3}) else 0
+        found: Sequence[tuple[Any, ...]] = columns if n_columns else [(part._unchecked_reader(),) for part in parts]
+        entries = [(*each, start, end) for each, start, end in zip(found, starts, starts[1:], strict=False)]
+        n_buckets = min(_BUCKETS_PER_PART * len(parts), _MOST_BUCKETS)
+        shift = max(0, (self._n_samples // n_buckets).bit_length() - 1)
+        # not arange with a step, which counts in floats
+        buckets = np.arange(-(-self._n_samples >> shift), dtype=np.intp) << shift
+        ends = np.asarray(starts[1:], dtype=np.intp)
+        self._entries, self._n_columns, self._shift = entries, n_columns, shift
+        # last, for threads: who sees them sees the rest
+        self._buckets = [entries[part] for part in np.searchsorted(ends, buckets, side="right").tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_iterators": self._iterators}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._find_parts()
+        self._iterators = state["_iterators"]
+        self._take_lengths()
 
     def __len__(self) -> int:
         return self._n_samples
@@ -105,7 +153,11 @@ class CombinedDatasetIterator(DatasetIterator):
     def __getitem__(self, index: Any) -> Any:
         """A sample for an int; a view for a slice or an index array."""
         if type(index) is int and 0 <= index < self._n_samples:
-            entry = self._buckets[index >> self._shift]
+            try:
+                entry = self._buckets[index >> self._shift]
+            except IndexError:  # the first access
+                self._find_buckets()
+                entry = self._buckets[index >> self._shift]
             if index >= entry[-1]:
                 # empty parts share their start with the next part; bisect_right passes them by
                 entry = self._entries[bisect_right(self._starts, index) - 1]
@@ -122,8 +174,8 @@ class CombinedDatasetIterator(DatasetIterator):
         return sample_or_view(self, index)
 
     def __iter__(self) -> Iterator[Sample]:
-        for part in self._parts:
-            yield from part
+        for part, length in self._parts_and_lengths():
+            yield from islice(part, length)
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
         """The samples at ``indices``, in one request to each source."""
@@ -155,7 +207,8 @@ class CombinedDatasetIterator(DatasetIterator):
 
     def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
         if positions is None and self._n_samples:
-            return join_columns([column_at(part, key, None) for part in self._parts if len(part)])
+            parts = [(part, length) for part, length in self._parts_and_lengths() if length]
+            return join_columns([column_at(part, key, whole(part, length)) for part, length in parts])
         if positions is None or len(positions) == 0:
             return self._column_at(key, np.zeros(1, dtype=np.intp))[:0] if self._n_samples else np.empty(0)
         requests = self._requests(positions)
@@ -179,10 +232,10 @@ class CombinedDatasetIterator(DatasetIterator):
         if len(positions) == 0:
             return []
         part_of, places = self._placed(positions)
-        by_part = np.argsort(part_of, kind="stable")
+        parts, by_part = self._parts_and_lengths(), np.argsort(part_of, kind="stable")
         requests: dict[int, tuple[DatasetIteratorIF, list[IndexArrayOfInts], list[_Positions]]] = {}
         for part, first, end in _runs(part_of[by_part]):
-            source, positions_of_part = self._parts[part]._located()
+            source, positions_of_part = parts[part][0]._located()
             slots = by_part[first:end]
             wanted: IndexArrayOfInts = places[slots]
             if positions_of_part is not None:
@@ -195,14 +248,14 @@ class CombinedDatasetIterator(DatasetIterator):
 
     def _placed(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
         """In which part each position lies, and where in that."""
-        starts = np.asarray(self._starts, dtype=np.intp)
+        starts = np.asarray(self._all_starts(), dtype=np.intp)
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 
     def _batch_of_arrays(self, arrays: _ArraysOfParts, positions: IndexArrayOfInts) -> tuple[Column, ...]:
         part_of, places = self._placed(positions)
         rows_of = [np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype) for parts in arrays.columns]
-        if arrays.positions is None and len(positions) < _FEW_SAMPLES_A_PART * len(self._parts):
+        if arrays.positions is None and len(positions) < _FEW_SAMPLES_A_PART * len(self._parts_and_lengths()):
             wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
             for rows, parts in zip(rows_of, arrays.columns, strict=True):
                 for slot, (part, place) in enumerate(wanted):
@@ -222,18 +275,34 @@ class CombinedDatasetIterator(DatasetIterator):
 
     def _arrays_of_parts(self) -> _ArraysOfParts | None:
         """What all parts read from, if they hold arrays that can be read without further ado."""
-        if "_arrays" not in self.__dict__:
-            self._arrays = _arrays_of(self._parts)
+        if not self._has_looked_for_arrays:
+            self._arrays, self._has_looked_for_arrays = _arrays_of(self._parts), True
         return self._arrays
 
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         return cls(underlying, **arguments)
 
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        return shared_meta(meta, self._iterators)
+
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
         """The iterators given."""
         return self._iterators
+
+
+def shared_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
+    """``meta``, of the first of the iterators, without what those of the others contradict."""
+    shared = MetaFactory.copy_dataset_meta(meta)
+    metas = [each.dataset_meta for each in iterators if isinstance(each, InformedDatasetIteratorIF)]
+    others = [MetaFactory.copy_dataset_meta(each) for each in metas]  # which have what a client's own meta lacks
+    contradicted: dict[str, Any] = {
+        name: None
+        for name in ("target_kind", "class_names", "feature_names")
+        if any(getattr(other, name) != getattr(shared, name) for other in others)
+    }
+    return replace(shared, **contradicted)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from data_stack.dataset.digests import DIGEST_BYTES, row_digests, sample_digest
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
+from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 
@@ -55,7 +56,7 @@ def iterator_digests(
     source = adapted(dataset_iterator)
     keys: list[ColumnKey] | None = None
     if columns is not None:
-        keys = [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
+        keys = keys_of(columns)
     if keys is not None and not keys:
         raise ConfigError("samples are compared by at least one column; for whole samples leave the columns out")
 

@@ -23,7 +23,10 @@ from data_stack.dataset.iterator.iterator import (
     IndexArrayOfInts,
     Sample,
     adapted,
+    batch_at,
     checked_indices,
+    column_at,
+    columns_at,
 )
 from data_stack.dataset.iterator.positions import narrowed
 from data_stack.dataset.iterator.stacking import column_of, stack_values, value_of
@@ -104,12 +107,12 @@ class EncodedDatasetIterator(DatasetIterator):
 
     # ------------------------------------------------------------------ inside
 
-    def _reader(self) -> Callable[[int], Sample]:
-        read, encoded = self._below._reader(), self._encoded_sample
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
+        read, encoded = self._below._unchecked_reader(), self._encoded_sample
         return lambda index: encoded(read(index), index)
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        batch = self._below._batch_at(positions)
+        batch = batch_at(self._below, positions)
         if isinstance(batch, np.ndarray):
             return self._encoded(0, self._structure_of(batch).encoders[0], batch, positions)
         if len(self) == 0 and not batch:
@@ -125,7 +128,7 @@ class EncodedDatasetIterator(DatasetIterator):
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
         if len(self) == 0:
-            columns = self._below._columns_at(keys, positions)
+            columns = columns_at(self._below, keys, positions)
             encoders = [self._encoders.get(key) for key in keys]
         else:
             structure = self._known_structure(keys)
@@ -133,7 +136,7 @@ class EncodedDatasetIterator(DatasetIterator):
                 whole = np.arange(len(self), dtype=np.intp) if positions is None else positions
                 rows = list(self._batch_at(whole)) or [self[0]]
                 return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
-            columns = self._below._columns_at(keys, positions)
+            columns = columns_at(self._below, keys, positions)
             if structure is None:
                 encoders = [self._encoders.get(key) for key in keys]
             else:
@@ -165,7 +168,7 @@ class EncodedDatasetIterator(DatasetIterator):
         if len(encoded) == 0:  # only a sample tells what becomes of one
             first = np.zeros(1, dtype=np.intp)
             is_bare = self._structure is not None and self._structure.is_bare
-            column = stack_values(self._below.__getitems__(first)) if is_bare else self._below._column_at(key, first)
+            column = stack_values(self._below.__getitems__(first)) if is_bare else column_at(self._below, key, first)
             return self._encoded(key, encoder, column, first)[:0]
         types = set(map(type, encoded.tolist()))
         return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
@@ -202,13 +205,16 @@ class EncodedDatasetIterator(DatasetIterator):
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(meta)
         encoders: Mapping[ColumnKey, Encoder] = self._encoders
-        if any(isinstance(key, int) and key < 0 for key in encoders) and len(self):
-            encoders = self._structure_of(self._below[0]).encoders  # only with a sample is it known where the end is
-        if meta.sample_pos in encoders:
-            names = encoders[meta.sample_pos].names_after(followed.feature_names)
+        sample_pos, target_pos = meta.sample_pos, meta.target_pos
+        if any(isinstance(key, int) and key < 0 for key in (*encoders, sample_pos, target_pos)) and len(self):
+            structure = self._structure_of(self._below[0])  # only with a sample is it known where the end is
+            encoders = structure.encoders
+            sample_pos, target_pos = structure.normal(sample_pos), structure.normal(target_pos)
+        if sample_pos in encoders:
+            names = encoders[sample_pos].names_after(followed.feature_names)
             followed = replace(followed, feature_names=names)
-        if meta.target_pos in encoders:
-            encoder = encoders[meta.target_pos]
+        if target_pos in encoders:
+            encoder = encoders[target_pos]
             followed = replace(
                 followed, target_kind=encoder.target_kind, class_names=encoder.class_names_after(followed.class_names)
             )
@@ -245,7 +251,7 @@ class MappedClassesView(DatasetIteratorView):
         for start in range(0, len(below), _LABELS_AT_ONCE):
             positions = np.arange(start, min(start + _LABELS_AT_ONCE, len(below)), dtype=np.intp)
             stays = np.ones(len(positions), dtype=bool)
-            for key, labels in zip(columns, below._columns_at(self._label_columns, positions), strict=True):
+            for key, labels in zip(columns, columns_at(below, self._label_columns, positions), strict=True):
                 if labels.ndim != 1:
                     raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
                 try:

@@ -84,7 +84,7 @@ class _RearrangedDatasetIterator(DatasetIterator):
 
     def _prepare(self) -> None:
         self._source = adapted(self._dataset_iterator)
-        self._read = self._source._reader()
+        self._read = self._source._unchecked_reader()
         self._last_plan: tuple[_Form, _Plan] | None = None
         self._first_form: _Form | None = None
 
@@ -131,7 +131,7 @@ class _RearrangedDatasetIterator(DatasetIterator):
         """One column, as the iterator below reads it."""
         return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         read, rearranged = self._read, self._rearranged
         return lambda index: rearranged(read(index))
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
 from data_stack.dataset.iterator.positions import narrowed
-from data_stack.dataset.iterator.stacking import Column, as_array
+from data_stack.dataset.iterator.stacking import Column, as_array, keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 
@@ -122,7 +122,7 @@ def _reader(
     """Reads what a predicate is given: whole samples, or a list of columns."""
     if column is None:
         return whole
-    keys: list[ColumnKey] = [column] if isinstance(column, (str, int, np.integer)) else list(column)
+    keys = keys_of(column)
     if not keys:
         raise ConfigError("a filter reads at least one column; for whole samples leave `column` out")
     return lambda positions: columns_at(source, keys, positions)

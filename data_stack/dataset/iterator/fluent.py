@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from data_stack.dataset.iterator.registry import LAYERS, known_layers, operation
+from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -77,7 +79,7 @@ class FluentIterator:
             n_samples: how many; None for as many as there are before an iterator is exhausted for the first time.
             epoch: see :meth:`at_epoch`.
         """
-        return self._stacked("mixed", *others, proportions=list(proportions), seed=seed, n_samples=n_samples, epoch=epoch)
+        return self._stacked("mixed", *others, proportions=proportions, seed=seed, n_samples=n_samples, epoch=epoch)
 
     def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> DatasetIteratorIF:
         """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
@@ -171,7 +173,7 @@ class FluentIterator:
 
     def rename(self, names: Mapping[str, str]) -> DatasetIteratorIF:
         """Dict samples with new names for some of their keys: ``{"old": "new"}``."""
-        return self._stacked("renamed", names=dict(names))
+        return self._stacked("renamed", names=names)
 
     def as_dict(self, *names: str) -> DatasetIteratorIF:
         """Tuple samples as dicts: one name for each position."""
@@ -198,7 +200,7 @@ class FluentIterator:
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
         """
-        return self._operation("encode")(self, encoders, fit_on=fit_on)  # type: ignore[no-any-return]
+        return operation("encode")(self, encoders, fit_on=fit_on)  # type: ignore[no-any-return]
 
     def map_classes(
         self, mapping: ClassMapping | Mapping[Any, Any], *, columns: Sequence[ColumnKey] | None = None
@@ -209,7 +211,7 @@ class FluentIterator:
             mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
             columns: which columns; None for the target.
         """
-        return self._operation("map_classes")(self, mapping, columns=columns)  # type: ignore[no-any-return]
+        return operation("map_classes")(self, mapping, columns=columns)  # type: ignore[no-any-return]
 
     def one_hot(
         self, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None
@@ -221,7 +223,7 @@ class FluentIterator:
                 sorted distinct values, read now.
             column: None for the target.
         """
-        return self._operation("one_hot")(self, classes, column=column)  # type: ignore[no-any-return]
+        return operation("one_hot")(self, classes, column=column)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ where samples are kept
 
@@ -235,9 +237,21 @@ class FluentIterator:
         """Samples kept when they are read: in memory up to ``max_bytes``, or all of them in a resource of ``storage``.
 
         See ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
+
+        Args:
+            max_bytes: of a cache in memory; None for no limit.
+            storage: of a stored cache.
+            identifier: of its resource in ``storage``; None for ``caches/`` and the fingerprint of this iterator.
+
+        Raises:
+            ConfigError: ``max_bytes`` is given together with ``storage``, or ``identifier`` without it.
         """
         if storage is None:
+            if identifier is not None:
+                raise ConfigError(f"a cache with identifier={identifier!r} is a stored one: give its storage, too")
             return self._stacked("cached", max_bytes=max_bytes)
+        if max_bytes is not None:
+            raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
         return self._stacked("stored_cache", storage=storage, identifier=identifier)
 
     def batches(self, batch_size: int, *, drop_last: bool = False) -> DatasetIteratorIF:
@@ -277,7 +291,7 @@ class FluentIterator:
         Raises:
             ConfigError: ratios do not sum to 1, a class or group is too small or large, or arguments exclude each other.
         """
-        return self._operation("split")(self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
+        return operation("split")(self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
 
     def folds(
         self, n_folds: int, *, seed: int | None = 0, stratify: ColumnKey | bool = False, group_by: ColumnKey | None = None
@@ -287,38 +301,35 @@ class FluentIterator:
         Raises:
             ConfigError: fewer than 2 folds, or more than there are samples, members of a class, or groups.
         """
-        return self._operation("folds")(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[no-any-return]
+        return operation("folds")(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ described
 
     def at_epoch(self, epoch: int) -> DatasetIteratorIF:
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
-        return self._operation("at_epoch")(self, epoch)  # type: ignore[no-any-return]
+        return operation("at_epoch")(self, epoch)  # type: ignore[no-any-return]
 
     def recipe(self) -> dict[str, Any]:
         """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
-        return self._operation("recipe")(self)  # type: ignore[no-any-return]
+        return operation("recipe")(self)  # type: ignore[no-any-return]
 
     def fingerprint(self) -> str:
         """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""
-        return self._operation("fingerprint")(self)  # type: ignore[no-any-return]
+        return operation("fingerprint")(self)  # type: ignore[no-any-return]
 
     def explain(self) -> Any:
         """The stack as a tree, with lengths, costs and licences; prints as text, shows as HTML in a notebook."""
-        return self._operation("explain")(self)
+        return operation("explain")(self)
 
     def report(self, report_format: str = "data_class", **options: Any) -> Any:
         """See ``DatasetIteratorReportGenerator.generate_report``."""
-        return self._operation("report")(self, report_format, **options)
+        return operation("report")(self, report_format, **options)
 
     # ------------------------------------------------------------------ inside
 
     def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
         """The layer of that name on this iterator (and ``others``)."""
         return (LAYERS.get(layer) or known_layers()[layer])._rebuilt([self, *others], arguments)
-
-    def _operation(self, name: str) -> Callable[..., Any]:
-        return operation(name)
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""
@@ -328,7 +339,11 @@ class FluentIterator:
         return 1 if meta is None else meta.target_pos
 
 
-def _checked_count(name: str, count: int) -> int:
-    if count < 0:
-        raise ValueError(f"{name} must not be negative, got {count}")
-    return count
+def _checked_count(name: str, count: SupportsIndex) -> int:
+    try:
+        number = operator.index(count)
+    except TypeError:
+        raise ConfigError(f"{name} must be an integer, got {count!r:.80}") from None
+    if number < 0:
+        raise ConfigError(f"{name} must not be negative, got {number}")
+    return number

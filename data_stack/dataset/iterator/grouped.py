@@ -94,7 +94,7 @@ class GroupedDatasetIterator(DatasetIterator):
         """One column of the groups, shape ``(n, k, ...)``, in one request."""
         return self._column_at(key, None if indices is None else checked_indices(indices, self._n_samples))
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         return self._one
 
     def _one(self, index: int) -> Sample:

@@ -21,6 +21,7 @@ from data_stack.dataset.iterator.iterator import (
     Sample,
     checked_indices,
 )
+from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.sample_columns import (
     Rows,
     SampleStructure,
@@ -102,7 +103,7 @@ class InMemoryDatasetIterator(DatasetIterator):
 
     def _fingerprint_of_source(self) -> str | None:
         try:
-            return self._operation("fingerprint")(self) if self._stacked_on() else None
+            return operation("fingerprint")(self) if self._stacked_on() else None
         except DataStackError:  # that it cannot be described is no reason not to be pickled
             return None
 
@@ -137,7 +138,7 @@ class InMemoryDatasetIterator(DatasetIterator):
         """One column; no sample is built. A whole column of numbers or arrays is handed out as it is, not copied."""
         return self._column_at(key, None if indices is None else checked_indices(indices, len(self._samples)))
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         return _reader_of(self._samples)
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:

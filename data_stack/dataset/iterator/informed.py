@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.iterator import (
     Batch,
@@ -29,7 +29,8 @@ __all__ = ["InformedDatasetIterator"]
 class InformedDatasetIterator(InformedDatasetIteratorIF):
     """The samples of ``dataset_iterator``, of the dataset that ``dataset_meta`` describes.
 
-    It adds no layer of its own: ``underlying_iterators`` are those of ``dataset_iterator``. A slice is a view with the same meta.
+    It adds no layer of its own: ``underlying_iterators`` are those of ``dataset_iterator``, and what only that has, such as the
+    ``indices`` of a view or ``cache_info`` of a cache, is found here too. A slice is a view with the same meta.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
@@ -47,6 +48,15 @@ class InformedDatasetIterator(InformedDatasetIteratorIF):
         self._dataset_meta = dataset_meta
         self._dataset_iterator = dataset_iterator
         self._source = adapted(dataset_iterator)
+
+    if not TYPE_CHECKING:  # a type checker is not to believe in every name
+
+        def __getattr__(self, name: str) -> Any:
+            """What only the wrapped iterator has, such as the ``indices`` of a view or ``fill`` of a stored cache."""
+            # Private names and protocols are asked of this very object, and while it is unpickled nothing is wrapped yet.
+            if not name.startswith("_") and hasattr(self._dataset_iterator, name):
+                return getattr(self._dataset_iterator, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __len__(self) -> int:
         return len(self._source)
@@ -75,8 +85,8 @@ class InformedDatasetIterator(InformedDatasetIteratorIF):
     def _located(self) -> tuple[DatasetIteratorIF, Positions | None]:
         return self._source._located()
 
-    def _reader(self) -> Callable[[int], Sample]:
-        return self._source._reader()
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
+        return self._source._unchecked_reader()
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         return batch_at(self._source, positions)

@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted
 from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.exception import ConfigError
 
 __all__ = ["InterleavedDatasetIterator"]
@@ -56,6 +57,9 @@ class InterleavedDatasetIterator(DatasetIteratorView):
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         return cls(underlying, **arguments)
+
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        return shared_meta(meta, self.underlying_iterators)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:

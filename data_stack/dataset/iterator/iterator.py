@@ -35,6 +35,8 @@ __all__ = [
     "checked_positions",
     "column_at",
     "columns_at",
+    "out_of_bounds",
+    "whole",
 ]
 
 Sample = Any
@@ -55,7 +57,7 @@ _BUILT_ON = {
     "read_batch": ("__getitem__", "__len__"),
     "read_column": ("__getitem__", "__len__"),
     "_located": ("__getitem__", "__len__"),
-    "_reader": ("__getitem__", "__len__"),
+    "_unchecked_reader": ("__getitem__", "__len__"),
 }
 
 # Ways that are short because they check nothing, and whose redefinition makes them lead past what was redefined.
@@ -182,7 +184,7 @@ class DatasetIteratorIF(FluentIterator, ABC):
         """
         return self, None
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         """A function that gives the sample at an int position in ``[0, len(self))``, and need not check it."""
         return self.__getitem__
 
@@ -274,8 +276,21 @@ class _AdaptedIterator(DatasetIterator):
 
 
 def adapted(samples: Any) -> DatasetIteratorIF:
-    """``samples`` itself if it is an iterator of ours, otherwise behind the contract; nothing is read."""
-    return samples if isinstance(samples, DatasetIteratorIF) else _AdaptedIterator(samples)
+    """``samples`` itself if it is an iterator of ours, otherwise behind the contract; nothing is read.
+
+    Raises:
+        ConfigError: it is nothing that has samples, or a list or dict of iterators where one is meant.
+    """
+    if isinstance(samples, DatasetIteratorIF):
+        return samples
+    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+        raise ConfigError(f"samples come from an iterator, or whatever has len() and [i], not from {samples!r:.80}")
+    if isinstance(samples, Mapping):
+        if any(isinstance(part, DatasetIteratorIF) for part in samples.values()):
+            raise ConfigError(f"a dict of iterators is no iterator: choose one of {', '.join(map(repr, samples))}")
+    elif isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
+        raise ConfigError("a list of iterators is no iterator: give them one by one, as in combine(*iterators)")
+    return _AdaptedIterator(samples)
 
 
 def batch_at(iterator: DatasetIteratorIF, positions: IndexArrayOfInts) -> Batch:
@@ -295,6 +310,11 @@ def columns_at(iterator: DatasetIteratorIF, keys: Sequence[ColumnKey], positions
     return DatasetIteratorIF._columns_at(iterator, keys, positions)
 
 
+def whole(iterator: DatasetIteratorIF, n_samples: int) -> IndexArrayOfInts | None:
+    """What :func:`column_at` is asked for all of ``n_samples``: None, unless ``iterator`` has grown since they were counted."""
+    return None if len(iterator) == n_samples else np.arange(n_samples, dtype=np.intp)
+
+
 def checked_index(index: SupportsIndex, length: int) -> int:
     """The position ``0 <= p < length`` that ``index`` means, negative ones counted from the end.
 
@@ -305,7 +325,7 @@ def checked_index(index: SupportsIndex, length: int) -> int:
     position = operator.index(index)
     if -length <= position < length:
         return position if position >= 0 else position + length
-    raise _out_of_bounds(position, length)
+    raise out_of_bounds(position, length)
 
 
 def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArray[np.intp]:
@@ -322,13 +342,18 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
     """
     if isinstance(indices, slice):
         return np.arange(*indices.indices(length), dtype=np.intp)
-    array = np.asarray(indices)
+    try:
+        array = np.asarray(indices)
+    except ValueError as error:  # a list of lists of different lengths
+        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}") from error
+    if array.dtype == object and array.ndim == 1 and len(array) and all(isinstance(each, (bool, np.bool_)) for each in array):
+        array = array.astype(bool)  # a mask of pandas, which would otherwise be read as the positions 0 and 1
     if array.dtype == object and array.ndim == 1:
-        integers = [operator.index(index) for index in array]
+        integers = [_integer_at(place, index) for place, index in enumerate(array)]
         try:
             array = np.array(integers, dtype=np.intp)
         except OverflowError:  # larger than any iterator
-            raise _out_of_bounds(max(integers, key=abs), length) from None
+            raise out_of_bounds(max(integers, key=abs), length) from None
     if array.ndim != 1:
         raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_described(indices, array)}")
     if array.dtype == bool:
@@ -341,7 +366,7 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
         raise TypeError(f"indices must be integers or bools, got {_described(indices, array)}")
     lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
     if lowest < -length or highest >= length:
-        raise _out_of_bounds(lowest if lowest < -length else highest, length)
+        raise out_of_bounds(lowest if lowest < -length else highest, length)
     positions = array.astype(np.intp, copy=False)
     return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
 
@@ -353,13 +378,16 @@ def checked_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range
         DatasetOutOfBoundsError, TypeError: as there.
     """
     if isinstance(indices, slice):
-        return range(length)[indices]
+        picked = range(length)[indices]
+        return picked if len(picked) > 1 else range(picked.start, picked.start + len(picked))  # their step may be any integer
     if isinstance(indices, range):
         if len(indices) == 0:
             return range(0)
         lowest, highest = sorted((indices[0], indices[-1]))
         if lowest < -length or highest >= length:
-            raise _out_of_bounds(lowest if lowest < -length else highest, length)
+            raise out_of_bounds(lowest if lowest < -length else highest, length)
+        if len(indices) == 1:
+            return range(lowest % length, lowest % length + 1)
         if lowest >= 0:
             return indices
         if highest < 0:
@@ -384,9 +412,19 @@ def checked_integer(name: str, value: Any, *, at_least: int | None = None, at_mo
     return number
 
 
-def _out_of_bounds(position: int, length: int) -> DatasetOutOfBoundsError:
+def out_of_bounds(position: int, length: int) -> DatasetOutOfBoundsError:
+    """What to raise for a position that lies outside of ``length`` samples."""
     allowed = f"allowed are {-length} to {length - 1}" if length else "it is empty"
-    return DatasetOutOfBoundsError(f"position {position} is outside of an iterator of {length} samples: {allowed}")
+    # Python refuses to write out numbers of more than 4,300 digits
+    shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
+    return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples: {allowed}")
+
+
+def _integer_at(place: int, index: Any) -> int:
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise TypeError(f"indices must be integers or bools; number {place} of them is {index!r:.80}") from None
 
 
 def _described(indices: object, array: npt.NDArray[Any]) -> str:

@@ -92,7 +92,7 @@ class MappedDatasetIterator(DatasetIterator):
 
     def _prepare(self) -> None:
         self._source = adapted(self._dataset_iterator)
-        self._read = self._source._reader()
+        self._read = self._source._unchecked_reader()
         self._mixed_seed = None if self._seed is None else derived_seed("mapped", self._seed, self._epoch)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class MappedDatasetIterator(DatasetIterator):
         """One column of what the function gives, called for these samples only."""
         return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         if self._batched or self._mixed_seed is not None:
             return self._mapped
         read, function = self._read, self._function

@@ -13,10 +13,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
 from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
 from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted, permuted_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
@@ -97,6 +98,9 @@ class MixedDatasetIterator(DatasetIteratorView):
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         return cls(underlying, **arguments)
 
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        return shared_meta(meta, self.underlying_iterators)
+
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
         """The iterators given."""
@@ -107,7 +111,10 @@ def _checked_proportions(proportions: Sequence[float], lengths: Sequence[int]) -
     """Proportions as plain numbers, and as exact parts of 1."""
     if not lengths:
         raise ConfigError("a mixed iterator needs at least one iterator; it was given none")
-    given = list(proportions)
+    try:
+        given = list(proportions)
+    except TypeError:
+        raise ConfigError(f"proportions are a list of numbers, one for each iterator, got {proportions!r:.80}") from None
     if len(given) != len(lengths):
         raise ConfigError(f"{len(lengths)} iterators cannot be mixed in {len(given)} proportions: give one for each")
     numbers: list[float] = []

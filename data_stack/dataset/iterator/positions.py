@@ -63,11 +63,19 @@ class _Composed(ComputedPositions):
     def __len__(self) -> int:
         return len(self._outer)
 
+    # Views of views have an inner one that is composed again, a thousand times perhaps: a loop, for Python bounds recursion.
+
     def at(self, index: int) -> int:
-        return int(self._inner[int(self._outer[index])])
+        positions: Positions = self
+        while type(positions) is _Composed:
+            index, positions = int(positions._outer[index]), positions._inner
+        return int(positions[index])
 
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        return taken(self._inner, taken(self._outer, indices))
+        positions: Positions = self
+        while type(positions) is _Composed:
+            indices, positions = taken(positions._outer, indices), positions._inner
+        return taken(positions, indices)
 
 
 def taken(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:

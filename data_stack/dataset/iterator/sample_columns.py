@@ -363,7 +363,10 @@ def estimated_bytes(value: Any, depth: int = 0) -> int:
 
     What several values share is counted for each; what an array is a view of is not counted.
     """
-    n_bytes = getattr(value, "nbytes", None)  # arrays, numpy scalars, tensors, memoryviews
+    try:
+        n_bytes = getattr(value, "nbytes", None)  # arrays, numpy scalars, tensors, memoryviews
+    except Exception:  # noqa: BLE001  # sparse tensors have none, and any other class may be anybody's
+        n_bytes = None
     if isinstance(n_bytes, int):
         own = n_bytes + _ARRAY_BYTES
         items: Iterable[Any] = value.ravel().tolist() if isinstance(value, np.ndarray) and value.dtype == object else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,22 @@ class SequenceDatasetIterator(DatasetIterator):
             They are not copied.
 
     Raises:
-        ConfigError: no sequences, or of different lengths.
+        ConfigError: no list of sequences, or of different lengths.
     """
 
     _layer_name = "sequence"
 
     def __init__(self, dataset_sequences: Sequence[Any]) -> None:
+        if isinstance(dataset_sequences, (str, Mapping)) or not hasattr(dataset_sequences, "__iter__"):
+            raise ConfigError(
+                f"a SequenceDatasetIterator takes a list of columns, [samples, targets], not {dataset_sequences!r:.80}"
+            )
+        for number, sequence in enumerate(dataset_sequences):
+            if not hasattr(sequence, "__len__"):
+                raise ConfigError(
+                    f"column {number} of a SequenceDatasetIterator must be a sequence, got {sequence!r:.80}; "
+                    f"it takes a list of columns, [samples, targets]"
+                )
         columns = tuple(_by_position(sequence) for sequence in dataset_sequences)
         if not columns:
             raise ConfigError("SequenceDatasetIterator needs at least one sequence, e.g. [samples, targets]; it was given none")
@@ -78,7 +88,7 @@ class SequenceDatasetIterator(DatasetIterator):
         """One column; no sample is built. A whole numpy column is handed out as it is, not copied."""
         return self._column_at(key, None if indices is None else checked_indices(indices, self._n_samples))
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         # A closure over the columns takes half the time of __getitem__, which looks each of them up.
         if len(self._columns) == 1:
             (only,) = self._columns
@@ -122,6 +132,8 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
             array = as_array(column)
         except TypeError:  # a tensor of a dtype that numpy lacks
             rows = range(len(column)) if positions is None else positions.tolist()
+            if len(rows) == 0 and len(column):
+                return stack_values([column[0]])[:0]
             return stack_values([column[row] for row in rows])
         return array if positions is None else array[positions]
     if positions is None:

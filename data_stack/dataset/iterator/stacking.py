@@ -18,6 +18,7 @@ __all__ = [
     "emptied",
     "join_batches",
     "join_columns",
+    "keys_of",
     "reordered",
     "stack_samples",
     "stack_values",
@@ -145,6 +146,20 @@ def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> 
         raise ConfigError(f"samples have no column {key!r}: they have the columns {known}") from error
 
 
+def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
+    """One key, or several, as a list.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(columns, (str, int, np.integer)):
+        return [columns]
+    try:
+        return list(columns)
+    except TypeError:
+        raise ConfigError(f"columns are named by a position, a key, or a list of these, not by {columns!r:.80}") from None
+
+
 def emptied(batch: Batch) -> Batch:
     """The same columns with no sample in them."""
     return reordered(batch, slice(0, 0))
@@ -167,6 +182,8 @@ def as_array(values: Any) -> Column:
     """
     if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
         values = values.detach().cpu()
+        if values.is_conj() or values.is_neg():  # marked as to be conjugated or negated, which numpy cannot know
+            values = values.resolve_conj().resolve_neg()
     return np.asarray(values)
 
 
@@ -184,7 +201,7 @@ def _as_array(value: Any) -> Column | None:
     if isinstance(value, (list, tuple)):
         try:
             array = np.asarray(value)
-        except (ValueError, TypeError, OverflowError):  # ragged
+        except (ValueError, TypeError, OverflowError, RuntimeError):  # ragged, or tensors that numpy does not take
             return None
         return array if array.dtype.kind in _NUMERIC_KINDS else None
     return None

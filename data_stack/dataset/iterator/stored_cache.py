@@ -50,11 +50,11 @@ class StoredCacheDatasetIterator(DatasetIterator):
     too, but not that of what they call in turn; a client's class counts by its name, its number of samples and a few of these:
     what changes unseen needs another ``version``.
 
-    Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes,
-    numpy's scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such; a sample
-    may also be a named tuple. Columns of numbers, or of arrays of one shape, are rows of bytes, of which a batch is one
-    request; other values are records. Rows of a memory-mapped file become plain arrays. Nothing that is read is run, and
-    every byte is held against a checksum. The format: :mod:`data_stack.dataset.iterator.stored_samples`.
+    Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
+    scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such; a sample may also
+    be a named tuple. Columns of numbers, or of arrays of one shape, are rows of bytes, of which a batch is one request; other
+    values are records, in which arrays become little-endian. Rows of a memory-mapped file become plain arrays. Nothing that
+    is read is run, and every byte is held against a checksum. The format: :mod:`data_stack.dataset.iterator.stored_samples`.
 
     Random layers belong above the cache: of those below it, it keeps what they drew first.
 
@@ -146,7 +146,7 @@ class StoredCacheDatasetIterator(DatasetIterator):
         """The name of the resource."""
         return self._given_identifier or f"caches/{self._fingerprint()}"
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         return lambda index: (self._stored or self._opened()).sample(index)
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
@@ -210,7 +210,7 @@ class StoredCacheDatasetIterator(DatasetIterator):
                 self._fingerprint(),
             )
             return None
-        if not stored.adopt_classes(self._source._reader()):
+        if not stored.adopt_classes(self._source._unchecked_reader()):
             logger.warning("the cache %r in %r holds named tuples of another class; it is stored anew", identifier, self._storage)
             return None
         return stored

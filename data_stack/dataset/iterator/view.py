@@ -25,10 +25,10 @@ from data_stack.dataset.iterator.iterator import (
     checked_positions,
     column_at,
     columns_at,
+    out_of_bounds,
 )
 from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array, composed, taken
 from data_stack.dataset.meta import DatasetMetaIF
-from data_stack.exception import DatasetOutOfBoundsError
 
 __all__ = ["DatasetIteratorView", "InformedDatasetIteratorView", "sample_or_view"]
 
@@ -76,7 +76,7 @@ class DatasetIteratorView(DatasetIterator):
         # a memoryview gives an int in half the time of an array's item()
         at: Any = self._positions
         self._at = memoryview(at) if isinstance(self._positions, np.ndarray) else at
-        self._read = source._reader()
+        self._read = source._unchecked_reader()
 
     def __getstate__(self) -> dict[str, Any]:
         derived = ("_source", "_positions", "_at", "_read")
@@ -97,7 +97,7 @@ class DatasetIteratorView(DatasetIterator):
             try:
                 position = self._at[index]
             except IndexError:
-                raise DatasetOutOfBoundsError(f"position {index} is outside of a view of {len(self)} samples") from None
+                raise out_of_bounds(index, len(self)) from None
             return self._read(position)
         return sample_or_view(self, index)
 
@@ -133,7 +133,7 @@ class DatasetIteratorView(DatasetIterator):
     def _located(self) -> tuple[DatasetIteratorIF, Positions | None]:
         return self._source, self._positions
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         at, read = self._at, self._read
         return lambda index: read(at[index])
 

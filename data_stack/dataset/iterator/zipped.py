@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from data_stack.dataset.iterator.iterator import (
     batch_at,
     checked_indices,
     columns_at,
+    whole,
 )
 from data_stack.dataset.iterator.stacking import column_of
 from data_stack.dataset.iterator.view import sample_or_view
@@ -58,7 +60,7 @@ class ZippedDatasetIterator(DatasetIterator):
         self._iterators = list(iterators)
         if not self._iterators:
             raise ConfigError("there is nothing to zip: give at least one iterator")
-        lengths = [len(iterator) for iterator in self._iterators]
+        lengths = [len(adapted(iterator)) for iterator in self._iterators]
         if len(set(lengths)) > 1:
             raise ConfigError(f"iterators can be zipped if they are equally long; their lengths are {lengths}")
         self._n_samples = lengths[0]
@@ -66,7 +68,7 @@ class ZippedDatasetIterator(DatasetIterator):
 
     def _prepare(self) -> None:
         self._parts = [adapted(iterator) for iterator in self._iterators]
-        self._readers = [part._reader() for part in self._parts]
+        self._readers = [part._unchecked_reader() for part in self._parts]
         self._places: list[_Place] | dict[ColumnKey, _Place] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class ZippedDatasetIterator(DatasetIterator):
         return sample_or_view(self, index)
 
     def __iter__(self) -> Iterator[Sample]:
-        for samples in zip(*self._parts, strict=True):
+        for samples in zip(*[islice(part, self._n_samples) for part in self._parts], strict=True):
             yield _side_by_side(samples)
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
@@ -107,7 +109,7 @@ class ZippedDatasetIterator(DatasetIterator):
     def _sample_at(self, index: int) -> Sample:
         return _side_by_side([read(index) for read in self._readers])
 
-    def _reader(self) -> Callable[[int], Sample]:
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
         return self._sample_at
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
@@ -138,7 +140,7 @@ class ZippedDatasetIterator(DatasetIterator):
     def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
         part, named = self._parts[number], [key for key in keys if key is not None]
         if named:
-            return columns_at(part, named, positions)
+            return columns_at(part, named, whole(part, self._n_samples) if positions is None else positions)
         batch = batch_at(part, np.arange(self._n_samples, dtype=np.intp) if positions is None else positions)
         if not isinstance(batch, np.ndarray):
             raise ConfigError(f"iterator {number} gave bare values first, and other samples later; they cannot be zipped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 import os
 import sys
 import types
@@ -33,6 +34,25 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _MAIN = ("__main__", "__mp_main__")
 _PLAIN_OBJECT_BYTES = type("_", (), {}).__basicsize__  # more than that, and an object keeps something outside of its __dict__
 _DEEPEST = 20
+_MEMOIZED = type(functools.lru_cache(maxsize=1)(len))
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+
+# Of a class: what does not decide what its objects do, and differs between versions of Python or runs of a program.
+_NO_BEHAVIOUR = {
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations__",
+    "__annotations_cache__",
+    "__dataclass_fields__",
+    "__dataclass_params__",
+    "__dict__",
+    "__doc__",
+    "__firstlineno__",
+    "__module__",
+    "__static_attributes__",
+    "__weakref__",
+    "_abc_impl",
+}
 
 _NAMED: dict[str, Callable[..., Any]] = {}
 
@@ -91,7 +111,7 @@ def written_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, An
         ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or ``{"partial": …}``.
     """
     for name, named in _NAMED.items():
-        if named is function:
+        if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a method anew
             return {"function": {"name": name}}
     if type(function) is functools.partial:
         if written_function(function.func, plain) is None:
@@ -112,24 +132,28 @@ def importable_name(function: Any) -> str | None:
     module, name = _module_of(function), _name_of(function)
     if module is None or name is None or module in _MAIN or module not in sys.modules:
         return None
-    found = function_at(sys.modules[module], name)
+    found = function_at(sys.modules[module], module, name)
     is_of_class = isinstance(function, (types.MethodType, types.BuiltinMethodType)) and isinstance(function.__self__, type)
     if found is function or (is_of_class and found == function):
         return f"{module}:{name}"
     return None
 
 
-def function_at(module: types.ModuleType, qualified_name: str) -> Any:
+def function_at(module: types.ModuleType, module_name: str, qualified_name: str) -> Any:
     """What a module has under a name such as ``"function"`` or ``"Class.method"``, if it is the module's own; otherwise None.
 
-    What it has imported from other modules is not its own, and neither are attributes of objects that are no classes.
+    What it has imported from other modules is not its own, and neither are attributes of objects that are no classes. A
+    module that can be imported by the name of another one, such as ``posixpath`` as ``os.path``, has nothing of its own there.
     """
     found: Any = module
     for part in qualified_name.split("."):
         if found is not module and not isinstance(found, type):
             return None
-        found = getattr(found, part, None)
-    is_own = callable(found) and _module_of(found) == module.__name__ and _name_of(found) == qualified_name
+        try:
+            found = getattr(found, part, None)
+        except Exception:  # noqa: BLE001  # a module's __getattr__, or a descriptor, may be anybody's
+            return None
+    is_own = callable(found) and _module_of(found) == module_name and _name_of(found) == qualified_name
     return found if is_own else None
 
 
@@ -172,22 +196,23 @@ def unnamed_content(value: Any, content: Callable[[Any], Any]) -> str:
     """A digest of all that decides what an unnamed function does, or what an object of any class is.
 
     Of a function: its compiled code, defaults, and the values of outer and global variables that it uses, so that it is the
-    same in all processes of one Python version. Of an object: its class and attributes. Where that is not all, the digest is
-    one that this object alone has, in this process alone.
+    same in all processes of one Python version. Of an object: its class and attributes; where it can be called, or a function
+    uses it, its class is known by its name only if it can be imported, and otherwise by the code of its methods. Where that
+    is not all, the digest is one that this object alone has, in this process alone.
 
     Args:
         value: the function or object.
         content: gives plain data that stands for the content of any other value; raises ConfigError where it cannot.
     """
     try:
-        described = _Content(content).of(value, 0)
+        described = _Content(content, with_code=callable(value)).of(value, 0)
     except (ConfigError, RecursionError):
         return _token(value)
     return hashlib.sha256(canonical_json(described).encode("ascii")).hexdigest()
 
 
 def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
-    """A digest of the compiled code of a function, named or not; None of what has none, such as numpy's own.
+    """A digest of the compiled code of a function or a callable object, named or not; None of what has none, as numpy's own.
 
     Args:
         value: anything.
@@ -195,11 +220,15 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
     """
     if isinstance(value, functools.partial):
         return code_content(value.func, content)
+    if isinstance(value, _MEMOIZED):
+        return code_content(value.__wrapped__, content)
     function = getattr(value, "__func__", value)
+    if not isinstance(function, (types.FunctionType, type)):
+        function = getattr(type(function), "__call__", None)  # noqa: B004  # not whether, but what is called
     if not isinstance(function, types.FunctionType):
         return None
     try:
-        described = _Content(content)._function(function, 0)
+        described = _Content(content, with_code=True)._function(function, 0)
     except (ConfigError, RecursionError):
         described = [_code(function.__code__)]
     return hashlib.sha256(canonical_json(described).encode("ascii")).hexdigest()
@@ -208,8 +237,8 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
 class _Content:
     """Describes functions and objects by what they consist of; each of them once, for they may refer to each other."""
 
-    def __init__(self, content: Callable[[Any], Any]) -> None:
-        self._content = content
+    def __init__(self, content: Callable[[Any], Any], *, with_code: bool) -> None:
+        self._content, self._with_code = content, with_code
         self._seen: dict[int, int] = {}
 
     def of(self, value: Any, depth: int) -> Any:
@@ -234,6 +263,13 @@ class _Content:
         if isinstance(value, types.FunctionType):
             self._seen[id(value)] = len(self._seen)
             return {"code": self._function(value, depth + 1)}
+        if isinstance(value, type):
+            self._seen[id(value)] = len(self._seen)
+            return {"class": self._class(value, depth + 1)}
+        if isinstance(value, _MEMOIZED):
+            return {"memoized": self.of(value.__wrapped__, depth + 1)}
+        if isinstance(value, _GETTERS):
+            return {"getter": self.of(value.__reduce__(), depth + 1)}
         try:
             return self._content(value)
         except ConfigError:
@@ -255,7 +291,26 @@ class _Content:
         if not hasattr(value, "__dict__") or kind.__basicsize__ != _PLAIN_OBJECT_BYTES or isinstance(value, type):
             raise ConfigError(f"nobody knows what an object of {_class_name(kind)} consists of")
         self._seen[id(value)] = len(self._seen)
-        return [_class_name(kind), [[str(name), self.of(item, depth)] for name, item in sorted(vars(value).items())]]
+        attributes = [[str(name), self.of(item, depth)] for name, item in sorted(vars(value).items())]
+        if not self._with_code or importable_name(kind) is not None:
+            return [_class_name(kind), attributes]
+        return [_class_name(kind), attributes, self.of(kind, depth)]
+
+    def _class(self, kind: type, depth: int) -> list[Any]:
+        members = [(name, member) for name, member in sorted(vars(kind).items()) if name not in _NO_BEHAVIOUR]
+        return [
+            _class_name(kind),
+            self.of(type(kind), depth),
+            self.of(kind.__bases__, depth),
+            [[name, self._member(member, depth)] for name, member in members],
+        ]
+
+    def _member(self, member: Any, depth: int) -> Any:
+        if isinstance(member, (staticmethod, classmethod)):
+            return {type(member).__name__: self.of(member.__func__, depth)}
+        if isinstance(member, property):
+            return {"property": self.of([member.fget, member.fset, member.fdel], depth)}
+        return self.of(member, depth)
 
 
 def _code(code: types.CodeType) -> list[Any]:

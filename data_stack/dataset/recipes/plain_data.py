@@ -59,6 +59,8 @@ def to_plain(value: Any, special: Callable[[Any], dict[str, Any] | None] | None 
         if isinstance(value, (set, frozenset)):
             return {"set": sorted((plain(item, within) for item in value), key=canonical_json)}
         if isinstance(value, range):
+            if not _is_countable(value):
+                raise ConfigError(f"{shown(value)} has more numbers than can be counted, so it cannot be written as plain data")
             return {"range": [value.start, value.stop, value.step]}
         if isinstance(value, slice):
             return {"slice": [plain(end, within) for end in (value.start, value.stop, value.step)]}
@@ -135,6 +137,13 @@ def shown(value: Any) -> str:
     except Exception:  # noqa: BLE001  # a number of too many digits, too deep a list, or anybody's class
         return f"a {type(value).__name__}"
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
+
+
+def _is_countable(numbers: range) -> bool:
+    try:
+        return len(numbers) >= 0
+    except OverflowError:
+        return False
 
 
 def _is_of_plain_values(array: Any) -> bool:

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, _AdaptedIterator
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator
 from data_stack.dataset.iterator.positions import ComputedPositions, as_index_array, narrowed
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.plain_data import canonical_json
@@ -53,6 +52,8 @@ DATASET = "dataset"
 # What holds samples or says of what they are, but does not decide what they are.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 
+_PROBED = '"probe":'
+
 # Whose arguments are samples, which may be tuples or lists, or dicts with an order.
 _KEEPS_SAMPLES = ("sequence", "in_memory")
 
@@ -78,8 +79,8 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
         of = [numbers[id(each)] for each in layer.of]
         node = {"layer": layer.name, "of": of, "arguments": _written_arguments(layer, reasons)}
         key = canonical_json(node)
-        # two objects of a class that is none of ours may look alike and differ
-        if layer.name is None or key not in known:
+        # what is known by a few of its samples may look alike and differ; no text or key of anybody's is written like this
+        if _PROBED in key or key not in known:
             known[key] = len(nodes)
             why_not += [f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}" for reason in reasons]
             nodes.append(node)
@@ -171,7 +172,7 @@ def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     if layer == "view" and key == "indices":
         return content_of_indices(value)
     if layer in _KEEPS_SAMPLES:
-        return content_of(value)
+        return content_of(value, of_samples=True)
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
     return content_of(list(value) if isinstance(value, tuple) else value)
 
@@ -214,9 +215,13 @@ def described_layer(iterator: Any, probed: bool = True) -> Layer:
         iterator: any, or what is used as one.
         probed: whether samples are looked at if its class is none of ours.
     """
-    if isinstance(iterator, InformedDatasetIterator) and iterator._origin is not None:
-        origin = {key: iterator._origin.get(key) for key in ("name", "version", "split")}
-        return Layer(iterator, DATASET, [], {**origin, "config": dict(iterator._origin.get("config") or {})})
+    # a client's class may hand on what it has not to what it wraps, whose origin is not its own
+    origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
+    if isinstance(origin, Mapping):
+        named = {key: origin.get(key) for key in ("name", "version", "split")}
+        # options are known by their names, so that their order says nothing
+        config = dict(sorted((origin.get("config") or {}).items(), key=lambda option: str(option[0])))
+        return Layer(iterator, DATASET, [], {**named, "config": config})
     if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator)):
         arguments = iterator._arguments()
         if iterator._layer_name == "informed":

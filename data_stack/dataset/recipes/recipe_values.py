@@ -46,6 +46,9 @@ _DEEPEST = 100
 
 _INT32 = np.iinfo(np.int32)
 
+_SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
+_SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64)
+
 
 # ---------------------------------------------------------------------- for recipes
 
@@ -136,7 +139,7 @@ def _special(value: Any, why_not: list[str]) -> dict[str, Any]:
         name = written_function(value, lambda other: written(other, why_not))
         if name is None:
             _note(why_not, why_unnamed(value))
-            name = {"unnamed": {"function": shown(value), "content": unnamed_content(value, content_of)}}
+            name = {"unnamed": {"function": shown(value), "content": unnamed_content(value, known_content)}}
         return name
     _note(why_not, f"an object of {class_name(value)} cannot be written down")
     return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
@@ -145,13 +148,18 @@ def _special(value: Any, why_not: list[str]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- for fingerprints
 
 
-def content_of(value: Any) -> Any:
+def content_of(value: Any, *, of_samples: bool = False) -> Any:
     """Plain data that is equal for equal values, and small: arrays, texts and long lists stand there by their SHA-256.
+
+    Args:
+        value: anything.
+        of_samples: whether these are samples, where an int and an integer of numpy's with fewer bits make columns of different
+            dtypes. As arguments they are the same.
 
     Raises:
         ConfigError: it is nested deeper than any argument is.
     """
-    return _content(value, 0)
+    return _content(value, 0, _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS)
 
 
 def content_of_indices(indices: Positions) -> Any:
@@ -199,10 +207,11 @@ def probe(samples: Any) -> dict[str, Any]:
     return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest()}
 
 
-def _content(value: Any, depth: int) -> Any:
+def _content(value: Any, depth: int, same: tuple[type[np.generic], ...] = _SAME_AS_ARGUMENTS) -> Any:
+    """``same``: the scalars of numpy's that are no others than Python's."""
     if value is None or type(value) in (bool, int, str):
         return value if not isinstance(value, str) or len(value) <= _MOST_ITEMS_LISTED else {"text": _digest(value)}
-    if isinstance(value, (np.bool_, np.integer, np.float64)):
+    if isinstance(value, same):
         value = value.item()
     if type(value) in (bool, int):
         return value
@@ -211,42 +220,45 @@ def _content(value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ConfigError(f"values nested deeper than {_DEEPEST} levels cannot be told apart")
     if isinstance(value, (list, tuple)):
-        content = _items_content(value, depth + 1)
+        content = _items_content(value, depth + 1, same)
         return {"tuple": content} if isinstance(value, tuple) else content
     if isinstance(value, Mapping):
-        return {"dict": [[_content(key, depth + 1), _content(item, depth + 1)] for key, item in value.items()]}
+        return {"dict": [[_content(key, depth + 1, same), _content(item, depth + 1, same)] for key, item in value.items()]}
     if isinstance(value, (set, frozenset)):
-        return {"set": sorted((_content(item, depth + 1) for item in value), key=canonical_json)}
+        return {"set": sorted((_content(item, depth + 1, same) for item in value), key=canonical_json)}
     if isinstance(value, range):
         return {"range": range_content(value)}
     if isinstance(value, slice):
-        return {"slice": [_content(end, depth + 1) for end in (value.start, value.stop, value.step)]}
+        return {"slice": [_content(end, depth + 1, same) for end in (value.start, value.stop, value.step)]}
     if isinstance(value, (bytes, bytearray)):
         return {"bytes": hashlib.sha256(value).hexdigest()}
-    return _special_content(value, depth)
+    return _special_content(value, depth, same)
 
 
-def _special_content(value: Any, depth: int) -> Any:
+def _special_content(value: Any, depth: int, same: tuple[type[np.generic], ...]) -> Any:
     if _is_encoder(value):
         try:
-            return {"encoder": value.fingerprint()}
+            known = value.fingerprint()
         except DataStackError:
+            known = None
+        if not isinstance(known, str):
             return {"unknown": {"class": class_name(value), "content": unnamed_content(value, known_content)}}
+        return {"encoder": known}
     found = _array_of(value)
     if found is not None:
         kind, array = found
         name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
         return {name: [kind if name == "tensor" else _dtype_of(array), list(array.shape), array_digest(array)]}
     if isinstance(value, np.ndarray) and value.dtype == object and not isinstance(value, np.ma.MaskedArray):
-        return {"objects": [list(value.shape), _items_content(value.ravel().tolist(), depth + 1)]}
+        return {"objects": [list(value.shape), _items_content(value.ravel().tolist(), depth + 1, same)]}
     if isinstance(value, ComputedPositions):
         return content_of_indices(value)
     if isinstance(value, DatasetMetaIF):
-        return {"dataset_meta": _meta_content(value, lambda item: _content(item, depth + 1))}
+        return {"dataset_meta": _meta_content(value, lambda item: _content(item, depth + 1, same))}
     if _is_storage(value):
         return {"storage": None}
     if callable(value):
-        name_of_it = written_function(value, lambda other: _content(other, depth + 1))
+        name_of_it = written_function(value, lambda other: _content(other, depth + 1, same))
         return name_of_it or {"unnamed": unnamed_content(value, known_content)}
     return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
 
@@ -263,19 +275,20 @@ def _content_of_unknown(value: Any) -> Any:
     if isinstance(value, np.ma.MaskedArray):
         return [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))]
     if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "iloc"):
-        return probe(value)  # an array in a file may be larger than the memory
+        found = probe(value)  # an array in a file may be larger than the memory
+        return found if found["probe"] is not None else {**found, "content": unnamed_content(value, known_content)}
     try:
         return sample_digest(value).hex()  # a picture, a date, a decimal number
     except ConfigError:
         return unnamed_content(value, known_content)
 
 
-def _items_content(items: Sequence[Any], depth: int) -> Any:
+def _items_content(items: Sequence[Any], depth: int, same: tuple[type[np.generic], ...]) -> Any:
     if len(items) <= _MOST_ITEMS_LISTED:
-        return [_content(item, depth) for item in items]
+        return [_content(item, depth, same) for item in items]
     digest = hashlib.sha256()
     for start in range(0, len(items), _ITEMS_AT_ONCE):
-        block = [_content(item, depth) for item in items[start : start + _ITEMS_AT_ONCE]]
+        block = [_content(item, depth, same) for item in items[start : start + _ITEMS_AT_ONCE]]
         digest.update(canonical_json(block).encode("ascii"))
     return {"items": [len(items), digest.hexdigest()]}
 
@@ -345,8 +358,9 @@ def _dtype_of(array: npt.NDArray[Any]) -> Any:
 
 def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:
     known = MetaFactory.copy_dataset_meta(meta)
-    content = {each.name: plain(getattr(known, each.name)) for each in fields(DatasetMeta) if each.name != "iterator_meta"}
-    return {**content, **{each.name: plain(getattr(known, each.name)) for each in fields(IteratorMeta)}}
+    names = [each.name for kind in (DatasetMeta, IteratorMeta) for each in fields(kind) if each.name != "iterator_meta"]
+    values = {name: getattr(known, name) for name in names}
+    return {name: plain(value.item() if isinstance(value, np.integer) else value) for name, value in values.items()}
 
 
 def _is_encoder(value: Any) -> bool:

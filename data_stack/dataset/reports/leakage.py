@@ -177,8 +177,8 @@ def find_duplicates(
 
     Args:
         splits: iterators by name; or one iterator, to be searched for repeats.
-        columns: what to compare; None for whole samples. If the first iterator has meta, and its target is none of these
-            columns, equal samples of different targets are reported as well.
+        columns: what to compare; None for whole samples. If the first iterator has meta, its target is none of these
+            columns, and all samples have one, equal samples of different targets are reported as well.
         max_positions: so many positions are told of each finding; all are counted.
 
     Raises:
@@ -190,8 +190,8 @@ def find_duplicates(
     if max_positions < 0:
         raise ConfigError(f"max_positions must not be negative, it is {max_positions}")
     keys = _checked_keys(columns)
-    target = _target_beside(keys, next(iter(by_name.values())))
     iterators = [adapted(iterator) for iterator in by_name.values()]
+    target = _target_beside(keys, next(iter(by_name.values())), iterators)
     starts = np.cumsum([0, *map(len, iterators)]).tolist()
     samples = np.empty((starts[-1], 2), dtype=np.uint64)
     targets = np.empty((starts[-1] if target is not None else 0, 2), dtype=np.uint64)
@@ -210,18 +210,25 @@ def find_duplicates(
 def _checked_keys(columns: ColumnKey | Sequence[ColumnKey] | None) -> tuple[ColumnKey, ...] | None:
     if columns is None:
         return None
-    keys: tuple[ColumnKey, ...] = (columns,) if isinstance(columns, (str, int, np.integer)) else tuple(columns)
+    given: tuple[Any, ...] = (columns,) if isinstance(columns, (str, int, np.integer)) else tuple(columns)
+    keys = tuple(int(key) if isinstance(key, np.integer) else key for key in given)
     if not keys:
         raise ConfigError("there are no columns to compare; leave columns out to compare whole samples")
     return keys
 
 
-def _target_beside(keys: tuple[ColumnKey, ...] | None, iterator: Any) -> ColumnKey | None:
-    """The target's column, if it is none of ``keys``."""
-    meta = getattr(iterator, "dataset_meta", None)
+def _target_beside(keys: tuple[ColumnKey, ...] | None, first: Any, iterators: Sequence[DatasetIteratorIF]) -> ColumnKey | None:
+    """The target's column by the meta of the first iterator, if it is none of ``keys``, and all samples have it."""
+    meta = getattr(first, "dataset_meta", None)
     if keys is None or meta is None or meta.target_pos in keys:
         return None
     target: ColumnKey = meta.target_pos
+    try:
+        for iterator in iterators:
+            if len(iterator):
+                columns_at(iterator, [target], np.zeros(1, dtype=np.intp))
+    except ConfigError:
+        return None
     return target
 
 

@@ -164,9 +164,8 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     if report.identifier is not None:
         facts.append(("identifier", readable(report.identifier)))
     if report.target_kind is not None:
-        facts.append(
-            ("targets are", {"label": "labels", "one_hot": "one-hot vectors", "real": "real numbers"}[report.target_kind])
-        )
+        kinds = {"label": "labels", "one_hot": "one-hot vectors", "real": "real numbers"}
+        facts.append(("targets are", kinds.get(report.target_kind, readable(report.target_kind))))
     for name, values in (("classes", report.class_names), ("features", report.feature_names)):
         if values is not None:
             facts.append((name, _listed([readable(value) for value in values])))

@@ -9,7 +9,7 @@ from typing import Any, Literal, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, checked_integer
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, checked_integer, column_at, columns_at
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.randomness.seeds import derived_seed
@@ -115,7 +115,7 @@ class Division:
             part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
         elif self.time is not None:
             refusal = f"samples cannot be divided by the times in column {self.time!r}"
-            part_of = divided_by_time(iterator._column_at(self.time, None), shares, refusal)
+            part_of = divided_by_time(column_at(iterator, self.time, None), shares, refusal)
         else:
             part_of = _drawn(iterator, shares, derived_seed("split", self.seed), self.stratify, self.group_by)
         positions = positions_of_parts(part_of, len(shares.weights))
@@ -178,7 +178,7 @@ class Folding:
 
 def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
     refusal = f"parts cannot be told by column {by!r}"
-    classes = class_numbers(iterator._column_at(by, None), refusal)
+    classes = class_numbers(column_at(iterator, by, None), refusal)
     if classes.values.size != len(classes):
         raise ConfigError(
             f"{refusal}: its values have the shape {classes.values.shape[1:]}; name a part by one value, as 'train'"
@@ -190,7 +190,7 @@ def _drawn(
     iterator: DatasetIteratorIF, shares: Shares, seed: int | None, stratify: ColumnKey | None, group_by: ColumnKey | None
 ) -> npt.NDArray[np.integer[Any]]:
     keys = [key for key in (stratify, group_by) if key is not None]
-    columns = iterator._columns_at(keys, None) if keys else []
+    columns = columns_at(iterator, keys, None) if keys else []
     classes, groups = None, None
     if stratify is not None:
         classes = class_numbers(columns[0], f"samples cannot be stratified by column {stratify!r}")

@@ -48,11 +48,13 @@ def checked_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) ->
     Raises:
         ConfigError: they are not such; the message names the first that is wrong by its position or name.
     """
+    if isinstance(ratios, (str, bytes)) or not isinstance(ratios, Iterable):
+        raise ConfigError(f"ratios are the sizes of all parts, such as [0.8, 0.2], got {ratios!r:.80}")
     given = list(ratios)
     for position, ratio in enumerate(given):
         try:
-            right = 0 <= ratio < math.inf  # false for NaN
-        except TypeError:
+            right = 0 <= ratio < math.inf and float(ratio) >= 0  # false for NaN
+        except (TypeError, OverflowError):
             right = False
         if not right:
             name = position if names is None else repr(names[position])
@@ -202,8 +204,8 @@ def divided_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _I
     """
     n_samples = len(times)
     times = times.reshape(n_samples) if times.size == n_samples else times
-    if times.ndim != 1 or times.dtype.kind == "c":
-        values = "complex" if times.ndim == 1 else f"of shape {times.shape[1:]}"
+    if times.ndim != 1 or times.dtype.kind in "cV":
+        values = f"of dtype {times.dtype}" if times.ndim == 1 else f"of shape {times.shape[1:]}"
         raise ConfigError(f"{refusal}: its values are {values}, and have no order")
     if times.dtype == object:
         times = _ranks(class_numbers(times, refusal), refusal)

@@ -340,3 +340,8 @@ def test_hashed_vectors_have_a_one_at_the_bucket() -> None:
 def test_a_wrong_number_of_buckets_is_refused(n_buckets: Any) -> None:
     with pytest.raises(ConfigError, match="n_buckets"):
         HashingEncoder(n_buckets)
+
+
+def test_a_number_is_no_list_of_categories() -> None:
+    with pytest.raises(ConfigError, match="a list of values, not 3"):
+        CategoricalEncoder(categories=3)  # type: ignore[arg-type]  # how many there are

@@ -162,3 +162,16 @@ def test_a_mapping_is_not_changed_with_the_dict_it_was_made_of() -> None:
     given[3] = 4
 
     assert mapping.config()["mapping"] == {1: 2}
+
+
+def test_names_of_numbers_that_do_not_count_them_are_no_class_names() -> None:
+    mapping = ClassMapping({(0, 1): 1, 2: 5}, unmapped="error", names=["low", "high"])
+
+    assert mapping.class_names == mapping.class_names_after(None) == (1, 5)  # else 1 would be called "high"
+    assert mapping.names == ("low", "high")
+
+
+@pytest.mark.parametrize("mappings", [None, 5, {"previous_labels": [0], "new_label": 1}])
+def test_previous_labels_that_are_no_list_are_refused(mappings: Any) -> None:
+    with pytest.raises(ConfigError, match="a list of entries"):
+        ClassMapping.from_previous_labels(mappings)

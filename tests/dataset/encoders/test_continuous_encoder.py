@@ -201,3 +201,21 @@ def test_names_stay_where_each_number_stays() -> None:
 def test_wrong_options_are_refused(arguments: Any) -> None:
     with pytest.raises(ConfigError, match="must be one of"):
         ContinuousEncoder(**arguments)
+
+
+@pytest.mark.parametrize("rows", [[[1, 2.5], [3, 4.5]], [[1, float("nan")], [3, 4]], [[1, 2], [3, None]]])
+def test_rows_that_mix_integers_and_fractions_are_numbers(rows: Any) -> None:
+    encoder = ContinuousEncoder("min_max").fit(rows)
+
+    encoded = encoder.transform(rows)
+
+    assert encoded.shape == (2, 2)
+    assert encoded[:, 0].tolist() == [0, 1]
+    assert np.allclose(encoder.inverse(encoded), np.array(rows, dtype=np.float64), equal_nan=True)
+
+
+def test_what_has_another_shape_than_the_encoder_makes_has_no_inverse() -> None:
+    encoder = ContinuousEncoder().fit([[1, 2, 3], [4, 5, 6]])
+
+    with pytest.raises(ConfigError, match=r"it made values of shape \(3,\), and these have the shape \(4,\)"):
+        encoder.inverse(np.zeros((2, 4)))

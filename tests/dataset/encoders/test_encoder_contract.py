@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.preprocessing import StandardScaler
 
 from data_stack.dataset.encoders import (
@@ -382,3 +383,35 @@ def same_bits(first: Any, second: Any) -> bool:
 def as_numbers(column: Any) -> Any:
     """A column, with objects by their hash in this process."""
     return np.array([hash(value) for value in column]) if column.dtype == object else column
+
+
+def test_a_range_in_a_state_makes_no_endless_list() -> None:
+    state = CategoricalEncoder("ordinal", categories=[1]).state()
+    state["config"]["categories"] = {"range": [0, 10**18, 1]}
+
+    with pytest.raises(ConfigError, match="no range of 1,000,000,000,000,000,000 values"):
+        encoder_from_state(state)
+
+
+def test_a_state_too_deep_to_be_shown_is_a_config_error() -> None:
+    state: Any = []
+    for _ in range(100_000):
+        state = [state]
+
+    for wrong in (state, {**CategoricalEncoder().state(), "kind": state}):
+        with pytest.raises(ConfigError):
+            encoder_from_state(wrong)
+
+
+@pytest.mark.parametrize("tensor", [torch.ones(3, dtype=torch.bfloat16), torch.eye(3).to_sparse()])
+def test_a_tensor_that_numpy_cannot_hold_is_a_config_error(tensor: Any) -> None:
+    with pytest.raises(ConfigError, match="tensors that numpy can hold"):
+        ContinuousEncoder("none").transform(tensor)
+
+
+def test_what_is_masked_is_missing() -> None:
+    numbers = np.ma.masked_array([1.0, 50.0, 3.0], [False, True, False])
+    labels = np.ma.masked_array([1, 50, 3], [False, True, False])
+
+    assert np.array_equal(ContinuousEncoder("none").transform(numbers), [1, np.nan, 3], equal_nan=True)
+    assert CategoricalEncoder("ordinal").fit(labels).inverse([0, 1, 2]).tolist() == [1, 3, None]

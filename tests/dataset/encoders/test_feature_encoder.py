@@ -346,3 +346,11 @@ def test_an_encoder_whose_output_is_no_numbers_is_an_error() -> None:
 
     with pytest.raises(ConfigError, match=r"feature 0: .* made no numbers of it"):
         FeatureEncoder({0: Shouting()}).fit([["a"]]).transform([["a"]])
+
+
+@pytest.mark.parametrize("other", [-3, "a"])
+def test_a_feature_named_once_by_its_position_and_once_otherwise_is_refused(other: Any) -> None:
+    encoder = FeatureEncoder({0: ContinuousEncoder(), other: ContinuousEncoder()}, feature_names=["a", "b", "c"])
+
+    with pytest.raises(ConfigError, match=f"feature 0 is named twice: as 0 and as {other!r}"):
+        encoder.fit(np.eye(3))

@@ -121,3 +121,11 @@ def test_what_is_no_image_is_refused() -> None:
         ImageEncoder().fit(np.full((1, 2, 2), np.nan))
     with pytest.raises(ConfigError, match="no pixels"):
         ImageEncoder().fit(np.zeros((2, 0, 3)))
+
+
+def test_tensors_of_different_sizes_that_need_gradients_are_images() -> None:
+    images = [torch.ones(2, 2, requires_grad=True), torch.zeros(3, 3)]
+
+    encoded = ImageEncoder(scale=1).fit(images).transform(images)
+
+    assert [image.shape for image in encoded] == [(2, 2), (3, 3)]

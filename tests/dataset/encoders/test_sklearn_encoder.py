@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -34,7 +35,8 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from data_stack.dataset.encoders import SklearnEncoder, as_encoder, encoder_from_state
+from data_stack.dataset.encoders import ContinuousEncoder, FeatureEncoder, SklearnEncoder, as_encoder, encoder_from_state
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
 TABLE = np.random.default_rng(5).normal(size=(60, 3))
@@ -294,3 +296,84 @@ def test_dicts_go_to_a_vectorizer_of_dicts() -> None:
     encoded = SklearnEncoder(DictVectorizer()).fit(rows).transform(rows)
 
     assert encoded.tolist() == [[1, 1, 0], [0, 0, 1]]
+
+
+def test_one_transformer_given_for_two_features_learns_each_by_itself() -> None:
+    scaler = StandardScaler()
+    table = TABLE[:, :2] * [1, 100] + [0, 1000]
+
+    encoded = FeatureEncoder({0: scaler, 1: scaler}).fit(table).transform(table)
+
+    assert np.allclose(encoded.mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(encoded.std(axis=0), 1, atol=1e-5)
+
+
+def test_one_transformer_to_be_fitted_on_two_columns_is_refused() -> None:
+    scaler = StandardScaler()
+    iterator = SequenceDatasetIterator([TABLE[:, 0], TABLE[:, 1] + 1000])
+
+    with pytest.raises(ConfigError, match="one encoder is to be fitted on the columns 0 and 1"):
+        iterator.encode({0: scaler, 1: scaler}, fit_on=iterator)
+
+
+@pytest.mark.parametrize("transformer", [FunctionTransformer(), Normalizer(), Binarizer()])
+def test_no_rows_have_the_shape_that_a_transformer_which_learns_nothing_gives_to_rows(transformer: Any) -> None:
+    iterator = SequenceDatasetIterator([TABLE]).encode({0: transformer})
+
+    column = iterator.read_column(0, [])
+
+    assert column.shape == (0, 3)
+    assert FeatureEncoder({(0, 2): transformer, 1: ContinuousEncoder("none")}).transform(TABLE).shape == (60, 3)
+
+
+def test_a_union_of_transformers_is_fitted() -> None:
+    union = FeatureUnion([("pca", PCA(1)), ("scaled", StandardScaler())])
+    iterator = SequenceDatasetIterator([TABLE])
+
+    (column,) = iterator.encode({0: union}, fit_on=iterator).read_batch(range(60))
+
+    assert np.allclose(column, union.transform(TABLE))
+
+
+def test_a_pipeline_that_begins_with_a_vectorizer_is_given_texts() -> None:
+    pipeline = make_pipeline(TfidfVectorizer(token_pattern=r"\w"), TruncatedSVD(2))
+
+    encoded = SklearnEncoder(pipeline).fit(WORDS).transform(WORDS)
+
+    assert np.allclose(encoded, pipeline.transform(WORDS))
+
+
+def test_a_state_keeps_which_way_a_matrix_lies_in_memory() -> None:
+    encoder = SklearnEncoder(PCA(2)).fit(TABLE)
+
+    rebuilt: Any = encoder_from_state(json.loads(json.dumps(encoder.state())))
+
+    assert rebuilt.transformer.components_.flags.f_contiguous == encoder.transformer.components_.flags.f_contiguous
+    assert np.array_equal(rebuilt.transform(TABLE), encoder.transform(TABLE))
+
+
+def test_transformers_of_modules_without_a_list_of_names_are_public_too() -> None:
+    encoder = SklearnEncoder(RBFSampler(n_components=4, random_state=1)).fit(TABLE)
+
+    rebuilt = encoder_from_state(encoder.state())
+
+    assert np.allclose(rebuilt.transform(TABLE), encoder.transform(TABLE))
+
+
+def test_a_state_that_asks_for_more_names_than_there_is_memory_is_refused() -> None:
+    state = SklearnEncoder(StandardScaler()).fit(TABLE).state()
+    state["config"]["transformer"]["sklearn"]["attributes"]["n_features_in_"] = 10**12
+
+    with pytest.raises(ConfigError, match="a list of so many names"):
+        encoder_from_state(state)
+
+
+def test_an_encoder_whose_state_lacks_attributes_can_still_be_shown() -> None:
+    state = SklearnEncoder(StandardScaler()).fit(TABLE).state()
+    state["config"]["transformer"]["sklearn"]["attributes"] = {}
+
+    encoder = encoder_from_state(state)
+
+    assert "StandardScaler" in repr(encoder)
+    with pytest.raises((ConfigError, ModelNotTrainedError)):
+        encoder.transform(TABLE)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 import sys
 import tracemalloc
+from itertools import takewhile
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIterator,
+    DatasetIteratorIF,
     DatasetIteratorView,
     IndexArray,
     SequenceDatasetIterator,
@@ -100,9 +103,8 @@ def test_composed_positions_are_positions_of_positions(drawn: tuple[list[Positio
 def test_ranges_of_ranges_stay_ranges(drawn: tuple[list[Positions], int]) -> None:
     result: Positions | None = None
 
-    for positions in drawn[0]:
-        if isinstance(positions, range) and (result is None or isinstance(result, range)):
-            result = composed(positions, result)
+    for positions in takewhile(lambda each: isinstance(each, range), drawn[0]):
+        result = composed(positions, result)
 
     assert result is None or isinstance(result, range)
 
@@ -233,6 +235,75 @@ def test_a_wrapper_never_goes_round_what_a_subclass_redefines() -> None:
         assert wrapped.read_batch([0])[0].tolist() == wrapped.read_column(0, [0]).tolist() == ["2!"]
     for wrapped in (batched[1:], CombinedDatasetIterator([batched, batched])[1:3]):
         assert wrapped.read_batch([0])[0].tolist() == [-2]
+
+
+class Grown(SequenceDatasetIterator):
+    """A client's subclass whose values are a hundred more."""
+
+    def __getitem__(self, index: Any) -> Any:
+        sample = super().__getitem__(index)
+        return tuple([value + 100 for value in sample]) if isinstance(index, int) else sample
+
+
+def test_caches_encoders_and_splits_read_columns_of_what_a_subclass_redefines() -> None:
+    grown = Grown([np.arange(6), np.array([0, 0, 0, 1, 1, 1])])
+    mixed = Grown([np.arange(6), np.array([0, 1, 0, 1, 0, 1])])
+    kept: Any = grown.cache()
+    encoded: Any = grown.one_hot([100, 101])
+    learned: Any = grown.one_hot()
+
+    assert kept.read_column(0).tolist() == kept.select(0).read_column(0).tolist() == [100, 101, 102, 103, 104, 105]
+    assert encoded.read_column(0).tolist() == [100, 101, 102, 103, 104, 105]
+    assert encoded.read_batch([4])[1].tolist() == encoded.read_column(1, [4]).tolist() == [encoded[4][1].tolist()] == [[0, 1]]
+    assert learned.read_batch([4])[1].tolist() == [[0, 1]]
+    assert mixed.map_classes({100: 7}).read_column(1).tolist() == [7, 101, 7, 101, 7, 101]
+    assert set(mixed.split(by=1)) == {100, 101}
+
+
+@pytest.mark.parametrize("how", ["__getitem__", "__getitems__", "read_batch"])
+@pytest.mark.parametrize(
+    ("indices", "error"),
+    [([[0], [0, 1]], TypeError), ([0, None], TypeError), ([10**5000], DatasetOutOfBoundsError), ([-(10**5000)], IndexError)],
+)
+def test_what_is_no_index_is_refused_as_such(how: str, indices: Any, error: type[Exception]) -> None:
+    iterator = SequenceDatasetIterator([np.arange(5)]).shuffle(1)
+
+    with pytest.raises(error, match=r"indices must be|is outside of an iterator of 5"):
+        getattr(iterator, how)(indices)
+
+
+def test_a_position_of_many_digits_is_outside() -> None:
+    iterator = SequenceDatasetIterator([np.arange(5)])
+
+    for each in (iterator, iterator[1:], iterator.shuffle(1)):
+        with pytest.raises(DatasetOutOfBoundsError):
+            each[10**5000]
+
+
+def test_a_mask_of_objects_is_a_mask() -> None:
+    iterator = SequenceDatasetIterator([np.arange(3)])
+    mask: Any = pd.Series([False, False, True], dtype="boolean")
+
+    assert [*iterator[mask]] == iterator.__getitems__(mask) == [(2,)]
+    with pytest.raises(DatasetOutOfBoundsError, match="mask of 2"):
+        iterator[np.array([True, False], dtype=object)]
+
+
+@pytest.mark.parametrize("step", [10**30, -(10**30)])
+def test_the_step_of_a_slice_may_be_any_integer(step: int) -> None:
+    shuffled = SequenceDatasetIterator([np.arange(5)]).shuffle(1)
+
+    assert [*shuffled[::step]] == [shuffled[0 if step > 0 else 4]]
+    assert shuffled[range(2, 2 + step, step)].read_column(0).tolist() == [shuffled[2][0]]
+
+
+def test_a_thousand_orders_of_orders_are_read_without_recursion() -> None:
+    iterator: DatasetIteratorIF = SequenceDatasetIterator([np.arange(4)])
+    for seed in range(2_000):
+        iterator = iterator.shuffle(seed)
+
+    assert sorted(iterator[index][0] for index in range(4)) == sorted(iterator.read_column(0).tolist()) == [0, 1, 2, 3]
+    assert iterator.read_column(0).tolist() == [sample[0] for sample in iterator]
 
 
 def test_a_pickled_view_of_views_holds_each_index_array_once() -> None:

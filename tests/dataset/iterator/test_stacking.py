@@ -66,6 +66,7 @@ def test_joining_pieces_is_stacking_the_whole(values: list[Any], data: st.DataOb
         ([torch.zeros(2, dtype=torch.bfloat16)] * 3, object, (3,)),
         ([[1, 2], [3, 4]], np.int64, (2, 2)),
         ([[1, 2], [3]], object, (2,)),
+        ([(torch.ones(2, requires_grad=True), 1)], object, (1,)),
         ([["a", 1], ["b", 2]], object, (2,)),
         ([{"a": 1}], object, (1,)),
         ([np.datetime64("2026-01-01")] * 2, np.dtype("<M8[D]"), (2,)),

@@ -424,6 +424,8 @@ class Colour(enum.IntEnum):
         ((1, [object()]), "builtins.object"),
         ({"a": Point(1, 2)}, "Point"),
         (torch.ones(1, requires_grad=True), "Tensor"),
+        (torch.eye(2).to_sparse(), "Tensor"),
+        (range(2**70), "more numbers than can be counted"),
         (np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]), "dtype"),
         (np.array([object()], dtype=object), "builtins.object"),
         pytest.param(10**5000, "digits", id="an int of 5,000 digits"),

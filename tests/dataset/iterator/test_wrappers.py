@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
+import tracemalloc
 import weakref
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -31,6 +34,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 
 def lists(batch: Batch) -> list[Any]:
@@ -251,6 +255,61 @@ def test_a_combination_of_many_parts_asks_none_of_them_for_its_length_again() ->
     assert CountingLength.n_asked == asked_at_first
 
 
+def test_what_a_part_has_gained_since_is_in_no_combination_zip_or_cache() -> None:
+    grown = CountingSource(3)
+    combined, zipped, cached = grown.combine(grown), grown.zip(CountingSource(3)), grown.cache()
+
+    grown.n = 5
+
+    assert [sample[0] for sample in combined] == combined.read_column(0).tolist() == [0, 1, 2, 0, 1, 2]
+    assert len([*zipped]) == len(zipped.read_column(0)) == len(cached.read_column(0)) == len([*cached]) == 3
+
+
+def test_combinations_one_upon_the_other_keep_no_tables_of_their_own() -> None:
+    one = SequenceDatasetIterator([np.arange(3)])
+
+    tracemalloc.start()
+    combined: Any = one
+    for _ in range(2_000):
+        combined = combined.combine(one)
+    column = combined.read_column(0, [0, 3, 5_999])
+    n_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert column.tolist() == [0, 0, 2]
+    assert combined[6_002] == (2,)
+    assert n_bytes < 10_000_000
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        lambda iterator: iterator.filter(bool, column=1.5),
+        lambda iterator: iterator.deduplicate(1.5),
+        lambda iterator: iterator.mix(iterator, proportions=1, seed=0),
+        lambda iterator: iterator.rename("image"),
+        lambda iterator: iterator.rename(None),
+        lambda iterator: iterator.zip(None),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_as_such(stack: Any) -> None:
+    with pytest.raises(ConfigError, match=r"1\.5|proportions are a list|names must be a mapping|None"):
+        stack(SequenceDatasetIterator([[1, 2]]))
+
+
+def test_the_last_sample_of_a_combination_is_found_however_many_there_are() -> None:
+    n_samples = 2**62 + 1
+    combined = CombinedDatasetIterator([CountingSource(n_samples), CountingSource(5)])
+
+    assert [combined[n_samples - 1], combined[-5], combined[-1]] == [(2**62, 2**62 % 3), (0, 0), (4, 1)]
+
+
+def test_no_values_of_a_dtype_that_numpy_lacks_are_an_empty_column_of_objects() -> None:
+    iterator = SequenceDatasetIterator([torch.ones(3, dtype=torch.bfloat16)])
+
+    assert iterator.read_column(0, []).dtype == iterator.read_column(0).dtype == object
+
+
 def test_combined_names_the_iterators_it_was_given() -> None:
     inner = CombinedDatasetIterator([SequenceDatasetIterator([[1]])])
     outer = CombinedDatasetIterator([inner, inner])
@@ -398,3 +457,43 @@ def test_an_iterator_shows_what_it_is_even_a_broken_one() -> None:
     assert repr(informed) == "<InformedDatasetIterator: 1,437 samples of 'digits/train'>"
     assert repr(informed[:3]) == "<InformedDatasetIteratorView: 3 samples of 'digits/train'>"
     assert repr(Broken()) == "<Broken: unknown length>"
+
+
+def test_what_only_a_layer_has_is_found_on_its_informed_iterator() -> None:
+    source = SequenceDatasetIterator([[5, 6, 7], [0, 1, 0]])
+    informed = InformedDatasetIterator(source, MetaFactory.get_dataset_meta(identifier="x"))
+
+    view: Any = pickle.loads(pickle.dumps(informed.take(2)))
+    cached: Any = copy.copy(informed.cache(1000))
+    cached.read_batch([0, 1])
+
+    assert (list(view.indices), view.view_tags, cached.cache_info().n_samples) == ([0, 1], None, 2)
+    with pytest.raises(AttributeError, match="'InformedDatasetIterator' object has no attribute 'shufle'"):
+        view.shufle(3)
+    assert not hasattr(object.__new__(InformedDatasetIterator), "anything")
+
+
+def numbers() -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([[5, 6, 7], [0, 1, 0]])
+
+
+WRONG_CALLS: list[tuple[Callable[[], object], str]] = [
+    (lambda: numbers().take(-1), "n_samples must not be negative, got -1"),
+    (lambda: numbers().skip(cast("Any", 1.5)), "n_samples must be an integer, got 1.5"),
+    (lambda: numbers().combine(cast("Any", [numbers()])), "a list of iterators is no iterator: give them one by one"),
+    (lambda: numbers().combine(cast("Any", {"train": numbers()})), "a dict of iterators is no iterator: choose one of 'train'"),
+    (lambda: numbers().combine(cast("Any", 5)), "samples come from an iterator, or whatever has len.* not from 5"),
+    (lambda: CombinedDatasetIterator(cast("Any", numbers())), "iterators are combined from a list of them, not from one"),
+    (lambda: SequenceDatasetIterator([1, 2]), "column 0 of a SequenceDatasetIterator must be a sequence, got 1"),
+    (lambda: SequenceDatasetIterator(cast("Any", {"x": [1]})), "takes a list of columns, .* not {'x'"),
+    (lambda: numbers().cache(identifier="x"), "a cache with identifier='x' is a stored one: give its storage"),
+    (lambda: numbers().cache(9, storage=InMemoryStorageConnector()), "max_bytes=9 is for a cache in memory"),
+    (lambda: numbers().map_classes({0: "a"}, columns=cast("Any", 1)), "columns is a list of the columns to map"),
+    (lambda: numbers().one_hot(cast("Any", 5)), r"classes are a list of them, such as range\(10\), got 5"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_CALLS, ids=[message for _, message in WRONG_CALLS])
+def test_a_wrong_call_says_what_was_wrong_and_what_to_do(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call()

@@ -150,6 +150,7 @@ def test_further_types_are_written_and_read_by_special_functions() -> None:
         (np.ma.masked_array([1, 2], [True, False]), "MaskedArray"),
         (np.zeros(2, dtype="i4,f4"), "ndarray"),
         (np.array([object()]), "object"),
+        (range(2**70), "more numbers than can be counted"),
     ],
 )
 def test_other_types_are_refused_by_name(value: Any, name: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -88,6 +89,19 @@ class ClientIterator(DatasetIterator):
         if type(index) is not int or not 0 <= index < len(self.samples):
             raise AssertionError(f"asked for {index!r}")
         return self.samples[index]
+
+
+class Columns:
+    """Stands for an array in a file, such as one of h5py."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
 
 
 class ClientWrapper(DatasetIterator):
@@ -405,6 +419,21 @@ def test_a_name_without_meaning_is_refused(name: Any) -> None:
         named_function(name)
 
 
+def test_a_method_of_an_object_may_be_named() -> None:
+    transformation = Transformation(2)
+    named_function("recipe test method")(transformation.method)
+
+    (node,) = source().map(transformation.method).recipe()["nodes"][1:]
+
+    assert node["arguments"]["function"] == {"function": {"name": "recipe test method"}}
+
+
+def test_an_object_that_answers_to_any_name_is_an_unnamed_function() -> None:
+    recipe = source().map(Mock()).recipe()
+
+    assert not recipe["reproducible"]
+
+
 def test_only_functions_are_named() -> None:
     with pytest.raises(ConfigError, match="only a function can be named"):
         named_function("five")(5)  # type: ignore[type-var]
@@ -514,6 +543,11 @@ class TestLeaves:
 
     def test_two_objects_of_a_client_are_never_taken_for_one(self) -> None:
         one, other = ClientIterator([1, 2]), ClientIterator([1, 2])
+
+        assert top(one.combine(other, one))["of"] == [0, 1, 0]
+
+    def test_two_arrays_in_files_that_look_alike_are_never_taken_for_one(self) -> None:
+        one, other = SequenceDatasetIterator([Columns(range(100))]), SequenceDatasetIterator([Columns(range(100))])
 
         assert top(one.combine(other, one))["of"] == [0, 1, 0]
 
@@ -722,6 +756,45 @@ class TestFingerprint:
 
         assert prints[0] == prints[1] != prints[2]
 
+    @pytest.mark.parametrize("used", ["Scaled()", "lambda sample: INSTANCE(sample)", "Scaled", "Scaled.of_class", "memoized"])
+    def test_objects_and_classes_of_a_program_count_with_their_code(self, used: str) -> None:
+        prints = []
+        for factor in (2, 2, 3):
+            names: dict[str, Any] = {"__name__": "__main__", "functools": functools}
+            exec(
+                "class Scaled:\n"
+                f"    def __call__(self, sample): return sample[0] * {factor}\n"
+                "    @classmethod\n"
+                f"    def of_class(cls, sample): return sample[0] * {factor}\n"
+                "INSTANCE = Scaled()\n"
+                "@functools.lru_cache\n"
+                f"def memoized(sample): return sample[0] * {factor}\n",
+                names,
+            )
+            prints.append(source().map(eval(used, names)).fingerprint())
+
+        assert prints[0] == prints[1] != prints[2]
+
+    def test_getters_of_operator_count_by_what_they_get(self) -> None:
+        def prints(*functions: Any) -> list[str]:
+            return [source().map(function).fingerprint() for function in functions]
+
+        assert prints(operator.itemgetter(1)) == prints(operator.itemgetter(1))
+        assert len({*prints(operator.itemgetter(1), operator.itemgetter(2), operator.attrgetter("a"))}) == 3
+        assert prints(operator.methodcaller("f", 1, k=2)) == prints(operator.methodcaller("f", 1, k=2))
+        assert prints(operator.methodcaller("f", 1, k=2)) != prints(operator.methodcaller("f", 1, k=3))
+
+    def test_numbers_of_samples_count_with_their_dtype(self) -> None:
+        columns: list[Any] = [[1, 2], [np.int32(1), np.int32(2)], [np.int8(1), np.int8(2)]]
+
+        assert len({SequenceDatasetIterator([column]).fingerprint() for column in columns}) == 3
+        assert source().shuffle(np.int8(1)).fingerprint() == source().shuffle(1).fingerprint()
+
+    def test_columns_of_which_nothing_can_be_known_are_never_taken_for_equal(self) -> None:
+        one, other = torch.eye(3).to_sparse(), (2 * torch.eye(3)).to_sparse()
+
+        assert SequenceDatasetIterator([one]).fingerprint() != SequenceDatasetIterator([other]).fingerprint()
+
     def test_functions_may_refer_to_each_other(self) -> None:
         def odd(number: int) -> bool:
             return number != 0 and even(number - 1)
@@ -790,6 +863,22 @@ class TestCodeDigest:
             digests.append(code_digest(source().map(functools.partial(names["f"]))[:2]))
 
         assert digests[0] == digests[1] != digests[2]
+
+    def test_it_changes_with_the_code_of_callable_objects_and_memoized_functions(self) -> None:
+        digests: dict[str, list[str | None]] = {"instance": [], "memoized": []}
+        for factor in (2, 2, 3):
+            names: dict[str, Any] = {"__name__": "somewhere", "functools": functools}
+            exec(
+                f"class Scaled:\n    def __call__(self, sample): return sample[0] * {factor}\n"
+                f"@functools.lru_cache\ndef memoized(sample): return sample[0] * {factor}\n"
+                "instance = Scaled()\n",
+                names,
+            )
+            for name, found in digests.items():
+                found.append(code_digest(source().map(names[name])))
+
+        for found in digests.values():
+            assert found[0] == found[1] != found[2]
 
     def test_it_is_the_same_for_what_has_no_code(self) -> None:
         assert code_digest(source()) == code_digest(source().map(np.log)) == code_digest(source()[:3])

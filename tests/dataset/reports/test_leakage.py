@@ -214,3 +214,18 @@ def test_digests_that_agree_in_their_first_half_only_are_no_duplicates() -> None
 
     assert places.tolist() == [0, 2, 1, 5]
     assert groups[0] == groups[1] != groups[2] == groups[3]
+
+
+def test_a_column_may_be_named_by_an_integer_of_numpy() -> None:
+    report = find_duplicates(of([1, 1]), columns=np.int64(0))
+
+    assert json.loads(report.to_json())["columns"] == [0]
+
+
+def test_samples_without_the_target_that_the_meta_names_are_compared_all_the_same() -> None:
+    without = InformedDatasetIterator(SequenceDatasetIterator([[1, 1]]), DatasetMeta())
+
+    report = find_duplicates({"train": of([1, 2]), "test": without}, columns=0)
+
+    assert report.is_leaking
+    assert report.conflicts is None

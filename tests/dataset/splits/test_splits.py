@@ -780,3 +780,15 @@ def test_splitters_name_the_parts_that_have_names(names: list[str], seed: int) -
         assert isinstance(indices, dict)
         assert {name: positions(part) for name, part in splitter.split(iterator).items()} == indices
         assert splitter.get_indices(iterator) == indices
+
+
+@pytest.mark.parametrize("ratios", [0.8, "ab", [10**400, 1]])
+def test_ratios_that_are_no_list_of_fractions_are_refused(ratios: Any) -> None:
+    with pytest.raises(ConfigError, match="ratio"):
+        SequenceDatasetIterator([[1, 2, 3]]).split(ratios)
+
+
+@pytest.mark.parametrize("times", [np.zeros(4, dtype=[("day", int)]), np.array([b"ab"] * 4, dtype="V2")])
+def test_records_have_no_order_in_time(times: Any) -> None:
+    with pytest.raises(ConfigError, match="and have no order"):
+        SequenceDatasetIterator([times]).split([0.5, 0.5], time=0)
