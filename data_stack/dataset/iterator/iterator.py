@@ -143,7 +143,8 @@ class DatasetIteratorIF(FluentIterator, ABC):
         """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
 
         Tuple (and list) samples give a tuple of arrays, dict samples a dict of arrays, bare samples one array. Values
-        that have no common shape, strings, bytes and other objects give an object array. Tensors arrive as numpy arrays.
+        that have no common shape, strings, bytes and other objects give an object array; a source that has numpy's own arrays of
+        strings hands these out. Tensors arrive as numpy arrays.
         For no indices the columns are empty, with the dtype and shape of sample 0; of an empty iterator the batch is ``()``.
 
         Raises:
