@@ -61,7 +61,8 @@ class StoredCacheDatasetIterator(DatasetIterator):
     Args:
         dataset_iterator: what is read; it stays the caller's to close.
         storage: where the resource is kept.
-        identifier: its name; None for ``caches/`` and the fingerprint, so that different samples never meet.
+        identifier: its name; None for ``caches/`` and the fingerprint, so that different samples never meet. The cache that a
+            recipe or another epoch makes of this one has a name of that kind.
         version: yours to change when the samples change unseen by the fingerprint.
 
     Raises:
@@ -156,7 +157,8 @@ class StoredCacheDatasetIterator(DatasetIterator):
         return self._opened().column(key, positions) if self._n_samples else super().read_column(key)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"storage": self._storage, "identifier": self._given_identifier, "version": self._version}
+        # Without the identifier: a recipe of a stranger shall not choose what is written, nor two epochs share a name.
+        return {"storage": self._storage, "version": self._version}
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
