@@ -31,7 +31,7 @@ from data_stack.dataset.iterator.iterator import (
 )
 from data_stack.dataset.iterator.positions import Positions, taken
 from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
-from data_stack.dataset.iterator.stacking import emptied, join_batches, join_columns, reordered
+from data_stack.dataset.iterator.stacking import as_array, emptied, join_batches, join_columns, reordered
 from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
@@ -323,14 +323,27 @@ def _arrays_of(parts: Sequence[DatasetIteratorIF]) -> _ArraysOfParts | None:
     sources = [source for source, _ in located if type(source) is SequenceDatasetIterator]
     if not parts or len(sources) < len(parts) or len({len(source._columns) for source in sources}) != 1:
         return None
-    columns = [list(column) for column in zip(*[source._columns for source in sources], strict=True)]
-    for arrays in columns:
-        if not all(type(array) is np.ndarray and array.dtype == arrays[0].dtype and array.dtype != object for array in arrays):
+    columns = []
+    for column in zip(*[source._columns for source in sources], strict=True):
+        arrays = [array for array in map(_shared_array, column) if array is not None and array.dtype != object]
+        if len(arrays) < len(parts) or len({(array.dtype, array.shape[1:]) for array in arrays}) != 1:
             return None
-        if len({array.shape[1:] for array in arrays}) != 1:
-            return None
+        columns.append(arrays)
     positions = [positions for _, positions in located]
     return _ArraysOfParts(columns, positions if any(each is not None for each in positions) else None)
+
+
+def _shared_array(column: Any) -> Column | None:
+    """An array, or a tensor as the array that shares its memory; None for what has no such array."""
+    if type(column) is np.ndarray:
+        return column
+    if not hasattr(column, "data_ptr"):
+        return None
+    try:
+        array = as_array(column)
+    except (TypeError, RuntimeError):  # a dtype or layout that numpy lacks
+        return None
+    return array if array.__array_interface__["data"][0] == column.data_ptr() else None
 
 
 def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:

@@ -135,7 +135,7 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
             if len(rows) == 0 and len(column):
                 return stack_values([column[0]])[:0]
             return stack_values([column[row] for row in rows])
-        return array if positions is None else array[positions]
+        return array if positions is None else array.take(positions, axis=0)
     if positions is None:
         positions = np.arange(len(column), dtype=np.intp)
     if hasattr(column, "dtype") and hasattr(column, "shape") and _is_run(positions):

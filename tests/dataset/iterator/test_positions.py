@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -315,3 +316,28 @@ def test_a_pickled_view_of_views_holds_each_index_array_once() -> None:
 
     assert len(data) < 2 * 4 * 10_000 + 1_000
     assert [*pickle.loads(data)] == [*view]
+
+
+@pytest.mark.parametrize("n_parts", [1, 3, 40])
+def test_parts_of_tensors_are_read_like_parts_of_arrays_and_as_they_are_now(n_parts: int) -> None:
+    tensors = [torch.arange(12, dtype=torch.int16).reshape(3, 4) + 100 * number for number in range(n_parts)]
+    combined = CombinedDatasetIterator([SequenceDatasetIterator([tensor, tensor[:, 0]])[::-1] for tensor in tensors])
+    indices = [0, 3 * n_parts - 1, 1, 1]
+    combined.read_batch(indices)
+    tensors[-1][0, 0] = 7
+
+    rows, firsts = cast(tuple[npt.NDArray[Any], ...], combined.read_batch(indices))
+
+    expected = torch.cat([tensor.flip(0) for tensor in tensors]).numpy()[indices]
+    assert (rows.dtype.name, rows[1, 0]) == ("int16", 7)
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_array_equal(firsts, expected[:, 0])
+
+
+@pytest.mark.parametrize("tensor", [torch.ones(2, dtype=torch.bfloat16), torch.tensor([1 + 2j, 3j]).conj()], ids=str)
+def test_parts_of_tensors_that_share_no_array_are_read_nevertheless(tensor: torch.Tensor) -> None:
+    combined = CombinedDatasetIterator([SequenceDatasetIterator([tensor]), SequenceDatasetIterator([tensor])])
+
+    (column,) = cast(tuple[npt.NDArray[Any], ...], combined.read_batch([3, 0]))
+
+    assert [complex(value) for value in column] == [complex(tensor[1]), complex(tensor[0])]
