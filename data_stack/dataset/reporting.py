@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
 from data_stack.dataset.iterator.positions import as_index_array
-from data_stack.dataset.iterator.stacking import value_of
+from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.reports import column_statistics
 from data_stack.dataset.reports.markup import as_html, as_markdown
 from data_stack.dataset.reports.report_formats import as_dict, as_json, document_of, plain_report
@@ -263,7 +263,7 @@ def _is_no_class(target: Any) -> bool:
     """Whether a target has so many values that only one-hot vectors of that length would be counted, and is none."""
     if n_values_of(target) <= MOST_VALUES_OF_A_TARGET:
         return False
-    array = np.asarray(target.detach().cpu() if hasattr(target, "detach") else target)
+    array = as_array(target)
     return not (array.ndim == 1 and array.dtype.kind in "biuf" and np.count_nonzero(array) == 1 and array.max() == 1)
 
 

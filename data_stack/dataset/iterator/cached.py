@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
 import weakref
@@ -25,6 +24,7 @@ from data_stack.dataset.iterator.iterator import (
     Sample,
     adapted,
     checked_indices,
+    checked_integer,
     column_at,
     columns_at,
     whole,
@@ -32,7 +32,6 @@ from data_stack.dataset.iterator.iterator import (
 from data_stack.dataset.iterator.sample_columns import estimated_bytes, is_plain_tensor
 from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
 from data_stack.dataset.iterator.view import sample_or_view
-from data_stack.exception import ConfigError
 
 __all__ = ["CacheInfo", "CachedDatasetIterator"]
 
@@ -86,7 +85,7 @@ class CachedDatasetIterator(DatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: SupportsIndex | None = None) -> None:
         self._dataset_iterator = dataset_iterator
-        self._max_bytes = None if max_bytes is None else _checked_limit(max_bytes)
+        self._max_bytes = None if max_bytes is None else checked_integer("max_bytes of a cache", max_bytes, at_least=0)
         self._begin()
 
     def _begin(self) -> None:
@@ -320,13 +319,3 @@ def _bytes_below(array: npt.NDArray[Any]) -> int:
         return len(memoryview(below).cast("B"))
     except (TypeError, ValueError):  # no memory that Python knows of
         return 0
-
-
-def _checked_limit(max_bytes: SupportsIndex) -> int:
-    try:
-        limit = operator.index(max_bytes)
-    except TypeError:
-        raise ConfigError(f"max_bytes of a cache is a number of bytes or None for no limit, got {max_bytes!r}") from None
-    if limit < 0:
-        raise ConfigError(f"max_bytes of a cache must not be negative, got {limit}; None stands for no limit")
-    return limit

@@ -367,7 +367,8 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
         raise TypeError(f"indices must be integers or bools, got {_described(indices, array)}")
     lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
     if lowest < -length or highest >= length:
-        raise out_of_bounds(lowest if lowest < -length else highest, length)
+        offender = lowest if lowest < -length else highest
+        raise out_of_bounds(offender, length, place=int((array == offender).argmax()))
     positions = array.astype(np.intp, copy=False)
     return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
 
@@ -413,12 +414,13 @@ def checked_integer(name: str, value: Any, *, at_least: int | None = None, at_mo
     return number
 
 
-def out_of_bounds(position: int, length: int) -> DatasetOutOfBoundsError:
-    """What to raise for a position that lies outside of ``length`` samples."""
+def out_of_bounds(position: int, length: int, place: int | None = None) -> DatasetOutOfBoundsError:
+    """What to raise for a position that lies outside of ``length`` samples; ``place``: where it stands among several."""
     allowed = f"allowed are {-length} to {length - 1}" if length else "it is empty"
     # Python refuses to write out numbers of more than 4,300 digits
     shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
-    return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples: {allowed}")
+    named = f"position {shown}" if place is None else f"position {shown}, number {place} of the indices,"
+    return DatasetOutOfBoundsError(f"{named} is outside of an iterator of {length} samples: {allowed}")
 
 
 def _integer_at(place: int, index: Any) -> int:

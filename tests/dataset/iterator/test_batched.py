@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.batched import BatchedDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-
-
-class Client(DatasetIterator):
-    """Defines no more than it must, and takes plain ints in range only."""
-
-    def __init__(self, samples: Sequence[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        assert type(index) is int
-        assert 0 <= index < len(self.samples)
-        return self.samples[index]
 
 
 class Counting(SequenceDatasetIterator):
@@ -116,7 +101,7 @@ def test_batches_obey_the_law(n_samples: int, batch_size: int, drop_last: bool, 
     expected = [stack_samples(samples[start : start + batch_size]) for start in range(0, n_samples, batch_size)]
     expected = expected[: n_samples // batch_size] if drop_last else expected
 
-    batches = BatchedDatasetIterator(Client(samples), batch_size, drop_last=drop_last)
+    batches = BatchedDatasetIterator(Samples(samples), batch_size, drop_last=drop_last)
 
     assert same([batches[i] for i in range(len(batches))], expected)
     assert same(list(batches), expected)

@@ -10,42 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layer_laws import Columns, Samples
 
 from data_stack.dataset.digests import sample_digest
-from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.deduplicated import DeduplicatedDatasetIterator, equal_groups, iterator_digests
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
-
-
-class Client(DatasetIterator):
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-        self.n_read = 0
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        assert type(index) is int
-        assert 0 <= index < len(self.samples)
-        self.n_read += 1
-        return self.samples[index]
-
-
-class Columns(SequenceDatasetIterator):
-    """Counts what is read of its columns."""
-
-    def __init__(self, *columns: Any) -> None:
-        super().__init__(columns)
-        self.requests: list[tuple[Any, int]] = []
-
-    def __getitem__(self, index: Any) -> Any:
-        raise AssertionError("a whole sample was read")
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        self.requests.append((key, len(self) if indices is None else len(indices)))
-        return super().read_column(key, indices)
 
 
 def kept(samples: Any, by: Any = None) -> list[int]:
@@ -56,7 +27,7 @@ def kept(samples: Any, by: Any = None) -> list[int]:
 def test_the_first_of_equal_samples_stays() -> None:
     samples = [(1, "a"), (2, "a"), (1, "a"), (1, "b"), (2, "a"), (1, "a")]
 
-    iterator = DeduplicatedDatasetIterator(Client(samples))
+    iterator = DeduplicatedDatasetIterator(Samples(samples))
 
     assert list(iterator) == [(1, "a"), (2, "a"), (1, "b")]
     assert iterator.indices.tolist() == [0, 1, 3]
@@ -65,17 +36,17 @@ def test_the_first_of_equal_samples_stays() -> None:
 def test_only_the_columns_given_count() -> None:
     samples = [{"x": i % 2, "y": i % 3, "z": i} for i in range(12)]
 
-    assert kept(Client(samples), "x") == [0, 1]
-    assert kept(Client(samples), ["x", "y"]) == [0, 1, 2, 3, 4, 5]
-    assert kept(Client(samples), ("x",)) == [0, 1]
-    assert kept(Client(samples)) == list(range(12))
+    assert kept(Samples(samples), "x") == [0, 1]
+    assert kept(Samples(samples), ["x", "y"]) == [0, 1, 2, 3, 4, 5]
+    assert kept(Samples(samples), ("x",)) == [0, 1]
+    assert kept(Samples(samples)) == list(range(12))
 
 
 def test_numbers_are_equal_by_value_wherever_a_block_ends() -> None:
     mixed: list[Any] = [1, 2, 1.0, 2.5, True, 2.5, float("nan"), None, float("nan"), np.int8(2), "1", b"1", 0.0, -0.0]
 
-    assert kept(Client([(value,) for value in mixed])) == [0, 1, 3, 6, 7, 10, 11, 12]
-    assert kept(Client([(value,) for value in mixed]), 0) == [0, 1, 3, 6, 7, 10, 11, 12]
+    assert kept(Samples([(value,) for value in mixed])) == [0, 1, 3, 6, 7, 10, 11, 12]
+    assert kept(Samples([(value,) for value in mixed]), 0) == [0, 1, 3, 6, 7, 10, 11, 12]
 
 
 def test_arrays_tensors_and_ragged_arrays_are_equal_by_content() -> None:
@@ -88,14 +59,14 @@ def test_arrays_tensors_and_ragged_arrays_are_equal_by_content() -> None:
         np.array([1.0, 2.0, 3.0]),
     ]
 
-    assert kept(Client([(value, "x") for value in values])) == [0, 3, 4]
-    assert kept(Client([np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([2, 1])])) == [0, 2]
+    assert kept(Samples([(value, "x") for value in values])) == [0, 3, 4]
+    assert kept(Samples([np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([2, 1])])) == [0, 2]
 
 
 def test_samples_of_different_columns_can_be_compared() -> None:
     samples: list[Any] = [{"a": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1.0}, {"a": 1}, (1, 2), (1,), (1, 2)] * 3
 
-    assert kept(Client(samples)) == [0, 1, 4, 5]
+    assert kept(Samples(samples)) == [0, 1, 4, 5]
 
 
 def test_columns_are_read_once_and_in_blocks() -> None:
@@ -119,7 +90,7 @@ def test_large_samples_are_read_few_at_a_time() -> None:
 
 @pytest.mark.parametrize("by", [None, 0, [0]])
 def test_an_empty_iterator_stays_empty(by: Any) -> None:
-    iterator = DeduplicatedDatasetIterator(Client([]), by)
+    iterator = DeduplicatedDatasetIterator(Samples([]), by)
 
     assert len(iterator) == 0
     assert iterator.read_batch([]) == ()
@@ -127,15 +98,15 @@ def test_an_empty_iterator_stays_empty(by: Any) -> None:
 
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"builtins\.object"):
-        kept(Client([(object(),)]))
+        kept(Samples([(object(),)]))
     with pytest.raises(ConfigError, match="no column 'x'"):
-        kept(Client([{"y": 1}]), "x")
+        kept(Samples([{"y": 1}]), "x")
     with pytest.raises(ConfigError, match="at least one column"):
-        kept(Client([(1,)]), [])
+        kept(Samples([(1,)]), [])
 
 
 def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
-    source = Client([(i % 3,) for i in range(9)])
+    source = Samples([(i % 3,) for i in range(9)])
     iterator = DeduplicatedDatasetIterator(source)
     n_read = source.n_read
 
@@ -159,7 +130,7 @@ def test_deduplicating_keeps_the_meta_and_rebuilds_itself() -> None:
 def test_digests_of_an_iterator_are_those_of_its_samples() -> None:
     samples = [(np.arange(i % 4), str(i), i / 2) for i in range(50)]
 
-    whole, some = iterator_digests(Client(samples)), iterator_digests(Client(samples), [2, 0])
+    whole, some = iterator_digests(Samples(samples)), iterator_digests(Samples(samples), [2, 0])
 
     assert [digest.tobytes() for digest in whole] == [sample_digest(sample) for sample in samples]
     assert [digest.tobytes() for digest in some] == [sample_digest((z, x)) for x, _, z in samples]

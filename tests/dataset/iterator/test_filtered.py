@@ -13,10 +13,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layer_laws import Columns, Samples
 
 from data_stack.dataset.iterator import (
     Batch,
-    DatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     SequenceDatasetIterator,
@@ -25,38 +25,6 @@ from data_stack.dataset.iterator.filtered import FilteredDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-
-
-class Client(DatasetIterator):
-    """Defines no more than it must, and takes plain ints in range only."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-        self.n_read = 0
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        assert type(index) is int
-        assert 0 <= index < len(self.samples)
-        self.n_read += 1
-        return self.samples[index]
-
-
-class Columns(SequenceDatasetIterator):
-    """Counts what is read of its columns; whole samples it does not give."""
-
-    def __init__(self, *columns: Any) -> None:
-        super().__init__(columns)
-        self.requests: list[tuple[Any, int]] = []
-
-    def __getitem__(self, index: Any) -> Any:
-        raise AssertionError("a whole sample was read")
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        self.requests.append((key, len(self) if indices is None else len(indices)))
-        return super().read_column(key, indices)
 
 
 def pairs(n: int) -> list[tuple[int, str]]:
@@ -68,14 +36,14 @@ def is_odd(number: int) -> bool:
 
 
 def test_samples_for_which_the_predicate_is_true_stay_in_their_order() -> None:
-    filtered = FilteredDatasetIterator(Client(pairs(10)), lambda sample: sample[0] > 5 or sample[1] == "label 0")
+    filtered = FilteredDatasetIterator(Samples(pairs(10)), lambda sample: sample[0] > 5 or sample[1] == "label 0")
 
     assert list(filtered) == [(0, "label 0"), (3, "label 0"), (6, "label 0"), (7, "label 1"), (8, "label 2"), (9, "label 0")]
     assert filtered.indices.tolist() == [0, 3, 6, 7, 8, 9]
 
 
 def test_each_sample_is_read_once_when_the_filter_is_made() -> None:
-    source = Client(pairs(5000))
+    source = Samples(pairs(5000))
 
     FilteredDatasetIterator(source, lambda sample: True)
 
@@ -132,7 +100,7 @@ def test_a_column_gives_python_numbers_arrays_or_what_is_in_the_sample(column: A
 
 
 def test_several_columns_are_one_argument_each() -> None:
-    source = Client([{"a": i, "b": i * i % 5, "c": None} for i in range(20)])
+    source = Samples([{"a": i, "b": i * i % 5, "c": None} for i in range(20)])
 
     filtered = FilteredDatasetIterator(source, lambda a, b: a < 10 and b == 1, column=["a", "b"])
     batched = FilteredDatasetIterator(source, lambda a, b: (a < 10) & (b == 1), column=("a", "b"), batched=True)
@@ -146,7 +114,7 @@ def test_a_batched_predicate_of_whole_samples_gets_batches(samples: list[Any]) -
         first = batch["x"] if isinstance(batch, dict) else batch[0] if isinstance(batch, tuple) else batch
         return first % 2 == 0
 
-    filtered = FilteredDatasetIterator(Client(samples), predicate, batched=True)
+    filtered = FilteredDatasetIterator(Samples(samples), predicate, batched=True)
 
     assert list(filtered) == samples[::2]
 
@@ -226,7 +194,7 @@ def test_of_an_empty_iterator_nothing_is_asked(batched: bool) -> None:
     def predicate(*values: Any) -> Any:
         raise AssertionError
 
-    filtered = FilteredDatasetIterator(Client([]), predicate, column="x", batched=batched)
+    filtered = FilteredDatasetIterator(Samples([]), predicate, column="x", batched=batched)
 
     assert len(filtered) == 0
     assert filtered.read_batch([]) == ()
@@ -234,7 +202,7 @@ def test_of_an_empty_iterator_nothing_is_asked(batched: bool) -> None:
 
 def test_samples_of_different_columns_can_be_filtered_as_a_whole() -> None:
     samples: list[dict[str, int]] = [{"a": 1}, {"a": 1, "b": 2}, {"b": 3}]
-    source = Client(samples * 5)
+    source = Samples(samples * 5)
 
     filtered = FilteredDatasetIterator(source, lambda sample: "b" in sample)
 
@@ -248,7 +216,7 @@ def test_a_list_can_be_filtered() -> None:
 
 
 def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
-    source = Client(list(range(20)))
+    source = Samples(list(range(20)))
     filtered = FilteredDatasetIterator(source, is_odd)
     n_read = source.n_read
 

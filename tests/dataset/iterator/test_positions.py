@@ -146,6 +146,16 @@ def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> 
         checked_positions(indices, 10)
 
 
+def test_an_index_outside_is_named_with_its_place() -> None:
+    source = SequenceDatasetIterator([range(10)])
+
+    for use in (lambda indices: DatasetIteratorView(source, indices), source.read_batch, source[::-1].__getitems__):
+        with pytest.raises(
+            DatasetOutOfBoundsError, match="position 12, number 2 of the indices, is outside of an iterator of 10"
+        ):
+            use([3, -1, 12, 4])
+
+
 def test_views_by_ranges_of_a_hundred_million_samples_keep_nothing() -> None:
     source = SequenceDatasetIterator([range(100_000_000)])
     tracemalloc.start()

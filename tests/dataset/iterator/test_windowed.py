@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layer_laws import Samples
 from torch.utils.data import DataLoader
 
 from data_stack.dataset.iterator import (
@@ -26,21 +27,6 @@ from data_stack.dataset.iterator.stacking import stack_samples, stack_values, va
 from data_stack.dataset.iterator.windowed import WindowedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-
-
-class Client(DatasetIterator):
-    """Defines no more than it must, and takes plain ints in range only."""
-
-    def __init__(self, samples: Sequence[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        assert type(index) is int
-        assert 0 <= index < len(self.samples)
-        return self.samples[index]
 
 
 class Counting(SequenceDatasetIterator):
@@ -357,7 +343,7 @@ FORMS: dict[str, tuple[list[Any], list[Any]]] = {
 @pytest.mark.parametrize(("samples", "keys"), FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize(("length", "stride"), [(1, 1), (3, 1), (2, 3)])
 def test_windows_are_batches_of_their_samples(samples: list[Any], keys: list[Any], length: int, stride: int) -> None:
-    windows = WindowedDatasetIterator(Client(samples), length, stride=stride)
+    windows = WindowedDatasetIterator(Samples(samples), length, stride=stride)
 
     expected = [stack_samples(samples[start : start + length]) for start in range(0, len(samples) - length + 1, stride)]
     if isinstance(expected[0], np.ndarray):  # of bare samples a window is one array, in which an int finds a sample
@@ -379,8 +365,8 @@ def test_windows_of_arrays_of_objects_stay_such() -> None:
 def test_few_samples_make_no_window_or_one(n_samples: int) -> None:
     samples = [(i, str(i)) for i in range(n_samples)]
 
-    windows = WindowedDatasetIterator(Client(samples), 3, order_by=0, group_by=1)
-    plain = WindowedDatasetIterator(Client(samples), 3)
+    windows = WindowedDatasetIterator(Samples(samples), 3, order_by=0, group_by=1)
+    plain = WindowedDatasetIterator(Samples(samples), 3)
 
     assert_lawful(windows, [], [0])
     assert_lawful(plain, [stack_samples(samples)] if n_samples == 3 else [], [0])
@@ -395,14 +381,14 @@ def test_a_column_that_is_not_there_is_refused() -> None:
         with pytest.raises(ConfigError, match="no column"):
             windows.read_column(key, [0, 1])
     with pytest.raises(ConfigError, match="no column 5"):
-        WindowedDatasetIterator(Client([1.0, 2.0, 3.0]), 2).read_column(5, [0])
+        WindowedDatasetIterator(Samples([1.0, 2.0, 3.0]), 2).read_column(5, [0])
 
 
 # --- with offsets --------------------------------------------------------------------------------------------------
 
 
-def speeds(n_samples: int) -> Client:
-    return Client([{"speed": i / 2, "image": np.full((2, 2), i), "time": n_samples - i} for i in range(n_samples)])
+def speeds(n_samples: int) -> Samples:
+    return Samples([{"speed": i / 2, "image": np.full((2, 2), i), "time": n_samples - i} for i in range(n_samples)])
 
 
 def test_offsets_name_columns_of_samples_of_the_window() -> None:

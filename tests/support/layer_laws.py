@@ -1,0 +1,137 @@
+"""What the tests of several layers share: random iterators, and the law that all ways to their samples agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.stacking import emptied, stack_samples
+
+
+class Samples(DatasetIterator):
+    """As a client writes a source: no more than it must define, and plain positions in range only; counts its samples read."""
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        self.samples = samples
+        self.n_read = 0
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        assert type(index) is int
+        assert 0 <= index < len(self.samples)
+        self.n_read += 1
+        return self.samples[index]
+
+
+class Columns(SequenceDatasetIterator):
+    """Counts what is read of its columns; whole samples it does not give."""
+
+    def __init__(self, *columns: Any) -> None:
+        super().__init__(columns)
+        self.requests: list[tuple[Any, int]] = []
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("a whole sample was read")
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        self.requests.append((key, len(self) if indices is None else len(indices)))
+        return super().read_column(key, indices)
+
+
+def as_plain(value: Any) -> Any:
+    """Without numpy, so that ``==`` compares content."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_plain(value.tolist()) if value.dtype == object else value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [as_plain(item) for item in value]
+    return value
+
+
+def form(batch: Any) -> Any:
+    """Structure, dtypes and shapes of a batch; of an empty one, whose ragged values have the shape of any, dimensions."""
+    if isinstance(batch, dict):
+        return {key: form(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(form(column) for column in batch)
+    return batch.dtype, batch.shape if len(batch) else batch.ndim
+
+
+def check_all_ways_agree(iterator: DatasetIteratorIF, expected: list[Any], data: st.DataObject) -> None:
+    n = len(expected)
+    assert len(iterator) == n
+    assert as_plain([iterator[i] for i in range(n)]) == as_plain(list(iterator)) == as_plain(expected)
+    indices = data.draw(st.lists(st.integers(-n, n - 1), max_size=8)) if n else []
+    mask = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    given: list[Any] = [indices, np.array(indices, dtype=np.int8), slice(None, None, -2), np.array(mask, dtype=bool), range(n)]
+    for index in given:
+        wanted = [expected[i] for i in np.arange(n)[np.asarray(index, dtype=np.intp) if index is indices else index]]
+        assert as_plain(iterator.__getitems__(index)) == as_plain(wanted)
+        stacked = stack_samples(wanted) if wanted or not n else emptied(stack_samples(expected[:1]))
+        batch = iterator.read_batch(index)
+        if n == 0:  # there may be columns, but nothing is in them
+            assert not any(map(len, batch.values() if isinstance(batch, dict) else batch))
+            continue
+        assert (as_plain(batch), form(batch)) == (as_plain(stacked), form(stacked))
+        columns = range(len(stacked)) if isinstance(stacked, tuple) else stacked if isinstance(stacked, dict) else []
+        for key in columns:
+            column = iterator.read_column(key, index)
+            assert (as_plain(column), form(column)) == (as_plain(stacked[key]), form(stacked[key]))  # type: ignore[index]
+    for key in [*expected[0]] if n and isinstance(expected[0], dict) else range(len(expected[0])) if n else []:
+        assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])
+
+
+COLUMNS: list[Callable[[int], list[Any]]] = [
+    lambda n: list(range(n)),
+    lambda n: [i / 4 for i in range(n)],
+    lambda n: [np.array([i, -i], dtype=np.int16) for i in range(n)],
+    lambda n: [f"s{i}" * (i % 3) for i in range(n)],
+    lambda n: [np.arange(i % 3, dtype=np.float32) for i in range(n)],
+]
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> tuple[DatasetIteratorIF, list[Any]]:
+    """An iterator, and its samples as a list."""
+    n = draw(st.integers(0, 7))
+    columns = [column(n) for column in draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3))]
+    samples: list[Any] = list(zip(*columns, strict=True))
+    kind = draw(st.sampled_from(["sequences", "arrays", "client's tuples", "client's dicts", "bare"]))
+    iterator: DatasetIteratorIF
+    if kind == "arrays":
+        columns = [[i, np.array([i, 1.5])] for i in range(n)]
+        iterator = SequenceDatasetIterator([np.arange(n), np.array([[i, 1.5] for i in range(n)]).reshape(n, 2)])
+        samples = [(i, np.array([i, 1.5])) for i in range(n)]
+    elif kind == "sequences":
+        iterator = SequenceDatasetIterator(columns)
+    elif kind == "client's tuples":
+        iterator = Samples(samples)
+    elif kind == "client's dicts":
+        samples = [{f"k{number}": value for number, value in enumerate(sample)} for sample in samples]
+        iterator = Samples(samples)
+    else:
+        samples = columns[0]
+        iterator = Samples(samples)
+    for _ in range(draw(st.integers(0, 2))):
+        if draw(st.booleans()):
+            order = draw(st.lists(st.integers(0, len(samples) - 1), max_size=6)) if samples else []
+            iterator, samples = DatasetIteratorView(iterator, order), [samples[i] for i in order]
+        else:
+            iterator, samples = (
+                CombinedDatasetIterator([iterator, DatasetIteratorView(iterator, slice(1))]),
+                [*samples, *samples[:1]],
+            )
+    return iterator, samples
