@@ -419,8 +419,8 @@ def out_of_bounds(position: int, length: int, place: int | None = None) -> Datas
     allowed = f"allowed are {-length} to {length - 1}" if length else "it is empty"
     # Python refuses to write out numbers of more than 4,300 digits
     shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
-    named = f"position {shown}" if place is None else f"position {shown}, number {place} of the indices,"
-    return DatasetOutOfBoundsError(f"{named} is outside of an iterator of {length} samples: {allowed}")
+    where = "" if place is None else f", number {place} of the indices"
+    return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")
 
 
 def _integer_at(place: int, index: Any) -> int:
