@@ -150,7 +150,7 @@ def test_an_index_outside_is_named_with_its_place() -> None:
     source = SequenceDatasetIterator([range(10)])
 
     for use in (lambda indices: DatasetIteratorView(source, indices), source.read_batch, source[::-1].__getitems__):
-        with pytest.raises(DatasetOutOfBoundsError, match="position 12 is outside of .* 10 samples, number 2 of the indices"):
+        with pytest.raises(DatasetOutOfBoundsError, match=r"position 12 is outside of .* 10 samples, number 2 of the indices"):
             use([3, -1, 12, 4])
 
 
