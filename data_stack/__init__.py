@@ -48,11 +48,15 @@ if TYPE_CHECKING:
     from data_stack.io.resources import ResourceFactory, StreamedResource
     from data_stack.io.retriever import RetrieverFactory
     from data_stack.io.storage_connectors import (
+        CachedStorageConnector,
         FileStorageConnector,
         InMemoryStorageConnector,
         StorageConnector,
         StorageConnectorFactory,
     )
+    from data_stack.io.storage_connectors import FsspecStorageConnector as FsspecStorageConnector
+    from data_stack.io.storage_connectors import MongoDBStorageConnector as MongoDBStorageConnector
+    from data_stack.repository.copies import copy_datasets
     from data_stack.repository.default_storage import default_storage, storage_connector_from_url
     from data_stack.repository.encoders import encoder, encoder_from_state
     from data_stack.repository.loading import datasets, describe, load
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BaseDatasetFactory": "dataset.factory",
+    "CachedStorageConnector": "io.storage_connectors",
     "CombinedDatasetIterator": "dataset.iterator",
     "DataStackError": "exception",
     "DatasetCard": "dataset.declarative",
@@ -94,6 +99,7 @@ _MODULES = {
     "StorageConnector": "io.storage_connectors",
     "StorageConnectorFactory": "io.storage_connectors",
     "StreamedResource": "io.resources",
+    "copy_datasets": "repository.copies",
     "datasets": "repository.loading",
     "default_repository": "repository.repository",
     "default_storage": "repository.default_storage",
@@ -111,6 +117,7 @@ _MODULES = {
 
 __all__ = [
     "BaseDatasetFactory",
+    "CachedStorageConnector",
     "CombinedDatasetIterator",
     "DataStackError",
     "DatasetCard",
@@ -143,6 +150,7 @@ __all__ = [
     "StorageConnectorFactory",
     "StreamedResource",
     "__version__",
+    "copy_datasets",
     "datasets",
     "default_repository",
     "default_storage",
@@ -158,6 +166,8 @@ __all__ = [
     "storage_connector_from_url",
 ]
 
+#: Each needs an optional package, so a star import does not give them.
+_OPTIONAL = {"FsspecStorageConnector": "io.storage_connectors", "MongoDBStorageConnector": "io.storage_connectors"}
 _SUBPACKAGES = ("dataset", "display", "exception", "formats", "io", "mnist", "plugins", "repository")
 
 
@@ -167,8 +177,8 @@ if not TYPE_CHECKING:  # a type checker is to know the names above and no others
         """Import a public name, or a part of the package, when it is asked for (PEP 562)."""
         from importlib import import_module
 
-        if name in _MODULES:
-            value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        if name in _MODULES or name in _OPTIONAL:
+            value = getattr(import_module(f"{__name__}.{_MODULES.get(name) or _OPTIONAL[name]}"), name)
         elif name in _SUBPACKAGES:
             return import_module(f"{__name__}.{name}")  # the import binds the name
         elif name == "__version__":
@@ -180,7 +190,7 @@ if not TYPE_CHECKING:  # a type checker is to know the names above and no others
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBPACKAGES})
+    return sorted({*globals(), *__all__, *_OPTIONAL, *_SUBPACKAGES})
 
 
 def _version() -> str:

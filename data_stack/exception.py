@@ -8,6 +8,7 @@
     ├── DatasetOutOfBoundsError (IndexError)          a position outside of an iterator
     ├── DatasetFileCorruptError                       stored or received bytes are not what they should be
     │   ├── ChecksumMismatchError                     digest or size differ from what was promised
+    │   │   └── DamagedBlockError                     … of one block of a stored resource, found while reading it
     │   └── ResourceChangedError                      a resource was replaced while it was being read
     ├── ArchiveError                                  an archive cannot be read
     │   ├── UnsafeArchiveError                        a member would escape, link, repeat or is no regular file
@@ -16,7 +17,10 @@
     │   └── MaliciousFilePathError                    a path that would leave the store's root
     ├── ResourceNotFoundError (LookupError)           nothing is stored under that identifier
     ├── StorageError (OSError)                        the store could not read or write
-    │   └── StorageFullError                          … because there is no room left
+    │   ├── ReadOnlyStorageError                      … because it was opened for reading only
+    │   ├── StorageConflictError                      … because somebody else had replaced the resource meanwhile
+    │   ├── StorageFullError                          … because there is no room left
+    │   └── StorageUnavailableError                   … because its server did not answer in time, or refused
     ├── UnsupportedStorageOperationError (NotImplementedError)   a third party's connector lacks an optional operation
     ├── RetrievalError                                none of a resource's sources delivered it
     │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
@@ -26,6 +30,7 @@
     │   └── UnknownSplitError                         a split that the dataset does not have
     ├── ModelNotTrainedError                          a fitted state was asked for before fitting
     ├── PreparationError                              a dataset's preparation failed
+    ├── IncompleteCopyError                           a part of what should be copied is damaged or missing; the rest is copied
     ├── PluginError                                   a plugin could not be loaded, or broke its contract
     ├── MissingDependencyError (ImportError)          an optional package is not installed
     └── UnpicklableResourceError (TypeError)          a resource around a private buffer cannot cross processes
@@ -37,6 +42,7 @@ Messages say what was wrong, where, and what to do next. The facts of an error a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "AmbiguousDatasetError",
@@ -45,23 +51,28 @@ __all__ = [
     "ChecksumMismatchError",
     "ConfigError",
     "CorruptSourceError",
+    "DamagedBlockError",
     "DataStackError",
     "DatasetFileCorruptError",
     "DatasetNotFoundError",
     "DatasetOutOfBoundsError",
+    "IncompleteCopyError",
     "MalformedIdentifierError",
     "MaliciousFilePathError",
     "MissingDependencyError",
     "ModelNotTrainedError",
     "PluginError",
     "PreparationError",
+    "ReadOnlyStorageError",
     "RecipeError",
     "ResourceChangedError",
     "ResourceNotFoundError",
     "RetrievalError",
     "SeveralRetrievalErrors",
+    "StorageConflictError",
     "StorageError",
     "StorageFullError",
+    "StorageUnavailableError",
     "UnknownSplitError",
     "UnpicklableResourceError",
     "UnsafeArchiveError",
@@ -117,6 +128,30 @@ class ChecksumMismatchError(DatasetFileCorruptError):
         return (
             f"resource {self.identifier!r} from {self.source} has {self.algorithm} {self.actual}, "
             f"expected {self.expected}. Retry; if the source was republished, update the checksum in the dataset's definition."
+        )
+
+
+class DamagedBlockError(ChecksumMismatchError):
+    """A block of a stored resource is not what was stored; nothing of it was handed out.
+
+    Attributes:
+        block: number of the block, from 0 on.
+        block_bytes: length of every block but the last, so the damage lies at ``block * block_bytes`` or behind.
+    """
+
+    def __init__(
+        self, identifier: str, source: str, block: int, block_bytes: int, expected: str, actual: str, algorithm: str = "blake3"
+    ) -> None:
+        super().__init__(identifier, source, expected, actual, algorithm)
+        self.args = (identifier, source, block, block_bytes, expected, actual, algorithm)
+        self.block, self.block_bytes = block, block_bytes
+
+    def __str__(self) -> str:
+        start = self.block * self.block_bytes
+        return (
+            f"block {self.block} of resource {self.identifier!r} (from byte {start} on) in {self.source} is damaged: "
+            f"{self.algorithm} {self.actual}, expected {self.expected}. Nothing of it was handed out. `data-stack verify --deep` "
+            f"shows what else is damaged; store the resource again from its source or a copy."
         )
 
 
@@ -191,6 +226,18 @@ class StorageError(DataStackError, OSError):
 
 class StorageFullError(StorageError):
     """There is no room left (or no quota) to store a resource; nothing was published."""
+
+
+class StorageUnavailableError(StorageError):
+    """A store's server did not answer in time, broke the connection off, or refused us; trying again later may help."""
+
+
+class StorageConflictError(StorageError):
+    """A resource is not what the writer expected to replace: somebody else was first. Nothing was published."""
+
+
+class ReadOnlyStorageError(StorageError):
+    """Something was to be written to a store that was opened for reading only."""
 
 
 class UnsupportedStorageOperationError(DataStackError, NotImplementedError):
@@ -270,6 +317,26 @@ class UnknownSplitError(ConfigError, ResourceNotFoundError):
 
 class PreparationError(DataStackError):
     """A dataset could not be prepared; its cause is chained, and the next attempt resumes at the failed step."""
+
+
+class IncompleteCopyError(DataStackError):
+    """A part of what should have been copied is damaged or missing at the source, or changed meanwhile; the rest is copied.
+
+    Attributes:
+        report: the :class:`~data_stack.io.copying.CopyReport`, whose ``faults`` name each resource.
+    """
+
+    def __init__(self, report: Any) -> None:
+        super().__init__(report)
+        self.report = report
+
+    def __str__(self) -> str:
+        faults = self.report.faults
+        lines = [f"{len(faults)} resources were not copied from {self.report.source} to {self.report.target}:"]
+        lines += [f"  {fault.identifier}: {fault.problem}" for fault in faults[:20]]
+        lines += [f"  … and {len(faults) - 20} more"] if len(faults) > 20 else []
+        lines.append("All else is copied. Mend these at the source (prepare the dataset again there), then copy again.")
+        return "\n".join(lines)
 
 
 class PluginError(DataStackError):

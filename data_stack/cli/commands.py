@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,10 @@ Exit codes:
 _pass_settings = click.make_pass_decorator(Settings, ensure=True)
 _name = click.argument("name", metavar="NAME")
 _split = click.option("--split", metavar="SPLIT", help="One split; default: all of them (show: the first).")
+_names = click.argument("names", metavar="[NAME]...", nargs=-1)
+_jobs = click.option(
+    "--jobs", "n_threads", type=click.IntRange(1, 64), default=4, show_default=True, help="How many resources at a time."
+)
 _option = click.option(
     "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
 )
@@ -249,21 +254,41 @@ def show(
 
 
 @data_stack.command()
-@click.argument("name", metavar="[NAME]", required=False)
+@_names
+@click.option("--deep", is_flag=True, help="Read all that is stored, each block, whether it belongs to a dataset or not.")
+@click.option("--sample", metavar="SHARE", help="Read a random part, e.g. 5%, of the blocks of 1 MiB; means --deep.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the sample; the same seed chooses the same blocks.")
+@_jobs
 @common_options
 @_pass_settings
 @click.pass_context
-def verify(context: click.Context, settings: Settings, name: str | None) -> None:
+def verify(
+    context: click.Context,
+    settings: Settings,
+    names: tuple[str, ...],
+    deep: bool,
+    sample: str | None,
+    seed: int | None,
+    n_threads: int,
+) -> None:
     """Hold stored bytes against their digests.
 
-    Reads all of one dataset, or of all that are prepared, also of those whose plugin is not installed. Exits with 1 if
-    anything is damaged or missing.
+    Reads all of the datasets NAME, or of all that are prepared, also of those whose plugin is not installed. Exits with 1
+    if anything is damaged or missing.
+
+    --deep reads every resource below NAME, or in the store, block by block, names each damaged block, and looks for what
+    the store has lost or holds to no purpose: dangling pointers, missing chunks, strays. It changes nothing.
     """
+    _check_names(names)
+    if deep or sample is not None:
+        context.exit(_verify_deeply(settings, names, sample, seed, n_threads))
+    if seed is not None:
+        raise click.UsageError("--seed is of a sample; give --sample too")
     from data_stack.cli.datasets import prepared_datasets, verified
 
     connector = settings.connector()
     results = []
-    for each in [name] if name is not None else prepared_datasets(connector):
+    for each in names or prepared_datasets(connector):
         results.append(verified(each, connector))
         if not settings.as_json:
             _print_verified(results[-1])
@@ -275,10 +300,174 @@ def verify(context: click.Context, settings: Settings, name: str | None) -> None
     context.exit(1 if faulty else 0)
 
 
+def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | None, seed: int | None, n_threads: int) -> int:
+    """Print what a deep verification finds; the exit code."""
+    from data_stack.cli.storage import deeply_verified, parsed_share
+
+    share = None if sample is None else parsed_share(sample)
+    if sample is not None and share is None:
+        raise click.BadParameter(f"{sample!r} is no share; write 5% or 0.05", param_hint="'--sample'")
+    if seed is not None and sample is None:
+        raise click.UsageError("--seed is of a sample; give --sample too")
+    facts = deeply_verified(settings.connector(), names, sample=share, seed=seed, n_threads=n_threads)
+    if settings.as_json:
+        print_json(facts)
+        return 1 if facts["state"] == "faulty" else 0
+    for fault in facts["faults"]:
+        click.echo(f"FAULT  {fault['identifier']}{_block(fault['block'])}: {fault['problem']}")
+    for finding in facts["findings"]:
+        click.echo(f"{'FAULT' if finding['is_fault'] else 'note '}  {finding['name']}: {finding['problem']}")
+    n_faults = len(facts["faults"]) + sum(finding["is_fault"] for finding in facts["findings"])
+    what = (
+        f"{facts['n_resources']} resources"
+        if share is None
+        else f"{facts['n_ranges']} blocks of {facts['n_resources']} resources"
+    )
+    click.echo(
+        f"{facts['state']}: read {what}, {size_text(facts['n_bytes'])}, in {facts['seconds']:.3f} s from {facts['storage']}; "
+        f"{n_faults} faults"
+    )
+    if share is not None:
+        click.echo(f"a sample of {share:.3%}; repeat it with --seed {facts['seed']}")
+    if facts["n_without_digest"]:
+        click.echo(f"of {facts['n_without_digest']} resources no digest is known; they were read and held against nothing")
+    return 1 if facts["state"] == "faulty" else 0
+
+
+def _block(number: int | None) -> str:
+    return "" if number is None else f", block {number}"
+
+
 def _print_verified(result: dict[str, Any]) -> None:
     click.echo(f"{result['name']}: {result['state']}, {result['n_resources']} resources, {size_text(result['size'])}")
     for finding in result["findings"]:
         click.echo(f"  {'FAULT' if finding['is_fault'] else 'note'}  {finding['identifier']}: {finding['problem']}")
+
+
+@data_stack.command()
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@_names
+@click.option("--deep", is_flag=True, help="Read what DST has already, and replace what is damaged there.")
+@_jobs
+@click.option("--dry-run", is_flag=True, help="Only tell what would be copied.")
+@common_options
+@_pass_settings
+@click.pass_context
+def copy(
+    context: click.Context,
+    settings: Settings,
+    source: str,
+    target: str,
+    names: tuple[str, ...],
+    deep: bool,
+    n_threads: int,
+    dry_run: bool,
+) -> None:
+    """Copy datasets from one store to another.
+
+    For example: data-stack copy /data/sets 'mongodb://host/datasets' digits mnist
+
+    SRC and DST are folders or URLs of stores; without NAME everything in SRC is copied. Every byte is hashed on its way and
+    held against the manifest. What DST has already is neither read nor sent: run the same command again after an
+    interruption, and it goes on with the file that broke off. A dataset is ready at DST once all of it is there.
+    """
+    _check_names(names)
+    if settings.storage is not None:
+        raise click.UsageError("copy takes its stores as SRC and DST; --storage is not for it")
+    from data_stack.cli.storage import copy_facts
+    from data_stack.exception import IncompleteCopyError, StorageError
+    from data_stack.repository.copies import copy_datasets
+
+    try:
+        report = copy_datasets(source, target, names or None, n_threads=n_threads, deep=deep, dry_run=dry_run)
+    except IncompleteCopyError as error:
+        report = error.report
+    except (StorageError, KeyboardInterrupt):
+        click.echo("What is copied stays. The same command goes on from there.", err=True)
+        raise
+    if settings.as_json:
+        print_json(copy_facts(report))
+        context.exit(1 if report.faults else 0)
+    for name in report.complete:
+        click.echo(f"{name} {'would be' if dry_run else 'is'} ready in {report.target}")
+    parts = [
+        f"{report.count(outcome)} {words} ({size_text(report.size(outcome))})"
+        for outcome, words in (("copied", "copied"), ("shared", "stored there under another name"), ("present", "there already"))
+        if report.count(outcome) or outcome == "copied"
+    ]
+    click.echo(f"{'dry run: ' if dry_run else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
+    for skipped in report.skipped:
+        click.echo(f"left   {skipped.identifier}: {skipped.problem}")
+    for fault in report.faults:
+        click.echo(f"FAULT  {fault.identifier}: {fault.problem}")
+    if report.faults:
+        click.echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
+    context.exit(1 if report.faults else 0)
+
+
+@data_stack.command()
+@click.option(
+    "--grace", default="24h", show_default=True, metavar="TIME", help="Keep what was replaced since: 90s, 30m, 24h, 7d."
+)
+@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@common_options
+@_pass_settings
+def gc(settings: Settings, grace: str, dry_run: bool) -> None:
+    """Free what no resource needs any more.
+
+    What writers that died left behind goes at once; replaced versions, and content that nothing refers to, after the grace
+    period. It may run beside readers and writers, and be interrupted and run again.
+    """
+    from data_stack.cli.storage import freed, parsed_seconds
+
+    seconds = parsed_seconds(grace)
+    if seconds is None:
+        raise click.BadParameter(f"{grace!r} is no duration; write 90s, 30m, 24h or 7d, not less than 0", param_hint="'--grace'")
+    connector = settings.connector()
+    garbage = freed(connector, seconds, dry_run)
+    n_bytes = sum(each.size or 0 for each in garbage)
+    if settings.as_json:
+        items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
+        print_json({"storage": repr(connector), "dry_run": dry_run, "grace_seconds": seconds, "bytes": n_bytes, "garbage": items})
+        return
+    if garbage:
+        rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
+        _print_columns([("what", "size", "why"), *rows], right=(1,))
+    click.echo(f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}")
+
+
+@data_stack.command()
+@_names
+@common_options
+@_pass_settings
+def du(settings: Settings, names: tuple[str, ...]) -> None:
+    """Tell how much is stored.
+
+    Resources and bytes of the datasets NAME, or of all: raw (as retrieved), preprocessed (what is opened), other. Unique
+    counts equal content once. Reads no data.
+    """
+    _check_names(names)
+    from data_stack.cli.storage import disk_usage
+
+    facts = disk_usage(settings.connector(), names)
+    if settings.as_json:
+        print_json(facts)
+        return
+    kinds = ("raw", "preprocessed", "other", "total")
+    rows = [("dataset", "resources", *kinds)]
+    rows += [(row["name"], str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds)) for row in facts["datasets"]]
+    _print_columns(rows, right=range(1, 6))
+    click.echo(f"\n{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}")
+    for key, words in (("unique", "unique content"), ("stored", "stored"), ("garbage", "garbage (data-stack gc)")):
+        if facts[key] is not None:
+            click.echo(f"{size_text(facts[key])} {words}")
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    # What looks like a URL may hold a password, so it must not come back in an error of ours.
+    if any("://" in name for name in names):
+        raise click.UsageError("NAME is the name of a dataset, not a URL; a store goes before it (copy) or with --storage")
 
 
 @data_stack.command("import-file")
@@ -346,6 +535,6 @@ def doctor(context: click.Context, settings: Settings) -> None:
     context.exit(0 if findings["healthy"] else 1)
 
 
-def _print_columns(rows: list[Any], right: tuple[int, ...] = ()) -> None:
+def _print_columns(rows: list[Any], right: Collection[int] = ()) -> None:
     for line in columns(rows, right):
         click.echo(line)

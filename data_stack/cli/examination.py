@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -11,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from data_stack.cli.settings import Settings
-from data_stack.exception import DataStackError
+from data_stack.exception import DataStackError, ReadOnlyStorageError, UnsupportedStorageOperationError
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
 
@@ -29,7 +30,12 @@ _PACKAGES = {
     "scikit-learn": "stratified splits, and the files of digits and iris: 'datastack[sklearn]'",
     "zstandard": "zstd archives: 'datastack[zstd]'",
     "PyYAML": "reports as YAML: 'datastack[yaml]'",
+    "pymongo": "mongodb:// stores: 'datastack[mongodb]'",
+    "blake3": "digests of blocks in MongoDB: 'datastack[mongodb]'",
+    "fsspec": "s3://, gs://, az://, sftp://, hdfs:// stores: 'datastack[cloud]'",
+    "obstore": "s3://, gs:// and az:// stores: 'datastack[cloud]'",
 }
+_PROBE = "doctor-probe"
 _BROKEN = ("broken", "incompatible")
 
 
@@ -67,13 +73,19 @@ def _store(settings: Settings) -> dict[str, Any]:
         connector = settings.connector()
     except DataStackError as error:
         return {"store": "none", "usable": False, "problem": str(error)}
-    found: dict[str, Any] = {"store": repr(connector), "usable": True}
+    found: dict[str, Any] = {"store": repr(connector), "usable": True, "answers": True, "writable": True}
     if isinstance(connector, FileStorageConnector):
         found |= _folder(connector.root_path)
     try:
-        _try_to_write(connector)
+        connector.has_resource(_PROBE)
     except (DataStackError, OSError) as error:
-        found |= {"usable": False, "problem": str(error)}
+        return found | {"usable": False, "answers": False, "writable": False, "problem": str(error)}
+    try:
+        _try_to_write(connector)
+    except ReadOnlyStorageError:  # as it was asked for
+        found |= {"writable": False}
+    except (DataStackError, OSError) as error:
+        found |= {"usable": False, "writable": False, "problem": str(error)}
     return found
 
 
@@ -99,10 +111,11 @@ def _try_to_write(connector: StorageConnector) -> None:
         if os.path.lexists(connector.root_path) or not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
             raise NotADirectoryError(f"the folder {connector.root_path!r} is not there and cannot be made")
         return
-    identifier = f"doctor-probe-{os.getpid()}"
+    identifier = f"{_PROBE}-{os.getpid()}"
     connector.set_resource(identifier, [b"data_stack"])
     with connector.get_resource(identifier) as resource:
         whole = resource.read() == b"data_stack"
-    connector.delete_resource(identifier)
+    with contextlib.suppress(UnsupportedStorageOperationError):
+        connector.delete_resource(identifier)
     if not whole:
         raise OSError(f"{connector!r} did not return what was stored")

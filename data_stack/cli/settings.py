@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "common_options", "parsed_options", "print_json"]
 
-_STORAGE_HELP = """The store: a folder, file://…, memory:// or a plugin's scheme.
+_STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
 [env: DATA_STACK_HOME; default: the user's cache folder]"""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

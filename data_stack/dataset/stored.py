@@ -166,11 +166,9 @@ class StoredDataset:
 
     def journal(self) -> Journal | None:
         """The stored journal; None if there is none that can be read."""
-        data = self._read(JOURNAL)
-        if data is None:
-            return None
         try:
-            return Journal.from_json(data, self.definition.card.name)
+            data = self._read(JOURNAL)
+            return None if data is None else Journal.from_json(data, self.definition.card.name)
         except DatasetFileCorruptError as error:
             logger.info("the preparation of dataset %r starts over: %s", self.definition.card.name, error)
             return None

@@ -20,7 +20,10 @@ __all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator"]
 
 
 class Column(Protocol):
-    """One value for each sample."""
+    """One value for each sample.
+
+    One that fetches what is asked for may also have ``values(indices)``: a list of what ``value`` gives, in one request.
+    """
 
     def __len__(self) -> int:
         """Number of values."""
@@ -30,6 +33,12 @@ class Column(Protocol):
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> Any:
         """The values at ``indices``, each in ``[0, len(self))``, stacked; all values for None. The caller's own."""
+
+
+def _values(column: Column, positions: npt.NDArray[np.int64]) -> list[Any]:
+    """The values at ``positions``, each by itself: in one request, of a column that has such."""
+    at_once: Callable[[npt.NDArray[np.int64]], list[Any]] | None = getattr(column, "values", None)
+    return [column.value(position) for position in positions.tolist()] if at_once is None else at_once(positions)
 
 
 class ArrayColumn:
@@ -120,7 +129,9 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
             yield self[position]
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        return [self[position] for position in checked_indices(indices, len(self)).tolist()]
+        columns = self._columns()
+        positions = checked_indices(indices, len(columns[0]))
+        return [self._sample(list(values)) for values in zip(*(_values(column, positions) for column in columns), strict=True)]
 
     def read_batch(self, indices: IndexArray) -> Batch:
         columns = self._columns()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import posixpath
@@ -16,12 +17,17 @@ import numpy.typing as npt
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
 from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
+from data_stack.formats.rows import StoredRowsColumn
 from data_stack.io.resources import StreamedResource
 
 __all__ = ["HDF5DatasetIterator", "dataset_keys"]
 
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30
+#: Rows of so few chunks are read one by one, rather than all chunks visited to find them.
+_FEW_CHUNKS = 8
+_MAX_KNOWN_CHUNKS = 1 << 20
+_MAX_RANGES = 1 << 12
 _MAX_SOFT_LINKS = 16
 _MAX_KEYS = 10_000
 
@@ -33,8 +39,8 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
         resource: the HDF5 file. It may lie in any store: it is read by range.
         keys: paths of datasets, ``"train/samples"``, in a sequence for tuple samples or a mapping ``{field: path}`` for dict
             samples. One path may stand in several places (target and tag).
-        max_expansion: most bytes that a dataset may claim for each byte stored of it, where it claims more than 64 MiB; None
-            for no limit.
+        max_expansion: most bytes that a dataset may claim for each byte stored of it (of the file, where it lies in chunks and
+            the store is far away), where it claims more than 64 MiB; None for no limit.
 
     Values are numpy arrays of shape ``shape[1:]``, Python scalars of 1-dimensional datasets, and ``str`` of string datasets
     (UTF-8). Threads may share an iterator; forked and spawned workers open the file themselves.
@@ -59,8 +65,8 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
         def open_column(key: str) -> Column:
             with file.reading():
                 dataset = _dataset_at(file, key)
-                _check_dataset(dataset, file.name, self._max_expansion)
-                return _DatasetColumn(file, dataset)
+                _check_dataset(dataset, file, self._max_expansion)
+                return _column(file, dataset)
 
         return self._open_each(open_column)
 
@@ -70,7 +76,7 @@ class _File:
 
     def __init__(self, resource: Any) -> None:
         self._bytes = _Recorder(resource)
-        self.name = self._bytes.name
+        self.name, self.resource = self._bytes.name, self._bytes.resource
         with self.reading():
             self.root = h5py.File(self._bytes, "r")
 
@@ -84,6 +90,20 @@ class _File:
             failure, self._bytes.failure = self._bytes.failure, None
             if failure is not None:
                 raise failure
+
+
+def _column(file: _File, dataset: Any) -> Column:
+    """The rows of a dataset: by position where they are plain numbers that lie one behind the other, else through HDF5."""
+    stored = dataset.id
+    if (
+        stored.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
+        and stored.get_storage_size() == dataset.size * dataset.dtype.itemsize > 0
+        and stored.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED  # else the offset of what was never written is any
+        and dataset.dtype.kind in "iuf"
+        and stored.get_type() == h5py.h5t.py_create(dataset.dtype)
+    ):
+        return StoredRowsColumn(PositionalFile(file.resource), stored.get_offset(), dataset.shape, dataset.dtype)
+    return _DatasetColumn(file, dataset)
 
 
 class _Recorder(PositionalFile):
@@ -113,10 +133,10 @@ class _Recorder(PositionalFile):
 
 
 class _DatasetColumn:
-    """The rows of one dataset."""
+    """The rows of one dataset, as HDF5 gives them."""
 
     def __init__(self, file: _File, dataset: Any) -> None:
-        self._file = file
+        self._file, self._chunks = file, _Chunks(file, dataset)
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
         self._length = len(dataset)
 
@@ -128,19 +148,79 @@ class _DatasetColumn:
             value = self._dataset[index]
         return value.item() if isinstance(value, np.generic) else value
 
+    def values(self, indices: npt.NDArray[np.int64]) -> list[Any]:
+        rows = self.read(indices)
+        return list(rows) if rows.ndim > 1 else rows.tolist()
+
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         with self._file.reading():
             if indices is None:
                 return np.asarray(self._dataset[:])
             if not len(indices):
                 return np.asarray(self._dataset[:0])
-            # HDF5 wants ascending positions without repeats, and reads a run as a slice far faster than a list.
+            # HDF5 wants ascending positions without repeats.
             rows, places = np.unique(indices, return_inverse=True)
-            if rows[-1] - rows[0] == len(rows) - 1:
-                values = self._dataset[rows[0] : rows[-1] + 1]
-            else:
-                values = self._dataset[rows]
-            return np.asarray(values[places])
+            parts = [self._ascending(part) for part in self._chunks.brought(rows)]
+            return np.asarray((parts[0] if len(parts) == 1 else np.concatenate(parts))[places])
+
+    def _ascending(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        # A run is read as a slice far faster than as a list.
+        is_run = rows[-1] - rows[0] == len(rows) - 1
+        values: npt.NDArray[Any] = self._dataset[rows[0] : rows[-1] + 1] if is_run else self._dataset[rows]
+        return values
+
+
+class _Chunks:
+    """Where the chunks of a dataset lie, so that those of a batch are fetched together before HDF5 asks for one by one."""
+
+    def __init__(self, file: _File, dataset: Any) -> None:
+        self._file, self._dataset = file, dataset
+        self._places: npt.NDArray[np.int64] | None = None
+
+    def brought(self, rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+        """Ascending rows in parts, each with its chunks at hand; in one part where that is of no use."""
+        chunk_shape = self._dataset.chunks
+        if chunk_shape is None or not self._file.resource.prefetches:
+            yield rows
+            return
+        numbers = rows // chunk_shape[0]
+        ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, len(rows))
+        grid = [-(-size // step) for size, step in zip(self._dataset.shape, chunk_shape, strict=True)]
+        if len(ends) < _FEW_CHUNKS or math.prod(grid) > _MAX_KNOWN_CHUNKS:
+            yield rows
+            return
+        places = self._all_places(grid, chunk_shape)
+        chunks = [[(offset, size) for offset, size in places[numbers[end - 1]].tolist() if size] for end in ends.tolist()]
+        start = done = 0
+        while done < len(chunks):
+            # No more than there may be room for: the list would be long.
+            n_at_hand = self._file.resource.prefetch(list(itertools.islice(itertools.chain(*chunks[done:]), _MAX_RANGES)))
+            # As many whole rows of chunks as came; one at least, be it larger than what there is room for.
+            n_at_hand -= len(chunks[done])
+            done += 1
+            while done < len(chunks) and n_at_hand >= len(chunks[done]):
+                n_at_hand -= len(chunks[done])
+                done += 1
+            end = int(ends[done - 1])
+            yield rows[start:end]
+            start = end
+
+    def _all_places(self, grid: Sequence[int], chunk_shape: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Offset and size of each stored chunk, shape ``(chunks along the first axis, other chunks, 2)``.
+
+        HDF5 visits all chunks to say where one of them lies, so all of them are asked for, once.
+        """
+        if self._places is None:
+            places = np.zeros((*grid, 2), np.int64)
+
+            def note(chunk: Any) -> None:
+                place = tuple(offset // step for offset, step in zip(chunk.chunk_offset, chunk_shape, strict=True))
+                if 0 < chunk.size <= _MAX_CHUNK_BYTES and all(at < n for at, n in zip(place, grid, strict=True)):
+                    places[place] = chunk.byte_offset, chunk.size
+
+            self._dataset.id.chunk_iter(note)
+            self._places = places.reshape(grid[0], -1, 2)
+        return self._places
 
 
 def dataset_keys(resource: Any) -> list[str]:
@@ -209,7 +289,8 @@ def _components(path: str) -> list[str]:
     return [component for component in path.split("/") if component not in ("", ".")]
 
 
-def _check_dataset(dataset: Any, name: str, max_expansion: float | None) -> None:
+def _check_dataset(dataset: Any, file: _File, max_expansion: float | None) -> None:
+    name = file.name
     layout = dataset.id.get_create_plist()
     if layout.get_layout() == h5py.h5d.VIRTUAL:
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} is a virtual dataset, whose values are in other files")
@@ -219,6 +300,9 @@ def _check_dataset(dataset: Any, name: str, max_expansion: float | None) -> None
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} holds a single value, not a column")
     if h5py.check_ref_dtype(dataset.dtype) is not None:
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} holds references, not values")
-    check_expansion(f"{name}:{dataset.name}", dataset.size * dataset.dtype.itemsize, dataset.id.get_storage_size(), max_expansion)
+    # HDF5 visits each chunk to say how much is stored of all: out of a store that is far away, 36 MiB for a file of 256 MiB.
+    is_scattered = dataset.chunks is not None and file.resource.prefetches
+    stored_bytes = file.resource.size if is_scattered else dataset.id.get_storage_size()
+    check_expansion(f"{name}:{dataset.name}", dataset.size * dataset.dtype.itemsize, stored_bytes, max_expansion)
     if dataset.chunks is not None and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK_BYTES:
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} has chunks of more than {_MAX_CHUNK_BYTES} bytes")

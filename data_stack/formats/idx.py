@@ -18,6 +18,7 @@ import numpy.typing as npt
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
 from data_stack.formats.positional import PositionalFile, Readable, check_expansion, name_of, reading
+from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.resources import StreamedResource
 
 __all__ = ["IdxDatasetIterator", "IdxReader", "read_idx", "write_idx"]
@@ -40,6 +41,8 @@ class IdxReader:
 
     Attributes:
         dtype: element type, in native byte order.
+        stored_dtype: element type as it lies in the file, big endian.
+        offset: where the array begins in the file, in bytes.
         shape: sizes, outermost first; ``shape[0]`` is the number of rows (1 for a file of no dimension).
 
     Raises:
@@ -54,10 +57,11 @@ class IdxReader:
                 f"{name_of(file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
                 f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
             )
-        self._stored_dtype = np.dtype(_DTYPES[head[2]])
-        self.dtype: np.dtype[Any] = self._stored_dtype.newbyteorder("=")
+        self.stored_dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
+        self.dtype: np.dtype[Any] = self.stored_dtype.newbyteorder("=")
         if head[3] > _MAX_DIMENSIONS:
             raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read")
+        self.offset = 4 + 4 * head[3]
         sizes = self._read(4 * head[3])
         self.shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
         if math.prod(max(1, size) for size in self.shape) * self.dtype.itemsize >= 1 << 63:
@@ -83,7 +87,7 @@ class IdxReader:
         while done < total:
             count = min(rows_per_block, total - done)
             data = self._read(count * row_bytes)
-            block = np.frombuffer(data, self._stored_dtype).reshape(count, *row_shape)
+            block = np.frombuffer(data, self.stored_dtype).reshape(count, *row_shape)
             yield block.astype(self.dtype, copy=False)
             done += count
         if self._read_some(1):
@@ -166,7 +170,10 @@ def write_idx(
 
 
 class IdxDatasetIterator(ColumnsDatasetIterator):
-    """Samples from IDX files, plain or gzipped, one file a column; each is read whole at the first access.
+    """Samples from IDX files, plain or gzipped, one file a column.
+
+    Each is read whole at the first access, but for plain ones above 1 GiB (32 MiB where the store is far away): of these, only
+    the rows that are asked for are read.
 
     Args:
         columns: the resources, in a sequence for tuple samples or a mapping ``{field: resource}`` for dict samples. One
@@ -184,10 +191,20 @@ class IdxDatasetIterator(ColumnsDatasetIterator):
 
 def _open_column(file: PositionalFile) -> Column:
     stream: Any = file.buffered()
-    if file.read_at(0, 2) == _GZIP_MAGIC:
+    is_gzip = file.read_at(0, 2) == _GZIP_MAGIC
+    if is_gzip:
         stream = gzip.GzipFile(filename=file.name, mode="rb", fileobj=stream)
     reader = IdxReader(stream)
-    check_expansion(file.name, math.prod(reader.shape) * reader.dtype.itemsize, file.size)
+    n_bytes = math.prod(reader.shape) * reader.dtype.itemsize
+    check_expansion(file.name, n_bytes, file.size)
     if not reader.shape:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single number, not a column")
-    return ArrayColumn(_read_all(reader))
+    if is_gzip or is_read_whole(file, n_bytes):
+        return ArrayColumn(_read_all(reader))
+    stored = file.size - reader.offset
+    if stored != n_bytes:
+        raise DatasetFileCorruptError(
+            f"{file.name!r} {'ends early' if stored < n_bytes else 'goes on'}: it holds {stored} bytes of values, but its header "
+            f"says {n_bytes} (shape {reader.shape}, {reader.dtype})"
+        )
+    return StoredRowsColumn(file, reader.offset, reader.shape, reader.stored_dtype, reader.dtype)

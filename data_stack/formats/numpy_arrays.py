@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
 from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, Readable, check_expansion, name_of, reading
+from data_stack.formats.rows import StoredRowsColumn
 from data_stack.io.resources import StreamedResource
 
 __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "read_npy", "read_npz", "write_npy"]
@@ -25,8 +26,6 @@ __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "read_npy", "read_npz",
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
-#: Rows that lie this close are fetched in one read: a read costs about as much as this many bytes.
-_GAP_BYTES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
             resource may stand in several places (target and tag).
 
     Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars where a column has one dimension.
-    Rows of a batch that lie close together are fetched in one read. An array in Fortran order is read whole.
+    A batch is one request where the store has such; rows that lie close together are fetched in one piece. An array in Fortran
+    order is read whole.
 
     Raises:
         DatasetFileCorruptError: at the first access, if a file is not what its header says, or holds Python objects.
@@ -78,11 +78,11 @@ def _open_column(file: PositionalFile) -> Column:
     if header.fortran_order:
         stream.seek(0)
         return ArrayColumn(read_npy(stream))
-    return _RowsColumn(file, header)
+    return StoredRowsColumn(file, header.offset, header.shape, header.dtype)
 
 
 class NpzDatasetIterator(ColumnsDatasetIterator):
-    """Samples from the arrays of one ``.npz`` resource, read whole at the first access.
+    """Samples from arrays of one ``.npz`` resource, each of which is read whole at the first access; the others are not read.
 
     Args:
         resource: the file.
@@ -101,51 +101,16 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         self._file, self._max_expansion = PositionalFile(resource), max_expansion
 
     def _open_columns(self) -> list[Column]:
-        arrays = read_npz(self._file, max_expansion=self._max_expansion)
+        arrays = read_npz(self._file, keys=set(map(str, self._sources)), max_expansion=self._max_expansion)
 
         def open_column(key: str) -> Column:
             if key not in arrays or not arrays[key].ndim:
-                raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {', '.join(map(repr, arrays))}")
+                with zipfile.ZipFile(self._file.buffered()) as archive:
+                    there = ", ".join(repr(name.removesuffix(".npy")) for name in archive.namelist()[:20])
+                raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {there}")
             return ArrayColumn(arrays[key])
 
         return self._open_each(open_column)
-
-
-class _RowsColumn:
-    """The rows of an array in C order, fetched by position."""
-
-    def __init__(self, file: PositionalFile, header: _Header) -> None:
-        self._file, self._header = file, header
-        self._row_shape = header.shape[1:]
-        self._row_bytes = math.prod(self._row_shape) * header.dtype.itemsize
-
-    def __len__(self) -> int:
-        return self._header.shape[0]
-
-    def value(self, index: int) -> Any:
-        row = self._rows(index, 1)[0]
-        return row if self._row_shape else row.item()
-
-    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
-        if indices is None:
-            return self._rows(0, len(self))
-        rows: npt.NDArray[Any] = np.empty((len(indices), *self._row_shape), self._header.dtype)
-        if not len(indices):
-            return rows
-        order = np.argsort(indices, kind="stable")
-        ascending = indices[order]
-        max_step = 1 + _GAP_BYTES // max(1, self._row_bytes)
-        breaks = np.flatnonzero(np.diff(ascending) > max_step) + 1
-        for run in np.split(np.arange(len(ascending)), breaks):
-            first, last = int(ascending[run[0]]), int(ascending[run[-1]])
-            rows[order[run]] = self._rows(first, last - first + 1)[ascending[run] - first]
-        return rows
-
-    def _rows(self, first: int, count: int) -> npt.NDArray[Any]:
-        data = self._file.read_exactly_at(self._header.offset + first * self._row_bytes, count * self._row_bytes)
-        # bytearray: what is handed out is the caller's to change
-        rows: npt.NDArray[Any] = np.ndarray((count, *self._row_shape), self._header.dtype, bytearray(data))
-        return rows
 
 
 def read_npy(file: Readable) -> npt.NDArray[Any]:
@@ -170,11 +135,14 @@ def read_npy(file: Readable) -> npt.NDArray[Any]:
     return array
 
 
-def read_npz(resource: Any, *, max_expansion: float | None = MAX_EXPANSION) -> dict[str, npt.NDArray[Any]]:
-    """Read all arrays of an ``.npz`` file.
+def read_npz(
+    resource: Any, *, keys: Collection[str] | None = None, max_expansion: float | None = MAX_EXPANSION
+) -> dict[str, npt.NDArray[Any]]:
+    """Read arrays of an ``.npz`` file.
 
     Args:
         resource: a StreamedResource or seekable binary file.
+        keys: names of those to read, as far as they are there; None for all.
         max_expansion: most bytes of values for each stored byte, where they are more than 64 MiB; None for no limit.
 
     Raises:
@@ -187,6 +155,8 @@ def read_npz(resource: Any, *, max_expansion: float | None = MAX_EXPANSION) -> d
         check_expansion(file.name, sum(member.file_size for member in members), file.size, max_expansion)
         for member in members:
             name = member.filename.removesuffix(".npy")
+            if keys is not None and name not in keys:
+                continue
             if name in arrays:
                 raise DatasetFileCorruptError(f"{file.name!r} holds {name!r} twice")
             with archive.open(member) as stream:

@@ -9,7 +9,7 @@ import pickle
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
@@ -23,7 +23,6 @@ __all__ = ["MAX_EXPANSION", "PositionalFile", "Readable", "check_expansion", "na
 #: Bytes that a file may claim for each byte that is stored of it, above :data:`_HARMLESS_BYTES`.
 MAX_EXPANSION = 200
 _HARMLESS_BYTES = 64 << 20
-_PIECE_BYTES = 1 << 20
 
 
 class Readable(Protocol):
@@ -79,6 +78,16 @@ class PositionalFile(io.RawIOBase):
         self._check_usable()
         return self.resource.read_at(offset, size)
 
+    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+        """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer only at the end."""
+        self._check_usable()
+        return self.resource.readinto_at(offset, buffer)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """``(offset, size)`` ranges, each cut short at the end, in one request where the store can."""
+        self._check_usable()
+        return self.resource.read_ranges(ranges)
+
     def read_exactly_at(self, offset: int, size: int) -> bytes:
         """``size`` bytes from ``offset`` on.
 
@@ -103,13 +112,8 @@ class PositionalFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        n_read = 0
-        # In pieces: a tensor of gigabytes is read by one call, and should not be in memory twice.
-        while piece := self.read_at(self._position, min(_PIECE_BYTES, len(view) - n_read)):
-            view[n_read : n_read + len(piece)] = piece
-            n_read += len(piece)
-            self._position += len(piece)
+        n_read = self.readinto_at(self._position, buffer)
+        self._position += n_read
         return n_read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:

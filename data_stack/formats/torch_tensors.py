@@ -19,6 +19,7 @@ import numpy.typing as npt
 from data_stack.exception import DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
 from data_stack.formats.positional import PositionalFile, reading
+from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.resources import StreamedResource
 
 try:
@@ -33,7 +34,10 @@ _ALIGNMENT = 64
 
 
 class TorchDatasetIterator(ColumnsDatasetIterator):
-    """Samples from ``.pt`` resources, one tensor a column, each read whole at the first access.
+    """Samples from ``.pt`` resources, one tensor a column.
+
+    Each is read whole at the first access, but for those above 1 GiB (32 MiB where the store is far away): of these, only the
+    rows that are asked for are read.
 
     Args:
         columns: the resources, in a sequence for tuple samples or a mapping ``{field: resource}`` for dict samples. One
@@ -54,12 +58,51 @@ class TorchDatasetIterator(ColumnsDatasetIterator):
 
 
 def _open_column(file: PositionalFile) -> Column:
+    if not is_read_whole(file, file.size):
+        stored = _stored_column(file)
+        if stored is not None:
+            return stored
     tensor = load_tensors(file)
     if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
         raise DatasetFileCorruptError(
             f"{file.name!r} holds a {type(tensor).__name__}, not a tensor with one row a sample; use load_tensors()"
         )
     return _TensorColumn(tensor)
+
+
+def _stored_column(file: PositionalFile) -> Column | None:
+    """The rows of the one tensor of a file, left where they are; None if they do not lie there as numpy has them."""
+    with reading(file.name, "file of torch.save()"):
+        with zipfile.ZipFile(file.buffered()) as archive:
+            members = [member for member in archive.infolist() if "/data/" in member.filename]
+            byteorder = [member for member in archive.infolist() if member.filename.endswith("/byteorder")]
+            if len(members) != 1 or any(archive.read(member) != b"little" for member in byteorder if member.file_size < 16):
+                return None
+        tensor = load_tensors(file, map_location="meta")  # shape, strides and dtype; no values are read
+        if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0 or not tensor.is_contiguous():
+            return None
+        try:
+            dtype = np.dtype(torch.empty(0, dtype=tensor.dtype).numpy().dtype).newbyteorder("<")
+        except TypeError:  # bfloat16, for one
+            return None
+        (member,) = members
+        header = file.read_exactly_at(member.header_offset, 30)
+        offset = member.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        first = tensor.storage_offset() * dtype.itemsize
+        if first + tensor.numel() * dtype.itemsize > member.file_size:
+            raise DatasetFileCorruptError(f"{file.name!r} claims more values than the {member.file_size} bytes it holds")
+        return _StoredTensorColumn(file, offset + first, tuple(tensor.shape), dtype)
+
+
+class _StoredTensorColumn(StoredRowsColumn):
+    """A column that is read by row, as tensors."""
+
+    def value(self, index: int) -> Any:
+        value = super().value(index)
+        return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+    def values(self, indices: npt.NDArray[np.int64]) -> list[Any]:
+        return [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in super().values(indices)]
 
 
 class _TensorColumn:
@@ -81,14 +124,15 @@ class _TensorColumn:
         return array
 
 
-def load_tensors(resource: Any) -> Any:
-    """What ``torch.save`` stored: a tensor, or a dict, list or tuple of tensors and plain values, on the CPU.
+def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
+    """What ``torch.save`` stored: a tensor, or a dict, list or tuple of tensors and plain values.
 
     ``torch.load`` with ``weights_only=True``, behind a check of the container: only the zip layout of torch 1.6 and later,
     uncompressed as torch writes it, and no tensor that claims more elements than are stored for it.
 
     Args:
         resource: a StreamedResource or seekable binary file.
+        map_location: the device of the tensors; ``"meta"`` reads no values, only shapes and dtypes.
 
     Raises:
         DatasetFileCorruptError: damaged, no such file, or one that holds more than tensors and plain values.
@@ -103,7 +147,7 @@ def load_tensors(resource: Any) -> Any:
         with zipfile.ZipFile(file.buffered()) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise DatasetFileCorruptError(f"{file.name!r} is compressed, which torch.save() never does")
-        tensors = torch.load(file.buffered(), weights_only=True, map_location="cpu")
+        tensors = torch.load(file.buffered(), weights_only=True, map_location=map_location)
         _check_storages(tensors, file.name)
     return tensors
 

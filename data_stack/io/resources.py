@@ -6,7 +6,7 @@ import io
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias, Union
@@ -50,6 +50,28 @@ class ByteSource(ABC):
     @abstractmethod
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer than asked only at the end."""
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read ``(offset, size)`` ranges, each cut short at the end; in one request where the store can."""
+        parts = []
+        for offset, size in ranges:
+            data = bytearray(min(size, max(0, self.size - offset)))
+            n_read = self.readinto_at(offset, memoryview(data)) if data else 0
+            parts.append(bytes(data[:n_read]))
+        return parts
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether a request costs so much that what is read one by one should be fetched together before."""
+        return False
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Have ``(offset, size)`` ranges at hand that are about to be read one by one, in one request, where that is of use.
+
+        Returns:
+            How many of them are at hand, from the first on; at least one of any.
+        """
+        return len(ranges)
 
     def fileno(self) -> int:
         """A file descriptor for reading by position or mapping; its own position means nothing.
@@ -225,6 +247,53 @@ class StreamedResource(io.BufferedIOBase):
         data = bytearray(min(size, max(0, self._source.size - offset)))
         n_read = self._source.readinto_at(offset, memoryview(data)) if data else 0
         return bytes(data) if n_read == len(data) else bytes(data[:n_read])
+
+    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+        """Fill ``buffer`` from ``offset`` on, as :meth:`read_at` reads; return the bytes read, fewer only at the end."""
+        view = memoryview(buffer).cast("B")
+        if self._source is None:
+            n_read = 0
+            # In pieces: a tensor of gigabytes is read by one call, and should not be in memory twice.
+            while piece := self.read_at(offset + n_read, min(DEFAULT_CHUNK_BYTES, len(view) - n_read)):
+                view[n_read : n_read + len(piece)] = piece
+                n_read += len(piece)
+            return n_read
+        if offset < 0:
+            raise ValueError(f"offset must not be negative, got {offset}")
+        self._stream()
+        return self._source.readinto_at(offset, view) if len(view) else 0
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether :meth:`prefetch` is of use: the store is far away, and each read may be a request to it."""
+        if self._source is None:
+            return False
+        self._stream()
+        return self._source.prefetches
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Have ``(offset, size)`` ranges at hand that are about to be read one by one: one request, where a store is far away.
+
+        Returns:
+            How many of them are at hand, from the first on; at least one of any. There is room for some MiB.
+        """
+        if self._source is None:
+            return len(ranges)
+        self._stream()
+        return self._source.prefetch(ranges)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read ``(offset, size)`` ranges, each cut short at the end, in one request where the store can.
+
+        Like :meth:`read_at` it does not move the position, and any number of threads and processes may do so at once.
+        """
+        for offset, size in ranges:
+            if offset < 0 or size < 0:
+                raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
+        if self._source is None:
+            return [self.read_at(offset, size) for offset, size in ranges]
+        self._stream()
+        return self._source.read_ranges(ranges)
 
     def read(self, size: int | None = -1, /) -> bytes:
         data: bytes = self._stream().read(-1 if size is None else size)

@@ -25,6 +25,7 @@ def default_storage() -> StorageConnector:
 
     Raises:
         ConfigError: the variable holds a URL that names no store.
+        MissingDependencyError: the package for that kind of store is not installed.
     """
     return storage_connector_from_url(os.environ.get(HOME) or platformdirs.user_cache_path("data_stack", appauthor=False))
 
@@ -34,10 +35,13 @@ def storage_connector_from_url(url_or_path: str | os.PathLike[str]) -> StorageCo
 
     Args:
         url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
-            ``memory://`` (a new, empty store on each call), or a URL of a scheme that an installed plugin brings.
+            ``memory://`` (a new, empty store on each call), ``mongodb://host/database`` (``mongodb+srv://``),
+            ``s3://bucket/prefix`` (``gs``, ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an
+            installed plugin brings. ``?cache=/fast/folder&cacheBytes=50GB`` keeps what is read in that folder too.
 
     Raises:
-        ConfigError: no such scheme, or a URL that names no folder.
+        ConfigError: no such scheme, or a URL that names no store. No part of a URL but its scheme is shown.
+        MissingDependencyError: the package for this scheme is not installed; the message says which extra brings it.
         PluginError: the plugin of the scheme failed.
     """
     return url.storage_connector_from_url(url_or_path, more_schemes=default_manager().storage_schemes)

@@ -10,6 +10,7 @@ import pytest
 
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import DamagedBlockError
 from data_stack.io.storage_connectors import FileStorageConnector
 
 RIGHT = b"0123456789" * 100
@@ -74,6 +75,50 @@ def test_a_store_copied_with_other_tools_is_read_once_and_then_known(root: Path,
 
     assert (known_before, Factory.n_prepared) == (None, 0)
     assert connector.stat("bytes/preprocessed/data").sha256 is not None
+
+
+def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    assert samples(copy) == RIGHT
+    notes = {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+
+    assert samples(copy) == RIGHT
+
+    # nothing had to be noted a second time, so nothing was read in full again
+    assert notes == {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+    assert Factory.n_prepared == 0
+
+
+@pytest.mark.parametrize("name", ["bytes/manifest.json", "bytes/preprocessed/data"])
+@pytest.mark.parametrize("size", [0, 10, 5000])
+def test_a_resource_that_was_cut_or_grew_is_made_anew(root: Path, name: str, size: int) -> None:
+    os.truncate(root / name, size)
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
+    assert Factory.n_prepared == 1
+    assert Factory(FileStorageConnector(root)).verify() == []
+
+
+def test_a_flipped_bit_of_the_manifest_makes_it_untrue(root: Path) -> None:
+    path = root / "bytes/manifest.json"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
+
+
+def test_an_iterator_that_is_open_is_never_given_a_byte_of_a_resource_damaged_before_it_reads(root: Path) -> None:
+    connector = FileStorageConnector(root)
+    with connector.get_resource("bytes/preprocessed/data") as resource:
+        with open(root / "bytes/preprocessed/data", "r+b") as file:
+            file.write(b"x")
+
+        with pytest.raises(DamagedBlockError, match="block 0 of resource 'bytes/preprocessed/data'"):
+            resource.read(1)
 
 
 def test_a_store_without_its_records_is_as_good(root: Path) -> None:

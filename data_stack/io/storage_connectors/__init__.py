@@ -1,12 +1,28 @@
-"""Where bytes live: one contract, one module a store."""
+"""Where bytes live: one contract, one module a store.
+
+MongoDBStorageConnector and FsspecStorageConnector are names of this package too. Each needs an optional package, and is
+imported when it is asked for; MissingDependencyError says what to install.
+"""
 
 from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
 
 from data_stack.io.storage_connectors.connector import Lease, ResourceInfo, ResourceWriter, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 
+if TYPE_CHECKING:
+    from data_stack.io.storage_connectors.cached import CachedStorageConnector
+    from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector as FsspecStorageConnector
+    from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector as MongoDBStorageConnector
+
+_MODULES = {"CachedStorageConnector": "cached", "FsspecStorageConnector": "fsspec", "MongoDBStorageConnector": "mongodb"}
+
+# What needs an optional package is not among these, for a star import must not fail without it.
 __all__ = [
+    "CachedStorageConnector",
     "FileStorageConnector",
     "InMemoryStorageConnector",
     "Lease",
@@ -17,6 +33,23 @@ __all__ = [
 ]
 
 
+if not TYPE_CHECKING:  # a type checker is to know the names above and no others
+
+    def __getattr__(name: str) -> Any:
+        """Import a connector when it is asked for (PEP 562)."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
+
+
 class StorageConnectorFactory:
     """Makes storage connectors by name."""
 
@@ -24,3 +57,39 @@ class StorageConnectorFactory:
     def get_file_storage_connector(cls, folder_path: str) -> StorageConnector:
         """A FileStorageConnector with its root at ``folder_path``."""
         return FileStorageConnector(folder_path)
+
+    @classmethod
+    def get_memory_storage_connector(cls) -> StorageConnector:
+        """A new, empty InMemoryStorageConnector."""
+        return InMemoryStorageConnector()
+
+    @classmethod
+    def get_mongodb_storage_connector(cls, uri: str, **options: Any) -> StorageConnector:
+        """A MongoDBStorageConnector for ``mongodb://host/database``; ``options`` as its constructor takes them.
+
+        Raises:
+            MissingDependencyError: pymongo is not installed.
+        """
+        from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+        return MongoDBStorageConnector(uri, **options)
+
+    @classmethod
+    def get_fsspec_storage_connector(cls, url: str, **options: Any) -> StorageConnector:
+        """A FsspecStorageConnector for ``s3://bucket/prefix`` and the like; ``options`` as its constructor takes them.
+
+        Raises:
+            MissingDependencyError: fsspec, or what it needs for this URL, is not installed.
+        """
+        from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+
+        return FsspecStorageConnector(url, **options)
+
+    @classmethod
+    def get_cached_storage_connector(
+        cls, remote: StorageConnector, local: str | os.PathLike[str], max_bytes: int | None = None
+    ) -> StorageConnector:
+        """A CachedStorageConnector that keeps what it reads from ``remote`` in the folder ``local``."""
+        from data_stack.io.storage_connectors.cached import CachedStorageConnector
+
+        return CachedStorageConnector(remote, local, max_bytes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
 import queue
 import tempfile
 import threading
+import weakref
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
-from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
+from data_stack.exception import ChecksumMismatchError, StorageError, StorageFullError, UnsupportedStorageOperationError
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 
 if TYPE_CHECKING:
@@ -26,7 +28,12 @@ BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 COPY_BYTES = 1 << 20
 #: Every block of this size has a digest of its own (CRC-32), so that damage can be located.
 BLOCK_BYTES = 1 << 20
+DAY_SECONDS = 24 * 3600.0
 _BACKGROUND_BYTES = 1 << 18
+#: So many pieces at most wait to be hashed.
+_MOST_WAITING = 4
+#: What an operating system says of a disk, a quota or a limit that is full.
+FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,53 @@ class ResourceInfo:
     modified: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Something in a store that no resource needs.
+
+    Attributes:
+        name: as the store calls it.
+        size: bytes that it takes; None if unknown.
+        reason: why nobody needs it.
+    """
+
+    name: str
+    size: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFinding:
+    """What an audit noticed.
+
+    Attributes:
+        name: a resource, or as the store calls it.
+        problem: what is wrong, and what to do.
+        is_fault: whether data is damaged or lost; if not, something is only in the way.
+    """
+
+    name: str
+    problem: str
+    is_fault: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUsage:
+    """How much is stored.
+
+    Attributes:
+        n_resources: number of resources.
+        resource_bytes: the sum of their sizes.
+        stored_bytes: what their content takes, equal content counted once where the store keeps it once; None if unknown.
+        garbage_bytes: what :meth:`StorageConnector.collect_garbage` could free once the grace period is over; None if unknown.
+    """
+
+    n_resources: int
+    resource_bytes: int
+    stored_bytes: int | None = None
+    garbage_bytes: int | None = None
+
+
 class StorageConnector(ABC):
     """Keeps binary resources under identifiers such as ``"mnist/raw/labels.gz"``.
 
@@ -62,6 +116,8 @@ class StorageConnector(ABC):
     #: Whether ``stat`` knows the digest of all that was stored here and not touched since. What it does not know was then
     #: changed by other means: copied, edited, damaged.
     knows_digests: ClassVar[bool] = False
+    #: Whether each read, of a part too, is held against digests, so that damage is an error and never data.
+    checks_reads: ClassVar[bool] = False
 
     @abstractmethod
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
@@ -122,8 +178,8 @@ class StorageConnector(ABC):
 
     @contextlib.contextmanager
     def _create_by_set_resource(self, identifier: str) -> Iterator[ResourceWriter]:
-        with tempfile.TemporaryFile() as file:
-            writer = ResourceWriter(identifier, file)
+        with local_file(identifier) as file:
+            writer = LocalWriter(identifier, file)
             try:
                 yield writer
                 writer.seal()
@@ -135,8 +191,8 @@ class StorageConnector(ABC):
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""
         with self.get_resource(identifier) as resource:
-            if hasattr(resource, "read_at"):
-                return [resource.read_at(offset, size) for offset, size in ranges]
+            if hasattr(resource, "read_ranges"):
+                return resource.read_ranges(ranges)
             parts = []
             for offset, size in ranges:
                 resource.seek(offset)
@@ -154,9 +210,12 @@ class StorageConnector(ABC):
         """
         recorded = self.stat(identifier)
         digest = Digest()
-        with self.get_resource(identifier) as resource:
-            for chunk in binary_chunks(resource):
-                digest.update(chunk)
+        try:
+            with self.get_resource(identifier) as resource:
+                for chunk in binary_chunks(resource):
+                    digest.update(chunk)
+        finally:
+            digest.finish()
         found = ResourceInfo(identifier, digest.size, digest.sha256, digest.blocks, recorded.modified)
         expected = sha256 or recorded.sha256
         if expected is not None and found.sha256 != expected:
@@ -176,6 +235,43 @@ class StorageConnector(ABC):
         """Remove what writers that died left behind below ``prefix``; return what was removed. Live writers keep theirs."""
         return []
 
+    def store_known(self, identifier: str, size: int, sha256: str) -> bool:
+        """Store under ``identifier`` bytes that this store has already, under whatever name; nothing is sent.
+
+        Returns:
+            False if this store has no such bytes, or cannot find them cheaply; then nothing was changed.
+
+        Raises:
+            StorageError: it could not be written; what was stored before is still there.
+        """
+        return False
+
+    # ------------------------------------------------------------------ upkeep
+
+    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
+        """Remove what no resource needs any more: left-overs of dead writers, replaced versions, unreferenced content.
+
+        Resources, live writers, and what was replaced less than ``grace_seconds`` ago by the store's own clock stay; what a
+        writer left that is known to be dead goes at once. It may be interrupted and run again, also beside writers and readers.
+
+        Args:
+            grace_seconds: how long a replaced version stays for those who are still reading it.
+            dry_run: only say what would be removed.
+        """
+        return [] if dry_run else [Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()]
+
+    def audit(self) -> list[StoreFinding]:
+        """Look for what reading the resources one by one does not show: dangling references, lost parts, stray documents.
+
+        Nothing is changed. The default has nothing to look for.
+        """
+        return []
+
+    def usage(self) -> StoreUsage:
+        """How much is stored; reads no resource."""
+        sizes = [self.stat(identifier).size for identifier in self.list_resources()]
+        return StoreUsage(len(sizes), sum(sizes))
+
 
 class Lease:
     """The right to do a piece of work alone. This one is always granted at once."""
@@ -186,15 +282,16 @@ class Lease:
 
 
 class Digest:
-    """Size, SHA-256 and block digests of bytes as they pass; large pieces are hashed in a thread while the caller goes on."""
+    """Size, SHA-256 and block digests of bytes as they pass; large pieces are hashed in a thread while the caller goes on.
+
+    :meth:`finish` ends that thread. That of a digest that is given up, because its source failed, ends when nobody holds it.
+    """
 
     def __init__(self) -> None:
         self.size = 0
-        self._sha256 = hashlib.sha256()
-        self._blocks: list[int] = []
-        self._crc = 0
-        self._n_hashed = 0
-        self._queue: queue.Queue[bytes | None] = queue.Queue(maxsize=4)
+        self._hashes = _Hashes()
+        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_MOST_WAITING)
         self._thread: threading.Thread | None = None
 
     def update(self, data: Buffer) -> None:
@@ -203,18 +300,24 @@ class Digest:
         self.size += len(view)
         if isinstance(data, bytes) and len(data) >= _BACKGROUND_BYTES:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._hash_queue, name="data_stack-digest", daemon=True)
+                # The thread holds no reference to us, and putting into this kind of queue is safe wherever garbage is collected.
+                self._thread = threading.Thread(
+                    target=_hash_all, args=(self._waiting, self._room, self._hashes), name="data_stack-digest", daemon=True
+                )
                 self._thread.start()
-            self._queue.put(data)
+                self._give_up = weakref.finalize(self, self._waiting.put, None)
+                self._give_up.atexit = False
+            self._room.acquire()
+            self._waiting.put(data)
         else:
             # What is not bytes may be changed by its owner as soon as we return.
             self.finish()
-            self._hash(view)
+            self._hashes.update(view)
 
     def finish(self) -> None:
         """Wait until all is hashed, and end the thread."""
         if self._thread is not None:
-            self._queue.put(None)
+            self._give_up()
             self._thread.join()
             self._thread = None
 
@@ -222,20 +325,26 @@ class Digest:
     def sha256(self) -> str:
         """64 hex digits."""
         self.finish()
-        return self._sha256.hexdigest()
+        return self._hashes.sha256.hexdigest()
 
     @property
     def blocks(self) -> tuple[int, ...]:
         """CRC-32 of each block of 1 MiB, the last one shorter."""
         self.finish()
-        return tuple(self._blocks) + ((self._crc,) if self._n_hashed % BLOCK_BYTES else ())
+        return self._hashes.all_blocks()
 
-    def _hash_queue(self) -> None:
-        while (data := self._queue.get()) is not None:
-            self._hash(memoryview(data))
 
-    def _hash(self, view: memoryview) -> None:
-        self._sha256.update(view)
+class _Hashes:
+    """The hashes of a :class:`Digest`, which its thread goes on with."""
+
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+        self._blocks: list[int] = []
+        self._crc = 0
+        self._n_hashed = 0
+
+    def update(self, view: memoryview) -> None:
+        self.sha256.update(view)
         while len(view):
             head = view[: BLOCK_BYTES - self._n_hashed % BLOCK_BYTES]
             self._crc = zlib.crc32(head, self._crc)
@@ -244,6 +353,15 @@ class Digest:
                 self._blocks.append(self._crc)
                 self._crc = 0
             view = view[len(head) :]
+
+    def all_blocks(self) -> tuple[int, ...]:
+        return tuple(self._blocks) + ((self._crc,) if self._n_hashed % BLOCK_BYTES else ())
+
+
+def _hash_all(waiting: queue.SimpleQueue[bytes | None], room: threading.Semaphore, hashes: _Hashes) -> None:
+    while (data := waiting.get()) is not None:
+        hashes.update(memoryview(data))
+        room.release()
 
 
 class ResourceWriter(io.BufferedIOBase):
@@ -281,6 +399,7 @@ class ResourceWriter(io.BufferedIOBase):
             return
         self._file.flush()
         if not self._sequential or self._file.seek(0, os.SEEK_END) != self.digest.size:
+            self.digest.finish()
             self.digest = Digest()
             self._file.seek(0)
             while chunk := self._file.read(COPY_BYTES):
@@ -338,6 +457,49 @@ class ResourceWriter(io.BufferedIOBase):
     def _check_open(self) -> None:
         if self._sealed:
             raise ValueError(f"write to {self.identifier!r} after it was finished")
+
+
+class LocalWriter(ResourceWriter):
+    """A ResourceWriter to a :func:`local_file`; errors of its disk are ours."""
+
+    def write(self, data: Buffer, /) -> int:
+        with _local_errors(self.identifier):
+            return super().write(data)
+
+    def flush(self) -> None:
+        with _local_errors(self.identifier):
+            super().flush()
+
+    def seal(self) -> None:
+        with _local_errors(self.identifier):
+            super().seal()
+
+
+@contextlib.contextmanager
+def local_file(identifier: str) -> Iterator[IO[bytes]]:
+    """A temporary file of this machine, in which a resource waits until it is complete and can be sent."""
+    with _local_errors(identifier):
+        file = tempfile.TemporaryFile()
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()  # may fail again to write what a full disk refused
+
+
+@contextlib.contextmanager
+def _local_errors(identifier: str) -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        kind = StorageFullError if error.errno in FULL_ERRORS else StorageError
+        raise kind(
+            f"could not store {identifier!r}: the temporary file that it is written to before it is sent failed "
+            f"({error.strerror or error}). Nothing was published; make room in {tempfile.gettempdir()!r}, or set TMPDIR.",
+            error.errno,
+        ) from error
 
 
 def store_bytes(resource: Storable, writer: ResourceWriter) -> None:

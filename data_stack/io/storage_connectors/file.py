@@ -3,8 +3,9 @@
 The file of ``a/b.gz`` is ``ROOT/a/b.gz``, so that other tools can read a store. Names that no identifier can
 have are ours: ``.~OWNER-RANDOM`` is an unfinished write of a process, and ``ROOT/.data_stack`` holds
 
-- ``digests/a/b.gz~``: SHA-256 and block digests of ``a/b.gz``, with the size, time and inode they were taken of.
-  They describe the file only as long as these agree, so they need no atomicity together with it;
+- ``digests/a/b.gz~/…``: SHA-256 and block digests of ``a/b.gz``, with the size, times and inode they were taken of
+  (:mod:`data_stack.io.storage_connectors.digest_records`). A file of which these agree is trusted; of any other one that
+  there are digests for, each block is held against them before its first byte is handed out;
 - ``aside/a~/b``: ``a/b`` while the plain file ``a`` stands in its way (two identifiers never meet in one file);
 - ``leases/…``: the locks of :meth:`FileStorageConnector.lease`, which die with their process.
 
@@ -17,19 +18,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
-import json
+import math
 import os
 import secrets
 import shutil
 import stat
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, NoReturn, cast
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Literal, NoReturn, cast
 
 from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    DamagedBlockError,
+    DataStackError,
     MalformedIdentifierError,
     MaliciousFilePathError,
     ResourceNotFoundError,
@@ -40,24 +46,32 @@ from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
     BINARY,
+    BLOCK_BYTES,
+    COPY_BYTES,
+    DAY_SECONDS,
     Digest,
+    Garbage,
     Lease,
     ResourceInfo,
     ResourceWriter,
     StorageConnector,
+    StoreUsage,
     store_bytes,
 )
+from data_stack.io.storage_connectors.digest_records import TEMPORARY, Announcement, DigestRecords, FileVersion
+from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _OWN_FOLDER = ".data_stack"
-_TEMPORARY = ".~"
 #: Temporaries of other machines (or containers) are left alone for this long: whether their owner lives cannot be seen.
-_FOREIGN_GRACE_SECONDS = 24 * 3600.0
+_FOREIGN_GRACE_SECONDS = DAY_SECONDS
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+#: A file that is replaced between two looks at it is opened again, so often at most.
+_MOST_LOOKS = 20
 
 
 class FileStorageConnector(StorageConnector):
@@ -65,14 +79,23 @@ class FileStorageConnector(StorageConnector):
 
     The folder is made at the first write. Symbolic links inside of it are followed as long as they stay inside.
 
+    A file that something else touched since it was stored (edited, damaged, copied with its store) is read with a check: each
+    block of 1 MiB against its recorded digest, before its first byte is handed out. Once all of it was found right it is
+    trusted again. A file without a record, such as another tool's, is served as it is.
+
     Args:
         root_path: folder of the store. As in the original, an absolute identifier below it is tolerated.
+        check_reads: ``"touched"`` as above; ``"always"`` to check all files that have a record, each time they are opened, for
+            a disk that is not to be trusted.
     """
 
     knows_digests = True
 
-    def __init__(self, root_path: str | os.PathLike[str]) -> None:
+    def __init__(self, root_path: str | os.PathLike[str], *, check_reads: Literal["touched", "always"] = "touched") -> None:
+        if check_reads not in ("touched", "always"):
+            raise ConfigError(f'check_reads is "touched" or "always", not {check_reads!r:.80}')
         self._root_path = os.path.abspath(os.fspath(root_path))
+        self._checks_always = check_reads == "always"
 
     @property
     def root_path(self) -> str:
@@ -80,7 +103,7 @@ class FileStorageConnector(StorageConnector):
         return self._root_path
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._root_path!r})"
+        return f"{type(self).__name__}({self._root_path!r}{', check_reads=' + repr('always') if self._checks_always else ''})"
 
     # ------------------------------------------------------------------ contract
 
@@ -106,7 +129,7 @@ class FileStorageConnector(StorageConnector):
     def delete_resource(self, identifier: str) -> None:
         identifier = self._checked(identifier)
         with self._located(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
-            self._remove_record(identifier)  # first: killed in between, we leave a file without a digest, not the reverse
+            self._records.forget(identifier)  # first: killed in between, we leave a file without a digest, not the reverse
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
         self._remove_aside(identifier)
@@ -120,7 +143,8 @@ class FileStorageConnector(StorageConnector):
     def stat(self, identifier: str) -> ResourceInfo:
         identifier = self._checked(identifier)
         with self._located(identifier) as (_, _, status):
-            return self._info(identifier, status)
+            known, _ = self._records.found(identifier, status)
+            return _info(identifier, status, known)
 
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
@@ -128,7 +152,7 @@ class FileStorageConnector(StorageConnector):
         with self._storage_errors("store", identifier):
             folder, name = self._target(identifier)
         try:
-            temporary = _TEMPORARY + _owner() + "-" + secrets.token_hex(4)
+            temporary = TEMPORARY + this_process() + "-" + secrets.token_hex(4)
             with self._storage_errors("store", identifier):
                 handle = os.open(
                     temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
@@ -140,10 +164,17 @@ class FileStorageConnector(StorageConnector):
                 with self._storage_errors("store", identifier):
                     writer.seal()
                     os.fchmod(handle, 0o666 & ~_umask())
+                    # To the nanosecond: the clock that files get may stand still for 4 ms, and a change within would not show.
+                    os.utime(handle, ns=(time.time_ns(), time.time_ns()))
                     os.fsync(handle)
-                    status = os.fstat(handle)
-                    file.close()
-                    self._publish(folder, temporary, name, identifier)
+                    version = FileVersion(writer.digest.size, writer.digest.sha256, writer.digest.blocks)
+                    announced = self._records.announce(identifier, os.fstat(handle), version)
+                    inode = os.fstat(handle).st_ino
+                    try:
+                        file.close()
+                        self._publish(folder, temporary, name, identifier)
+                    finally:
+                        self._note(announced, folder, name, inode)
             except BaseException:
                 writer.digest.finish()
                 with contextlib.suppress(OSError):
@@ -153,31 +184,102 @@ class FileStorageConnector(StorageConnector):
                 raise
         finally:
             os.close(folder)
-        self._record(identifier, status, writer.digest)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
+        """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
+
+        A file that was changed by other means is damaged, unless ``sha256`` says that these are the right bytes.
+        """
         identifier = self._checked(identifier)
-        with self._located(identifier) as (_, _, before):
-            found = super().verify_resource(identifier, sha256)
-        with self._located(identifier) as (_, _, after):
-            if self._info(identifier, after).sha256 is None and _same_file(before, after):
-                self._record(identifier, after, found)
-        return found
+        with self._opened_file(identifier) as (handle, status, known, versions):
+            found = self._digested(identifier, handle)
+            recorded = versions if known is None else [known]
+            promised = [sha256] if sha256 is not None else [version.sha256 for version in recorded]
+            if promised and found.sha256 not in promised:
+                if known is not None and known.sha256 != found.sha256:
+                    self._records.distrust(identifier, status, known)
+                blocks = zip(recorded[0].blocks if recorded else (), found.blocks, strict=False)
+                damaged = [number for number, (old, new) in enumerate(blocks) if old != new]
+                where = f"{self!r}" + (f", damaged in blocks {damaged[:8]} of 1 MiB" if damaged else "")
+                raise ChecksumMismatchError(identifier, where, promised[0], found.sha256)
+            if known is None or known.sha256 != found.sha256:
+                self._trust(identifier, handle, status, found)
+        return ResourceInfo(identifier, found.size, found.sha256, found.blocks, status.st_mtime)
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
         return contextlib.closing(_FileLease(os.path.join(self._root_path, _OWN_FOLDER, "leases"), self._checked(identifier)))
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
+        return [garbage.name for garbage in self._abandoned(prefix)]
+
+    # ------------------------------------------------------------------ upkeep
+
+    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
+        return [
+            *self._abandoned(dry_run=dry_run),
+            *self._orphaned_notes(grace_seconds, dry_run),
+        ]
+
+    def usage(self) -> StoreUsage:
+        sizes = []
+        for identifier in self.list_resources():
+            with contextlib.suppress(ResourceNotFoundError), self._located(identifier) as (_, _, status):
+                sizes.append((status.st_ino, status.st_size))
+        return StoreUsage(
+            len(sizes),
+            sum(size for _, size in sizes),
+            sum(size for _, size in set(sizes)),  # linked files once
+            sum(garbage.size or 0 for garbage in self.collect_garbage(0.0, dry_run=True)),
+        )
+
+    def _abandoned(self, prefix: str = "", *, dry_run: bool = False) -> Iterator[Garbage]:
+        """Remove what is unfinished below ``prefix``, of writers that died."""
         below = checked_prefix(prefix).rpartition("/")[0]
-        removed = []
         for start in (below, os.path.join(_OWN_FOLDER, "digests", below), os.path.join(_OWN_FOLDER, "aside")):
-            for path, _, files in os.walk(os.path.join(self._root_path, start)):
-                for file in files:
-                    if file.startswith(_TEMPORARY) and _is_abandoned(os.path.join(path, file)):
-                        with contextlib.suppress(OSError):
-                            os.unlink(os.path.join(path, file))
-                            removed.append(os.path.relpath(os.path.join(path, file), self._root_path))
-        return removed
+            for folder, _, files in os.walk(os.path.join(self._root_path, start)):
+                for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
+                    if not _is_abandoned(path):
+                        continue
+                    if self._is_needed(path):
+                        if not dry_run:
+                            self._records.adopt(path)
+                        continue
+                    yield from self._removed(path, -math.inf, dry_run, "left by a writer that died")
+
+    def _orphaned_notes(self, grace_seconds: float, dry_run: bool) -> Iterator[Garbage]:
+        """Remove digests of files that other means removed, and of versions that one of several writers at once replaced."""
+        for folder, _, files in os.walk(os.path.join(self._root_path, _OWN_FOLDER, "digests")):
+            for path in (os.path.join(folder, file) for file in files if file.isdigit()):
+                note = self._records.note_at(path)
+                if note is None:
+                    continue
+                try:
+                    with self._located(checked_identifier(note[0])) as (_, _, status):
+                        current = str(status.st_ino)
+                except ResourceNotFoundError:
+                    yield from self._removed(path, grace_seconds, dry_run, "digest of a file that is gone")
+                except DataStackError:
+                    pass  # no name of a resource, or one that leads out of the store
+                else:
+                    if current != note[1] and current in files:
+                        yield from self._removed(path, grace_seconds, dry_run, "digest of a version that was replaced")
+
+    def _removed(self, path: str, grace_seconds: float, dry_run: bool, reason: str) -> Iterator[Garbage]:
+        with contextlib.suppress(OSError):
+            status = os.stat(path, follow_symlinks=False)
+            if time.time() - status.st_mtime >= grace_seconds:
+                if not dry_run:
+                    os.unlink(path)
+                yield Garbage(os.path.relpath(path, self._root_path), status.st_size, reason)
+
+    def _is_needed(self, path: str) -> bool:
+        """Whether this is the note on a file whose writer died before it could settle that."""
+        note = self._records.note_at(path)
+        with contextlib.suppress(DataStackError):
+            if note is not None:
+                with self._located(checked_identifier(note[0])) as (_, _, status):
+                    return str(status.st_ino) == note[1]
+        return False
 
     # ------------------------------------------------------------------ identifiers to files
 
@@ -343,46 +445,36 @@ class FileStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ digests
 
-    def _info(self, identifier: str, status: os.stat_result) -> ResourceInfo:
-        """What is known of a file: its recorded digests if they were taken of this very file."""
-        sha256: str | None = None
-        blocks: tuple[int, ...] = ()
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            with open(self._record_path(identifier), "rb") as file:
-                record = json.loads(file.read())
-            if [record["size"], record["mtime_ns"], record["inode"]] == [status.st_size, status.st_mtime_ns, status.st_ino]:
-                crcs = bytes.fromhex(record["blocks"])
-                blocks = tuple(int.from_bytes(crcs[i : i + 4], "big") for i in range(0, len(crcs), 4))
-                sha256 = bytes.fromhex(record["sha256"]).hex()
-        return ResourceInfo(identifier, status.st_size, sha256, blocks, status.st_mtime)
+    @property
+    def _records(self) -> DigestRecords:
+        return DigestRecords(os.path.join(self._root_path, _OWN_FOLDER, "digests"))
 
-    def _record(self, identifier: str, status: os.stat_result, digest: Digest | ResourceInfo) -> None:
-        """Note the digests of a file; losing the note costs a reading, never an answer."""
-        record = {
-            "size": status.st_size,
-            "mtime_ns": status.st_mtime_ns,
-            "inode": status.st_ino,
-            "sha256": digest.sha256,
-            "blocks": b"".join(crc.to_bytes(4, "big") for crc in digest.blocks).hex(),
-        }
-        path = self._record_path(identifier)
-        temporary = os.path.join(os.path.dirname(path), _TEMPORARY + _owner() + "-" + secrets.token_hex(4))
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(temporary, "x", encoding="ascii") as file:
-                json.dump(record, file)
-            os.replace(temporary, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-
-    def _remove_record(self, identifier: str) -> None:
+    def _note(self, announced: Announcement, folder: int, name: str, inode: int) -> None:
+        """Settle the note on a file, if it has its name now and no other writer was faster to replace it."""
         with contextlib.suppress(OSError):
-            os.unlink(self._record_path(identifier))
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if status.st_ino == inode:
+                self._records.settle(announced, status)
+                return
+        self._records.withdraw(announced)
 
-    def _record_path(self, identifier: str) -> str:
-        # No identifier ends with "~", so the record of "a" never meets the folder of the record of "a/b".
-        return os.path.join(self._root_path, _OWN_FOLDER, "digests", identifier + "~")
+    def _trust(self, identifier: str, handle: int, status: os.stat_result, version: FileVersion) -> None:
+        """Note that an open file was found to be ``version``, if nobody touched it meanwhile, nor another one took its place."""
+        announced = self._records.announce_found(identifier, version)
+        with contextlib.suppress(OSError, DataStackError), self._located(identifier) as (_, _, now):
+            if _same_file(status, now) and _same_file(status, os.fstat(handle)):
+                self._records.settle(announced, status)
+
+    def _digested(self, identifier: str, handle: int) -> FileVersion:
+        """Read an open file whole."""
+        digest = Digest()
+        try:
+            with self._storage_errors("read", identifier):
+                while chunk := os.pread(handle, COPY_BYTES, digest.size):
+                    digest.update(chunk)
+            return FileVersion(digest.size, digest.sha256, digest.blocks)
+        finally:
+            digest.finish()
 
     # ------------------------------------------------------------------ errors
 
@@ -409,17 +501,40 @@ class FileStorageConnector(StorageConnector):
             error.errno,
         ) from error
 
-    def _open_file(self, identifier: str) -> tuple[int, ResourceInfo]:
-        """A handle on a resource's file for reading, and what is known of exactly that file."""
-        with self._located(identifier) as (folder, name, _), self._storage_errors("read", identifier):
-            handle = os.open(name, _FILE_FLAGS, dir_fd=folder)
-            return handle, self._info(identifier, os.fstat(handle))
+    @contextlib.contextmanager
+    def _opened_file(self, identifier: str) -> Iterator[tuple[int, os.stat_result, FileVersion | None, list[FileVersion]]]:
+        opened = self._open_file(identifier)
+        try:
+            yield opened
+        finally:
+            os.close(opened[0])
+
+    def _open_file(self, identifier: str) -> tuple[int, os.stat_result, FileVersion | None, list[FileVersion]]:
+        """A handle on a resource's file for reading, its status, and what is known of it, as :meth:`DigestRecords.found` says."""
+        n_looks = 0
+        while True:
+            n_looks += 1
+            with self._located(identifier) as (folder, name, _), self._storage_errors("read", identifier):
+                handle = os.open(name, _FILE_FLAGS, dir_fd=folder)
+                try:
+                    status = os.fstat(handle)
+                    known, versions = self._records.found(identifier, status)
+                    # Replaced meanwhile, its note is gone, and what was found are notes on its successors.
+                    if not versions or _has_name(handle, name, folder):
+                        return handle, status, known, versions
+                    if n_looks == _MOST_LOOKS:
+                        return handle, status, None, []
+                except BaseException:
+                    os.close(handle)
+                    raise
+                os.close(handle)
 
 
 class _FileSource(ByteSource):
-    """A file that is opened at the first need and read by position.
+    """A file that is opened at the first need and read by position; blocks of a touched one are checked before their first use.
 
-    The handle may be inherited by a fork: positional reads share nothing but the sealed bytes.
+    The handle may be inherited by a fork: positional reads share nothing but the sealed bytes. There is no lock around the
+    checks: what another thread does meanwhile costs at most another one.
     """
 
     def __init__(self, connector: FileStorageConnector, identifier: str) -> None:
@@ -427,6 +542,10 @@ class _FileSource(ByteSource):
         self._handle = -1
         self._info: ResourceInfo | None = None
         self._opening, self._pid = threading.Lock(), os.getpid()
+        self._status: os.stat_result | None = None
+        #: What the file should be one of; none if it is trusted, or nothing is known of it.
+        self._versions: list[FileVersion] = []
+        self._is_checked = bytearray()
 
     def _opened(self) -> ResourceInfo:
         if self._info is None:
@@ -434,8 +553,26 @@ class _FileSource(ByteSource):
                 self._opening, self._pid = threading.Lock(), os.getpid()
             with self._opening:
                 if self._info is None:
-                    self._handle, self._info = self._connector._open_file(self._identifier)
-        return self._info
+                    self._open()
+        return cast(ResourceInfo, self._info)
+
+    def _open(self) -> None:
+        connector, identifier = self._connector, self._identifier
+        handle, status, known, versions = connector._open_file(identifier)
+        if known is not None and connector._checks_always:
+            versions = [known]
+        fitting = [version for version in versions if version.size == status.st_size]
+        if versions and not fitting:
+            os.close(handle)
+            size = versions[0].size
+            block = min(size, status.st_size) // BLOCK_BYTES
+            raise self._damaged(block, f"{size:,} bytes", f"{status.st_size:,} bytes", "size")
+        self._handle, self._status, self._versions = handle, status, fitting
+        self._is_checked = bytearray(-(-status.st_size // BLOCK_BYTES))
+        info = _info(identifier, status, known)
+        if fitting and not status.st_size:
+            info = self._found_right(info)
+        self._info = info  # last: other threads look at this one to see that it is open
 
     @property
     def size(self) -> int:
@@ -448,6 +585,27 @@ class _FileSource(ByteSource):
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         if self._info is None:
             self._opened()
+        return self._readinto_checked(offset, buffer) if self._versions else self._readinto(offset, buffer)
+
+    def fileno(self) -> int:
+        info = self._opened()
+        # Who has the descriptor reads past us.
+        scratch = memoryview(bytearray(BLOCK_BYTES)) if self._versions else memoryview(b"")
+        for offset in range(0, info.size, BLOCK_BYTES):
+            if not self._versions:
+                break
+            if not self._is_checked[offset // BLOCK_BYTES]:
+                self._readinto_checked(offset, scratch[: info.size - offset])
+        return self._handle
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    # ------------------------------------------------------------------ inside
+
+    def _readinto(self, offset: int, buffer: memoryview) -> int:
         try:
             n_read = os.preadv(self._handle, [buffer], offset)
             while 0 < n_read < len(buffer):
@@ -459,14 +617,57 @@ class _FileSource(ByteSource):
             self._connector._raise("read", self._identifier, error)
         return n_read
 
-    def fileno(self) -> int:
-        self._opened()
-        return self._handle
+    def _readinto_checked(self, offset: int, buffer: memoryview) -> int:
+        size = self._opened().size
+        position, end = offset, min(offset + len(buffer), size)
+        while position < end:
+            number = position // BLOCK_BYTES
+            first, last = number * BLOCK_BYTES, min((number + 1) * BLOCK_BYTES, size)
+            part = buffer[position - offset : min(last, end) - offset]
+            if self._is_checked[number]:
+                self._readinto(position, part)
+            elif len(part) == last - first:
+                try:
+                    self._check(number, part[: self._readinto(first, part)])
+                except DamagedBlockError:
+                    part[:] = bytes(len(part))  # nothing of it is handed out
+                    raise
+            else:
+                block = memoryview(bytearray(last - first))
+                self._check(number, block[: self._readinto(first, block)])
+                part[:] = block[position - first : position - first + len(part)]
+            position += len(part)
+        return max(0, end - offset)
 
-    def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+    def _check(self, number: int, data: memoryview) -> None:
+        """Hold a block against the versions that this may be."""
+        versions = self._versions
+        if not versions:
+            return  # another thread has just found the last block right
+        crc = zlib.crc32(data)
+        right = [version for version in versions if version.blocks[number] == crc]
+        if not right:
+            raise self._damaged(number, f"{versions[0].blocks[number]:08x}", f"{crc:08x}", "crc32")
+        self._versions = right
+        self._is_checked[number] = 1
+        if 0 not in self._is_checked:
+            self._info = self._found_right(self._opened())
+
+    def _found_right(self, info: ResourceInfo) -> ResourceInfo:
+        """All of the file is right: it needs no more checks, and its next reader none."""
+        versions, self._versions = self._versions, []
+        if not versions or info.sha256 is not None:  # another thread has said so, or it was trusted before
+            return info
+        self._connector._trust(self._identifier, self._handle, cast(os.stat_result, self._status), versions[0])
+        return replace(info, sha256=versions[0].sha256, blocks=versions[0].blocks)
+
+    def _damaged(self, block: int, expected: str, actual: str, algorithm: str) -> DamagedBlockError:
+        path = os.path.join(self._connector.root_path, self._identifier)
+        where = (
+            f"{self._connector!r} (the file was changed since it was stored; if that was meant, store it again: "
+            f"data-stack import-file {self._identifier} {path} --unverified)"
+        )
+        return DamagedBlockError(self._identifier, where, block, BLOCK_BYTES, expected, actual, algorithm)
 
 
 class _FileWriter(ResourceWriter):
@@ -535,57 +736,38 @@ class _FileLease(Lease):
             self._file = None
 
 
-# ---------------------------------------------------------------------- who wrote that
-
-
-@functools.lru_cache(maxsize=1)
-def _machine() -> str:
-    """Names what a process number is meaningful in: one boot of one machine, one namespace of processes."""
-    facts = [os.uname().nodename]
-    with contextlib.suppress(OSError):
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            facts.append(file.read())
-        facts.append(os.readlink("/proc/self/ns/pid"))
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
-
-
-def _started(pid: int) -> str | None:
-    """When a process began, in clock ticks since boot: tells it from a later one of the same number. None: there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except OSError:
-        if os.path.exists("/proc/self/stat"):
-            return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        pass
-    return "0"
-
-
-def _owner() -> str:
-    return f"{_machine()}-{os.getpid()}-{_started(os.getpid())}"
-
-
 def _is_abandoned(path: str) -> bool:
     """Whether the writer of a temporary file is dead; if that cannot be seen from here, whether it is old."""
-    try:
-        machine, pid, started, _ = os.path.basename(path).removeprefix(_TEMPORARY).split("-")
-        if machine == _machine():
-            return _started(int(pid)) != started
-    except ValueError:
-        pass
+    owner = os.path.basename(path).removeprefix(TEMPORARY).rpartition("-")[0]
+    if is_of_this_machine(owner):
+        return is_dead(owner)
     try:
         return time.time() - os.stat(path, follow_symlinks=False).st_mtime > _FOREIGN_GRACE_SECONDS
     except OSError:
         return False
 
 
+def _info(identifier: str, status: os.stat_result, known: FileVersion | None) -> ResourceInfo:
+    if known is None:
+        return ResourceInfo(identifier, status.st_size, modified=status.st_mtime)
+    return ResourceInfo(identifier, status.st_size, known.sha256, known.blocks, status.st_mtime)
+
+
 def _same_file(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
+    return (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) == (
+        other.st_ino,
+        other.st_size,
+        other.st_mtime_ns,
+        other.st_ctime_ns,
+    )
+
+
+def _has_name(handle: int, name: str, folder: int) -> bool:
+    """Whether an open file still has the name under which it was opened."""
+    try:
+        return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -31,7 +31,7 @@ class InMemoryStorageConnector(StorageConnector):
         return {"_stored": dict(self._stored), "_leases": {}}
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        resource = StreamedResource.sealed(identifier, _BytesSource(*self._found(identifier)), self)
+        resource = StreamedResource.sealed(identifier, BytesSource(*self._found(identifier)), self)
         if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
             return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
         return resource
@@ -86,7 +86,7 @@ class InMemoryStorageConnector(StorageConnector):
             raise ResourceNotFoundError(identifier, repr(self)) from None
 
 
-class _BytesSource(ByteSource):
+class BytesSource(ByteSource):
     """A bytes object, read by position."""
 
     def __init__(self, data: bytes, info: ResourceInfo) -> None:

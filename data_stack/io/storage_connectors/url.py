@@ -1,27 +1,34 @@
-"""Storage connectors by URL: ``file:///data``, ``memory://``, a plain path, and the schemes that plugins bring."""
+"""Storage connectors by URL: ``file:///data``, ``mongodb://host/db``, ``s3://bucket/prefix``, a plain path, and more."""
 
 from __future__ import annotations
 
 import difflib
+import functools
+import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DataStackError
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 
-__all__ = ["BUILT_IN_STORAGE_SCHEMES", "Connect", "storage_connector_from_url"]
+if TYPE_CHECKING:
+    from data_stack.io.storage_connectors.cached import CachedStorageConnector
+
+__all__ = ["BUILT_IN_STORAGE_SCHEMES", "Connect", "parsed_bytes", "storage_connector_from_url"]
 
 Connect = Callable[[str], StorageConnector]
 """Makes a storage connector of a URL of its scheme."""
 
-# "file:/data" and "memory:" are URLs too; of other schemes only what has "//" is one, for "v1:data" may be a folder.
+# "file:/data" and "memory:" are URLs too; of unknown schemes only what has "//" is one, for "v1:data" may be a folder.
 _URL: Final = re.compile(r"(file|memory):|([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
+_BYTES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
+_CACHE: Final = {"cache": "cache", "cachebytes": "cacheBytes"}
 
 
 def storage_connector_from_url(
@@ -29,18 +36,26 @@ def storage_connector_from_url(
 ) -> StorageConnector:
     """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
 
+    Any URL may end with ``?cache=/fast/folder&cacheBytes=50GB``: what is read is then kept in that folder too
+    (:class:`CachedStorageConnector`; without ``cacheBytes`` there is no limit). The other parameters are the store's own.
+
     Args:
         url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
-            ``memory://`` (a new, empty store on each call), or a URL of one of ``more_schemes``.
-        more_schemes: asked for schemes (lower case) besides these two, only when the URL has another one.
+            ``memory://`` (a new, empty store on each call), ``mongodb://host/database`` (``mongodb+srv://``),
+            ``s3://bucket/prefix`` (``gs``, ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of one of ``more_schemes``.
+        more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL has another one.
 
     Raises:
-        ConfigError: no such scheme, or a URL that names no folder. The message holds no part of a URL but its scheme,
+        ConfigError: no such scheme, or a URL that names no store. The message holds no part of a URL but its scheme,
             as the rest may be a password.
+        MissingDependencyError: the package for this scheme is not installed; the message says which extra brings it.
     """
     text = os.fsdecode(url_or_path)
     url = _URL.match(text) if isinstance(url_or_path, str) else None
     if url is None:
+        if isinstance(url_or_path, str) and ("://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES):
+            # A folder of that name is less likely than a slip, and its password must not become a folder's name.
+            raise ConfigError("a store is SCHEME://…, for example mongodb://host/database, or a folder; this looks like neither")
         return _folder(text)
     scheme = (url[1] or url[2]).lower()
     schemes: Mapping[str, Connect] = BUILT_IN_STORAGE_SCHEMES
@@ -53,7 +68,49 @@ def storage_connector_from_url(
             f"no storage for URLs that begin with {scheme}://{hint}; there are: {', '.join(f'{s}://' for s in sorted(schemes))}. "
             f"Others come with plugins; `data-stack doctor` shows those that are installed."
         )
-    return schemes[scheme](text)
+    url_of_store, cache = _without_cache(text, scheme)
+    connector = schemes[scheme](url_of_store)
+    return connector if cache is None else _cached(connector, *cache)
+
+
+def parsed_bytes(text: str) -> int | None:
+    """A number of bytes such as ``"50GB"``, ``"1.5 TiB"`` or ``"1000"``; None if ``text`` is none, or less than 1."""
+    number = _BYTES.fullmatch(text.strip())
+    if number is None or (number[3] and not number[2]):
+        return None
+    factor = (1024 if number[3] else 1000) ** " KMGT".index(number[2].upper() or " ")
+    return int(float(number[1]) * factor) or None
+
+
+def _without_cache(url: str, scheme: str) -> tuple[str, tuple[str, int | None] | None]:
+    """A URL without its cache's parameters, and these: (folder, most bytes or None), None if it asks for no cache."""
+    before, mark, query = url.partition("?")
+    taken: dict[str, str] = {}
+    left = []
+    for parameter in query.split("&") if mark else ():
+        name, _, value = parameter.partition("=")
+        if (known := _CACHE.get(name.lower())) is None:
+            left.append(parameter)  # as it is: it may hold a password in an encoding of its own
+        elif known in taken:
+            raise ConfigError(f"a {scheme}:// URL has the parameter {known} twice")
+        else:
+            taken[known] = unquote(value, errors="surrogateescape")
+    if not taken:
+        return url, None
+    folder = taken.get("cache", "")
+    if not folder or "\0" in folder or "://" in folder:
+        raise ConfigError(f"the parameter cache of a {scheme}:// URL names no folder; write ?cache=/absolute/folder")
+    most_bytes = None
+    if "cacheBytes" in taken and (most_bytes := parsed_bytes(taken["cacheBytes"])) is None:
+        raise ConfigError(f"the parameter cacheBytes of a {scheme}:// URL is no number of bytes; write 50GB, 512MiB or 1000000")
+    return before + (mark + "&".join(left) if left else ""), (os.path.expanduser(folder), most_bytes)
+
+
+def _cached(connector: StorageConnector, folder: str, most_bytes: int | None) -> CachedStorageConnector:
+    # Imported here, as most stores have no cache.
+    from data_stack.io.storage_connectors.cached import CachedStorageConnector
+
+    return CachedStorageConnector(connector, folder, most_bytes)
 
 
 def _folder(path: str) -> FileStorageConnector:
@@ -65,14 +122,16 @@ def _folder(path: str) -> FileStorageConnector:
 def _from_file_url(url: str) -> FileStorageConnector:
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigError(f"not a file URL ({error}); write file:///absolute/folder") from None
+    except ValueError:
+        raise ConfigError("not a file URL; write file:///absolute/folder") from None
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ConfigError(
             "a file URL has three slashes and an absolute path: file:///absolute/folder. For other folders give the path"
         )
     if parts.query or parts.fragment or url.endswith(("?", "#")):
-        raise ConfigError("a file URL has no query and no fragment: write '?' as %3F and '#' as %23, or give the path")
+        raise ConfigError(
+            "a file URL has no fragment, and no query but ?cache=…: write '?' as %3F and '#' as %23, or give the path"
+        )
     path = unquote(parts.path, errors="surrogateescape")
     if "\0" in path:
         raise ConfigError("a file URL cannot hold %00")
@@ -85,5 +144,37 @@ def _from_memory_url(url: str) -> InMemoryStorageConnector:
     return InMemoryStorageConnector()
 
 
-BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = MappingProxyType({"file": _from_file_url, "memory": _from_memory_url})
+def _from_module(module: str, name: str, url: str) -> StorageConnector:
+    """The connector of a module that needs an optional package, imported now that somebody asks for it."""
+    connector_class = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    try:
+        connector: StorageConnector = connector_class.from_url(url)
+    except ConfigError as error:
+        raise ConfigError(_without_values(str(error), url)) from None
+    except DataStackError:
+        raise
+    except ValueError as error:  # of a parser that is not ours, whose message may quote the URL
+        scheme = url.partition(":")[0].lower()
+        raise ConfigError(f"a {scheme}:// URL cannot be understood ({type(error).__name__}); see docs/storage.md") from None
+    return connector
+
+
+def _without_values(message: str, url: str) -> str:
+    """A message on a bad argument, which its caller may know, as one on a URL, whose parts may not be shown."""
+    for _, value in parse_qsl(url.partition("?")[2]):
+        message = message.replace(repr(value), "what is given")
+    return message
+
+
+_MONGODB: Final = functools.partial(_from_module, "mongodb", "MongoDBStorageConnector")
+_FSSPEC: Final = functools.partial(_from_module, "fsspec", "FsspecStorageConnector")
+
+BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = MappingProxyType(
+    {
+        "file": _from_file_url,
+        "memory": _from_memory_url,
+        **dict.fromkeys(("mongodb", "mongodb+srv"), _MONGODB),
+        **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC),
+    }
+)
 """The schemes that need no plugin; no plugin can take them."""

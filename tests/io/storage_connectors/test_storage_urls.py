@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
+import traceback
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -10,9 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.exception import ConfigError
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
-from data_stack.io.storage_connectors.url import storage_connector_from_url
+import data_stack
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.io.storage_connectors import (
+    CachedStorageConnector,
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+)
+from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, parsed_bytes, storage_connector_from_url
+
+MONGODB = ["mongodb", "mongodb+srv"]
+CLOUD = ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"]
 
 
 def root_of(url_or_path: Any) -> str:
@@ -77,6 +90,9 @@ def test_each_memory_url_is_a_new_store(url: str) -> None:
         "file:///a%00b",
         "file://[/data",
         "memory://shared",
+        " mongodb://host/db",
+        "mongodb:/host/db",
+        "s3:bucket",
     ],
 )
 def test_what_names_no_store_is_refused(url: str) -> None:
@@ -85,10 +101,10 @@ def test_what_names_no_store_is_refused(url: str) -> None:
 
 
 def test_an_unknown_scheme_is_answered_with_the_nearest_and_shows_no_password() -> None:
-    with pytest.raises(ConfigError, match=r"mongo:// \(did you mean mongodb://\?\).*file://, memory://, mongodb://") as caught:
+    with pytest.raises(ConfigError, match=r"mongo:// \(did you mean mongodb://\?\).*memory://, mine://, mongodb://, ") as caught:
         storage_connector_from_url(
             "mongo://user:secret@host/db?password=hidden",
-            more_schemes=lambda: {"mongodb": lambda url: InMemoryStorageConnector()},
+            more_schemes=lambda: {"mine": lambda url: InMemoryStorageConnector()},
         )
 
     assert "secret" not in str(caught.value)
@@ -109,3 +125,190 @@ def test_other_schemes_are_asked_for_only_when_one_is_needed() -> None:
 
     storage_connector_from_url("remote://host", more_schemes=more_schemes)
     assert asked == [True]
+
+
+# ------------------------------------------------------------------ databases and clouds
+
+
+def test_the_schemes_that_are_built_in() -> None:
+    assert sorted(BUILT_IN_STORAGE_SCHEMES) == sorted(["file", "memory", *MONGODB, *CLOUD])
+
+
+def test_a_mongodb_url_names_a_database_and_contacts_nobody() -> None:
+    connector = storage_connector_from_url("mongodb://user:canary@127.0.0.1:1/sets?bucket=digits&timeoutSeconds=1")
+
+    assert type(connector).__name__ == "MongoDBStorageConnector"
+    assert "127.0.0.1:1/sets" in repr(connector)
+    assert "canary" not in repr(connector)
+
+
+def test_an_s3_url_names_a_bucket_and_contacts_nobody() -> None:
+    connector = storage_connector_from_url("s3://bucket/folder?endpointUrl=http://127.0.0.1:1")
+
+    assert type(connector).__name__ == "FsspecStorageConnector"
+    assert "bucket/folder" in repr(connector)
+
+
+@pytest.mark.parametrize("scheme", [*MONGODB, *CLOUD])
+def test_no_plugin_takes_a_built_in_scheme(scheme: str) -> None:
+    def fail() -> Any:
+        raise AssertionError("asked")
+
+    with contextlib.suppress(ConfigError, MissingDependencyError):
+        storage_connector_from_url(f"{scheme}://user:canary@host.invalid/place", more_schemes=fail)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mongodb://",
+        "mongodb://canary:canary@",
+        "mongodb://canary:can@ary@host/db",
+        "mongodb://canary:canary@host/canary.db",
+        "mongodb://canary:canary@host:canary/db?canary=canary",
+        "mongodb://user:canary@host/db?readOnly=canary",
+        "mongodb://user:canary@host/db?timeoutSeconds=canary",
+        "mongodb://user:canary@host/db?bucket=canary$",
+        "mongodb://user:canary@host/db?readPreference=canary",
+        "mongodb+srv://user:canary@[canary/db",
+        "s3://",
+        "s3://key:canary@",
+        "s3://bucket/folder?canary=canary",
+        "s3://bucket/folder?readOnly=canary",
+        "s3://bucket/folder?cacheBytes=canary&cache=/canary",
+        "s3://bucket/folder?cacheBytes=1GB",
+        "s3://bucket/folder?cache=",
+        "s3://bucket/folder?cache=file:///canary",
+        "sftp://user:canary@[host/folder",
+        "file:///canary?cache=/canary&cache=/canary",
+        "file:///canary?canary",
+        "memory://canary",
+        "canary://canary",
+        "mongodb:canary@host/db",
+        "user:canary@host://db",
+    ],
+)
+def test_an_error_on_a_url_shows_no_part_of_it_but_its_scheme(url: str) -> None:
+    try:
+        connector = storage_connector_from_url(url)
+    except (ConfigError, MissingDependencyError) as error:
+        chain = "".join(traceback.format_exception(error))
+        assert "canary" not in chain.replace("canary://", "").replace("test_an_error_on", "")
+    else:
+        assert "canary:" not in repr(connector)  # a name of it shows where it is
+
+
+def test_without_the_package_the_error_names_the_extra() -> None:
+    program = """
+import importlib.abc, sys
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("pymongo", "bson", "blake3", "fsspec", "obstore"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker())
+from data_stack import storage_connector_from_url
+for url in ("mongodb://user:canary@host/db", "s3://bucket"):
+    try:
+        storage_connector_from_url(url)
+    except ImportError as error:
+        print(type(error).__name__, error)
+"""
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    first, second = done.stdout.splitlines()
+    assert first.startswith("MissingDependencyError")
+    assert "pip install 'datastack[mongodb]'" in first
+    assert "pip install 'datastack[cloud]'" in second
+    assert "canary" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["MongoDBStorageConnector", "FsspecStorageConnector", "CachedStorageConnector"])
+def test_connectors_are_names_of_the_package_when_they_are_asked_for(name: str) -> None:
+    connector_class = getattr(data_stack, name)
+
+    assert issubclass(connector_class, StorageConnector)
+    assert getattr(data_stack.io.storage_connectors, name) is connector_class
+    assert name in dir(data_stack)
+    assert name in dir(data_stack.io.storage_connectors)
+
+
+def test_the_factory_makes_connectors_by_name(tmp_path: Path) -> None:
+    factory = data_stack.StorageConnectorFactory
+    made = [
+        factory.get_file_storage_connector(str(tmp_path)),
+        factory.get_memory_storage_connector(),
+        factory.get_mongodb_storage_connector("mongodb://127.0.0.1:1/sets", read_only=True),
+        factory.get_fsspec_storage_connector("s3://bucket/folder"),
+        factory.get_cached_storage_connector(InMemoryStorageConnector(), tmp_path, 1000),
+    ]
+
+    assert [type(each).__name__.removesuffix("StorageConnector") for each in made] == [
+        "File",
+        "InMemory",
+        "MongoDB",
+        "Fsspec",
+        "Cached",
+    ]
+
+
+# ------------------------------------------------------------------ caches
+
+
+@pytest.mark.parametrize("scheme", ["remote", "REMOTE"])
+def test_a_url_with_a_cache_is_that_store_behind_one(tmp_path: Path, scheme: str) -> None:
+    seen = []
+
+    def connect(url: str) -> InMemoryStorageConnector:
+        seen.append(url)
+        return InMemoryStorageConnector()
+
+    url = f"{scheme}://u:p%3F%26@host/db?a=1&cache={tmp_path}/my%20cache&b=%20&cacheBytes=50GB&c"
+    connector = storage_connector_from_url(url, more_schemes=lambda: {"remote": connect})
+
+    assert isinstance(connector, CachedStorageConnector)
+    assert isinstance(connector.remote, InMemoryStorageConnector)
+    assert connector.local == str(tmp_path / "my cache")
+    assert "50000000000" in repr(connector)
+    assert seen == [f"{scheme}://u:p%3F%26@host/db?a=1&b=%20&c"]
+    assert not (tmp_path / "my cache").exists()
+
+
+def test_a_cache_may_have_no_limit_and_lie_before_a_folder(tmp_path: Path) -> None:
+    connector = storage_connector_from_url(f"file://{tmp_path}/far?cache={tmp_path}/near")
+
+    assert isinstance(connector, CachedStorageConnector)
+    assert repr(connector.remote) == repr(FileStorageConnector(tmp_path / "far"))
+
+
+def test_what_is_read_through_the_cache_of_a_url_is_what_was_stored(tmp_path: Path) -> None:
+    connector = storage_connector_from_url(f"file://{tmp_path}/far?cache={tmp_path}/near&cacheBytes=1MiB")
+
+    connector.set_resource("a/b", b"data")
+
+    for _ in range(2):
+        with connector.get_resource("a/b") as resource:
+            assert resource.read() == b"data"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1000", 1000),
+        ("50GB", 50 * 10**9),
+        ("50 gb", 50 * 10**9),
+        ("1.5TiB", 3 << 39),
+        ("512MiB", 512 << 20),
+        ("2k", 2000),
+        ("7B", 7),
+        ("0", None),
+        ("-1", None),
+        ("", None),
+        ("GB", None),
+        ("1iB", None),
+        ("1e9", None),
+        ("nan", None),
+    ],
+)
+def test_a_number_of_bytes_has_a_unit_or_none(text: str, expected: int | None) -> None:
+    assert parsed_bytes(text) == expected

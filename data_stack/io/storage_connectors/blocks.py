@@ -1,0 +1,173 @@
+"""Bytes that come block by block from somewhere slow, read by position with a small cache and read-ahead."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from data_stack.io.resources import ByteSource
+
+__all__ = ["BlockedSource", "Blocks"]
+
+#: Blocks kept for those who read small pieces: h5py and zipfile come back to the same places again and again.
+_KEPT_BYTES = 16 << 20
+#: Read-ahead grows with the length of what was read in one go, up to this, unless a store says otherwise.
+_MOST_AHEAD_BYTES = 4 << 20
+#: The most that is asked for at once, so that reading a gigabyte does not hold it twice.
+_MOST_AT_ONCE_BYTES = 16 << 20
+
+
+class Blocks(ABC):
+    """Sealed bytes in blocks of one size (the last one may be shorter), as a store hands them out.
+
+    Attributes:
+        size: length in bytes of the whole.
+        block_bytes: length of a block.
+        sha256: digest of the whole as recorded, 64 hex digits; None if unknown.
+        ahead_bytes: the most that is fetched ahead of who reads on and on; more where a request costs more.
+    """
+
+    ahead_bytes: int = _MOST_AHEAD_BYTES
+    size: int
+    block_bytes: int
+    sha256: str | None
+
+    @abstractmethod
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        """The blocks of these numbers (ascending, no two equal), each verified, in one request where the store can.
+
+        Any number of threads, and forked processes, may do so at once.
+
+        Raises:
+            DamagedBlockError: a block is missing, or not what was stored.
+            StorageUnavailableError: the store did not answer within its timeout.
+        """
+
+    def close(self) -> None:  # noqa: B027  # most have none
+        """Let go of handles."""
+
+
+class BlockedSource(ByteSource):
+    """Positional access to :class:`Blocks`: recent blocks are kept, and who reads on and on gets more at a time.
+
+    Random reads fetch the blocks that they touch and no others. Once more than a block was read in one go, what is missing is
+    fetched together with what comes next, the more the longer it goes on. It is one request: a thread that reads ahead was slower
+    on two cores (0.49 to 0.58 s for 256 MiB out of MongoDB, against 0.38 s), as it fights for the interpreter with its reader.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._begin()
+
+    def _begin(self) -> None:
+        """The state of this process; what a fork inherits is of no use to it: another thread may have held the lock."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._end_of_last, self._run_bytes = -1, 0
+
+    @property
+    def size(self) -> int:
+        return self._blocks.size
+
+    @property
+    def sha256(self) -> str | None:
+        return self._blocks.sha256
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        end = min(offset + len(buffer), self._blocks.size)
+        if offset >= end:
+            return 0
+        if self._pid != os.getpid():
+            self._begin()
+        block_bytes = self._blocks.block_bytes
+        self._run_bytes = self._run_bytes + end - offset if offset == self._end_of_last else 0
+        self._end_of_last = end
+        n_ahead = min(self._run_bytes, self._blocks.ahead_bytes) // block_bytes
+        position = offset
+        for number, data in self._obtained(range(offset // block_bytes, -(-end // block_bytes)), n_ahead):
+            start = position - number * block_bytes
+            part = memoryview(data)[start : start + end - position]
+            buffer[position - offset : position - offset + len(part)] = part
+            position += len(part)
+        return end - offset
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        if self._pid != os.getpid():
+            self._begin()
+        block_bytes = self._blocks.block_bytes
+        parts: list[list[bytes]] = [[] for _ in ranges]
+        touching: dict[int, list[int]] = {}
+        for index, (offset, size) in enumerate(ranges):
+            end = min(offset + size, self._blocks.size)
+            if offset < end:
+                for number in range(offset // block_bytes, -(-end // block_bytes)):
+                    touching.setdefault(number, []).append(index)
+        for number, data in self._obtained(sorted(touching)):
+            start = number * block_bytes
+            for index in touching[number]:
+                offset, size = ranges[index]
+                # Blocks come in ascending order, so the parts of a range do too.
+                parts[index].append(data[max(0, offset - start) : max(0, offset + size - start)])
+        return [part[0] if len(part) == 1 else b"".join(part) for part in parts]
+
+    @property
+    def prefetches(self) -> bool:
+        return True
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
+        if self._pid != os.getpid():
+            self._begin()
+        block_bytes = self._blocks.block_bytes
+        # A part of what is kept stays for the directories of files, which their readers come back to in between.
+        room = max(1, _KEPT_BYTES // block_bytes * 7 // 8)
+        numbers: set[int] = set()
+        n_ranges = 0
+        for offset, size in ranges:
+            touched = range(offset // block_bytes, -(-min(offset + size, self._blocks.size) // block_bytes)) if size else ()
+            if n_ranges and len(numbers.union(touched)) > room:
+                break
+            numbers.update(touched)
+            n_ranges += 1
+        for _ in self._obtained(sorted(numbers)[:room]):
+            pass
+        return n_ranges
+
+    def close(self) -> None:
+        self._kept.clear()
+        self._blocks.close()
+
+    # ------------------------------------------------------------------ inside
+
+    def _obtained(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Blocks with their numbers, out of what is kept, or else fetched; then with up to ``n_ahead`` of those that follow."""
+        at_once = max(1, _MOST_AT_ONCE_BYTES // self._blocks.block_bytes)
+        for start in range(0, len(numbers), at_once):
+            group = numbers[start : start + at_once]
+            with self._lock:
+                found = {number: self._kept[number] for number in group if number in self._kept}
+                for number in found:
+                    self._kept.move_to_end(number)
+                missing = [number for number in group if number not in found]
+                if missing and n_ahead:
+                    stop = min(max(missing[-1] + 1 + n_ahead, group[-1] + 1), -(-self._blocks.size // self._blocks.block_bytes))
+                    # Once it goes on for long, at multiples of it, where a store may have one object end and another one begin.
+                    aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
+                    stop = aligned if aligned > group[-1] else stop
+                    missing += [number for number in range(missing[-1] + 1, stop) if number not in self._kept]
+            if missing:
+                fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
+                self._keep(fetched)
+                found |= fetched
+            for number in group:
+                yield number, found[number]
+
+    def _keep(self, fetched: dict[int, bytes]) -> None:
+        most = max(1, _KEPT_BYTES // self._blocks.block_bytes)
+        with self._lock:
+            self._kept.update(list(fetched.items())[-most:])
+            while len(self._kept) > most:
+                self._kept.popitem(last=False)

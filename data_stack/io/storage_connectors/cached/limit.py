@@ -1,0 +1,197 @@
+"""Keeps the files of a cache under a limit: counts what is added, and removes what was not used for longest."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+__all__ = ["Item", "SizeLimit", "disk_bytes", "locked", "remove"]
+
+PAGE_BYTES = 4096
+#: Who holds the lock only counts, writes a few MiB, or evicts; who waits longer than this reads on without caching.
+_LOCK_SECONDS = 2.0
+#: … and for so long does not even try: the holder is stopped, or scans a huge folder.
+_LOCKED_OUT_SECONDS = 20.0
+#: The count is checked against the folder when it is older; kills make it too high, never too low.
+_RECOUNT_SECONDS = 600.0
+#: So many items are looked at in a few milliseconds.
+_MANY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is evicted together.
+
+    Attributes:
+        paths: its files, the one that makes it usable last.
+        used: when it was used last, seconds since 1970.
+        disk_bytes: what it takes on the disk.
+    """
+
+    paths: tuple[str, ...]
+    used: float
+    disk_bytes: int
+
+
+class SizeLimit:
+    """A limit on what the files of a folder take on the disk, shared by all processes that use the folder.
+
+    The count lies in a file: ``used scanned-at crc``. Room is counted before it is written to, both under one lock, so that
+    a process killed in between leaves the count too high, and the next one that needs the room counts again. Whatever
+    cannot be locked, read or believed leads to no room, or to counting again: a reader is never held up for long.
+
+    Args:
+        path: the file of the count.
+        max_bytes: the limit; None: there is none.
+    """
+
+    def __init__(self, path: str, max_bytes: int | None) -> None:
+        self._path, self._max_bytes = path, max_bytes
+        self._locked_out_until = 0.0
+
+    def admits(self, size: int) -> bool:
+        """Whether something of this size could be kept at all."""
+        return self._max_bytes is None or size + size // PAGE_BYTES + 8 * PAGE_BYTES <= self._max_bytes
+
+    @contextlib.contextmanager
+    def room(self, size: int, items: Iterable[Item]) -> Iterator[bool]:
+        """Make room for ``size`` bytes, to be written while the block lasts; False: there is none.
+
+        Args:
+            size: as the disk counts it, rounded up.
+            items: what the folder holds, in any order; asked for only when it has to be counted.
+        """
+        if self._max_bytes is None:
+            yield True
+            return
+        if time.monotonic() < self._locked_out_until:
+            yield False
+            return
+        start = time.monotonic()
+        with locked(self._path) as handle:
+            if handle is None:
+                if time.monotonic() - start >= _LOCK_SECONDS:
+                    self._locked_out_until = time.monotonic() + _LOCKED_OUT_SECONDS
+                yield False
+                return
+            used, scanned = self._count(handle)
+            if used + size > self._max_bytes:
+                used, scanned = self._evicted(self._max_bytes - size, items), time.time()
+            if fits := used + size <= self._max_bytes:
+                used += size
+            text = b"%d %d" % (used, scanned)
+            os.pwrite(handle, (b"%s %08x" % (text, zlib.crc32(text))).ljust(64), 0)
+            yield fits
+
+    def _count(self, handle: int) -> tuple[int, float]:
+        """The count and its age; more than fits if it cannot be believed."""
+        with contextlib.suppress(ValueError):
+            text, _, crc = os.pread(handle, 64, 0).strip().rpartition(b" ")
+            if int(crc, 16) == zlib.crc32(text):
+                used, scanned = map(int, text.split())
+                if 0 <= time.time() - scanned < _RECOUNT_SECONDS:
+                    return used, scanned
+        return self._max_bytes or 0, 0.0
+
+    def _evicted(self, most: int, items: Iterable[Item]) -> int:
+        """Count anew; if that is more than ``most``, remove the oldest until it fits."""
+        found = sorted(items, key=lambda item: item.used, reverse=True)
+        used = PAGE_BYTES + sum(item.disk_bytes for item in found)
+        if used > most:
+            # Of many, some more: counting them for each one that comes would take longer than fetching it.
+            goal = most - (min(most // 2, (self._max_bytes or 0) // 10) if len(found) > _MANY else 0)
+            while found and used > goal:
+                item = found.pop()
+                for path in item.paths:
+                    remove(path)
+                used -= item.disk_bytes
+        return used
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[int | None]:
+    """A descriptor of a file, locked for this thread alone; None if it cannot be had soon, or not at all."""
+    try:
+        handle = _opened(path)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            remove(path)  # not of our making
+        yield None
+        return
+    try:
+        got = _flock(handle)
+        try:
+            yield handle if got else None
+        finally:
+            if got:
+                # Not by closing: a child forked meanwhile has the descriptor too.
+                _unlock(handle)
+    finally:
+        os.close(handle)
+
+
+def _opened(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
+def _flock(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system: counted without, roughly
+        return True
+    pause, end = 0.0005, time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            # Waiting in the kernel would have no end, should the holder be stopped.
+            if time.monotonic() > end:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        except OSError:  # a file system without locks
+            return True
+
+
+def _unlock(handle: int) -> None:
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def disk_bytes(*paths: str) -> tuple[int, float]:
+    """What files take on the disk, and when the last of them that is there was changed."""
+    total, changed = 0, 0.0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.stat(path, follow_symlinks=False)
+            total += status.st_blocks * 512
+            changed = status.st_mtime
+    return total, changed
+
+
+def remove(path: str) -> bool:
+    """Remove a file, or whatever else lies in its place; whether that could be done."""
+    try:
+        os.unlink(path)
+    except (IsADirectoryError, PermissionError):
+        shutil.rmtree(path, ignore_errors=True)
+        return not os.path.lexists(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return True

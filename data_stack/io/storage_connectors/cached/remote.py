@@ -1,0 +1,93 @@
+"""Asks the remote of a cache, and notices when it is away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
+
+from data_stack.exception import ResourceNotFoundError, StorageUnavailableError
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
+from data_stack.io.storage_connectors.connector import StorageConnector
+
+__all__ = ["Remote"]
+
+_Answer = TypeVar("_Answer")
+#: A remote that let us wait is not asked again, for what is held here, for so many times as long.
+_SILENCE_FACTOR, _MOST_SILENT_SECONDS = 10.0, 300.0
+
+
+class Remote:
+    """A store as a cache sees it, and the folder in which it keeps what came from there.
+
+    Attributes:
+        store: the connector.
+        folder: the local side.
+    """
+
+    def __init__(self, store: StorageConnector, folder: CacheFolder) -> None:
+        self.store, self.folder = store, folder
+        self._silent_until = 0.0
+        self._counts = {"hits": 0, "misses": 0, "fetched_bytes": 0}
+        # One of each process: that of a parent may be held by a thread that its child does not have.
+        self._counting: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+
+    def ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
+        """The answer of the store to a request.
+
+        Raises:
+            StorageUnavailableError: it is away, and what was asked for is not to be had.
+        """
+        start = time.monotonic()
+        try:
+            answer = request()
+        except (FileNotFoundError, ResourceNotFoundError):
+            raise
+        except OSError as error:
+            # Waiting for the timeout each time that a resource is opened would be no way to work offline.
+            waited = time.monotonic() - start
+            self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MOST_SILENT_SECONDS)
+            raise StorageUnavailableError(
+                f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
+                f"at {self.folder.path} either; fetch() brings resources there while the remote answers.",
+                error.errno,
+            ) from error
+        self._silent_until = 0.0
+        return answer
+
+    def is_silent(self) -> bool:
+        """Whether the store let us wait in vain a moment ago."""
+        return self._silent_until > 0.0 and time.monotonic() < self._silent_until
+
+    def is_gone(self) -> bool:
+        """Whether the store is a folder that is not there: a disk or share that is not mounted looks like an empty store."""
+        root = getattr(self.store, "root_path", None)
+        return isinstance(root, str) and not os.path.isdir(root)
+
+    def resource(self, identifier: str) -> StreamedResource:
+        """Open a resource in the store."""
+        return self.ask(identifier, lambda: self.store.get_resource(identifier))
+
+    def still_says(self, identifier: str, content: Content) -> bool:
+        """Whether the store says that these are the bytes of the resource now."""
+        with contextlib.suppress(ResourceNotFoundError):
+            info = self.ask(identifier, lambda: self.store.stat(identifier))
+            return Content.of(info.sha256, info.size) == content
+        return False
+
+    def count(self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0) -> None:
+        """Note what happened."""
+        with self._counting[os.getpid()]:
+            self._counts["hits"] += hits
+            self._counts["misses"] += misses
+            self._counts["fetched_bytes"] += fetched_bytes
+
+    def counts(self) -> dict[str, int]:
+        """What happened so far."""
+        with self._counting[os.getpid()]:
+            return dict(self._counts)

@@ -1,0 +1,558 @@
+"""The files of an fsspec file system: each call within a time limit, atomic where it writes, and with errors of ours.
+
+fsspec and not obstore, which measures faster: obstore's runtime does not survive a fork (a forked child hangs for ever),
+and loaders fork. An instance belongs to one process; a child makes its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import importlib
+import os
+import re
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+from data_stack.exception import (
+    ConfigError,
+    MissingDependencyError,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.storage_connectors.owners import this_process
+
+try:
+    import fsspec
+    from fsspec.asyn import AsyncFileSystem, sync
+    from fsspec.implementations.local import LocalFileSystem
+    from fsspec.implementations.memory import MemoryFileSystem
+except ImportError as error:
+    raise MissingDependencyError("FsspecStorageConnector", "fsspec", "cloud") from error
+
+__all__ = ["RemoteFile", "RemoteFiles"]
+
+#: Where unfinished files lie on file systems that publish by renaming; a name begins with that of the process and a dot.
+TEMPORARIES: Final = ".data_stack/temporaries"
+
+_T = TypeVar("_T")
+#: The distributions behind the schemes that we name in messages; others are named by their import.
+_PACKAGES: Final = {
+    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
+    "sftp": "paramiko", "ssh": "paramiko", "hdfs": "pyarrow",
+}  # fmt: skip
+_MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_BUSY: Final = {
+    errno.EBUSY, errno.EAGAIN, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EBUSY, errno.ETIMEDOUT, errno.EPIPE,
+    errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN,
+}  # fmt: skip
+#: What the clients below fsspec call a server that did not answer: botocore, aiohttp, azure, paramiko.
+_UNREACHABLE: Final = {
+    "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",
+    "ConnectionError", "TimeoutError", "TransferEncodingError", "HTTPException", "ProxyError", "NoValidConnectionsError",
+    "gaierror",
+}  # fmt: skip
+#: What paramiko derives from those, though the server did answer.
+_REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
+_WORD: Final = re.compile("[A-Z][a-z]+")
+_MOST_ATTEMPTS: Final = 4
+#: Listings take many requests; each of them has the limit of a single one where the client allows it.
+_LISTING_FACTOR: Final = 10
+_MOST_AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file as its file system describes it.
+
+    Attributes:
+        path: relative to the root.
+        size: length in bytes.
+        modified: seconds since 1970 by the clock of the file system; None if it does not say.
+        tag: changes whenever the content does, as far as the file system can tell.
+    """
+
+    path: str
+    size: int
+    modified: float | None
+    tag: str
+
+
+class RemoteFiles:
+    """The files below a URL.
+
+    Args:
+        url: scheme, place and folder; user and password in it are used, and never shown.
+        timeout_seconds: how long a single call may take, retries included.
+        options: what the class of the file system takes; never shown.
+
+    Raises:
+        ConfigError: the URL names no place, or its scheme is unknown.
+        MissingDependencyError: the package for its scheme is not installed.
+    """
+
+    def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any]) -> None:
+        scheme, separator, _ = url.partition("://")
+        if not separator:
+            raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
+        self._protocol = scheme.lower()
+        url = self._protocol + url[len(scheme) :]
+        self._class = _class_of(self._protocol)
+        try:
+            parts = urlsplit(url)
+            self._from_url = dict(self._class._get_kwargs_from_urls(url))
+            self.root = str(self._class._strip_protocol(url)).rstrip("/")
+        except (ValueError, TypeError):
+            raise ConfigError(f"not a {self._protocol}:// URL that {self._class.__name__} understands") from None
+        if self._protocol in _WITHOUT_LOGIN and ":" in parts.netloc.rpartition("@")[0]:
+            # The driver would take them for a part of the bucket's name, and show them wherever it names that.
+            raise ConfigError(
+                f"a {self._protocol}:// URL holds no user and password; give them in the environment or as storage_options"
+            )
+        if not parts.netloc and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
+            raise ConfigError(f"a {self._protocol}:// URL names a place to store at, such as {self._protocol}://bucket/folder")
+        self.place = f"{self._protocol}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        self._timeout_seconds = timeout_seconds
+        self._options = dict(options)
+        self._handles: dict[int, _Handle] = {}
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, path: str, most: int, seconds: float | None = None) -> bytes | None:
+        """The first ``most`` bytes of a file; None if there is no such file. It may take ``seconds``, if not the timeout."""
+        return self.read_ranges([(path, 0, most)], seconds)[0]
+
+    def read_ranges(self, ranges: Sequence[tuple[str, int, int]], seconds: float | None = None) -> list[bytes | None]:
+        """Read ``(path, start, end)`` ranges at once, as far as the files go; None for each that lies in no file."""
+        found: list[bytes | None] = []
+        for i in range(0, len(ranges), _MOST_AT_ONCE):
+            group = ranges[i : i + _MOST_AT_ONCE]
+            answers = self._insist("read", group[0][0], functools.partial(self._answers, group, seconds), seconds)
+            for (path, start, _), answer in zip(group, answers, strict=True):
+                if not isinstance(answer, Exception):
+                    found.append(bytes(answer))
+                elif isinstance(answer, _MISSING):
+                    found.append(None)
+                else:
+                    # Object stores refuse a range that begins where the object has ended.
+                    info = self.info(path)
+                    if info is None or info.size > start:
+                        self._fail("read", path, answer)
+                    found.append(b"")
+        return found
+
+    def _answers(self, ranges: Sequence[tuple[str, int, int]], seconds: float | None) -> list[bytes | Exception]:
+        """What the file system says to each range; an error of all if trying again may help."""
+        if len(ranges) == 1:
+            path, start, end = ranges[0]
+            try:
+                return [self._run("cat_file", self._full(path), start=start, end=end, seconds=seconds)]
+            except Exception as error:  # each file system has exceptions of its own
+                if isinstance(error, StorageError | ConfigError) or _is_unreachable(error) or not self._is_connected():
+                    raise
+                return [error]
+        paths, starts, ends = (list(each) for each in zip(*ranges, strict=True))
+        names = [self._full(path) for path in paths]
+        answers = self._run("cat_ranges", names, starts, ends, on_error="return", seconds=seconds)
+        for answer in answers:
+            if isinstance(answer, BaseException) and (not isinstance(answer, Exception) or _is_unreachable(answer)):
+                raise answer
+        return list(answers)
+
+    def info(self, path: str) -> RemoteFile | None:
+        """What is known of a file; None if there is no such file."""
+        try:
+            info = self._call("look for", path, "info", self._full(path))
+        except _MISSING:
+            return None
+        return self._described(info) if self._is_ours(info) else None
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file at ``path``."""
+        if issubclass(self._class, AsyncFileSystem):
+            # One request; asked for what is missing, an object store would look for a folder too.
+            return self.read(path, 1) is not None
+        return self.info(path) is not None
+
+    def files(self, folder: str) -> list[RemoteFile]:
+        """All files below a folder, however deep; none if there is no such folder."""
+        try:
+            found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **self._strictly).values()
+        except _MISSING:
+            return []
+        files = [self._described(info) for info in found if self._is_ours(info)]
+        return [file for file in files if file.path != folder]
+
+    def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
+        """The files and the folders right in a folder; none if there is no such folder."""
+        try:
+            found = self._call("list", folder, "ls", self._full(folder), detail=True, listing=True)
+        except _MISSING:
+            return [], []
+        files = [self._described(info) for info in found if self._is_ours(info)]
+        folders = [self._relative(info["name"]) for info in found if info.get("type") == "directory"]
+        return [file for file in files if file.path != folder], folders
+
+    # ------------------------------------------------------------------ writing
+
+    def put(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file, replacing what is there: afterwards it is there whole, or as it was."""
+        data = bytes(data)
+        try:
+            if self._puts_are_atomic():
+                self._call("store", path, "pipe_file", self._full(path), data)
+            else:
+                self._insist("store", path, lambda: self._put_by_renaming(path, data))
+        except _MISSING as error:
+            self._fail("store", path, error)  # no bucket, or a file where a folder should be
+
+    def renew(self, path: str, data: bytes | memoryview) -> bool:
+        """Write a file, replacing what is there if anything is; whether nothing was."""
+        data = bytes(data)
+        if self._puts_are_atomic():
+            # A store that does not know conditional puts either ignores the condition or refuses the request.
+            try:
+                if self.create(path, data):
+                    return True
+            except StorageUnavailableError:
+                raise
+            except StorageError:
+                pass
+            self.put(path, data)
+            return False
+        was_there = self.info(path) is not None
+        self.put(path, data)
+        return not was_there
+
+    def create(self, path: str, data: bytes | memoryview) -> bool:
+        """Write a file unless it is there; whether it was written. Of several that try at once one succeeds."""
+        data = bytes(data)
+        try:
+            if self._puts_are_atomic():
+                self._call("store", path, "pipe_file", self._full(path), data, mode="create")
+            else:
+                self._insist("store", path, lambda: self._create_exclusively(path, data))
+        except FileExistsError:
+            return False
+        except _MISSING as error:
+            self._fail("store", path, error)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Remove a file; it need not be there."""
+        with contextlib.suppress(*_MISSING):
+            self._call("delete", path, "rm_file", self._full(path))
+
+    def now(self) -> float:
+        """The time by the clock of the file system, in seconds since 1970: that of a file written now."""
+        path = f"{TEMPORARIES}/clock-{secrets.token_hex(8)}"
+        self.put(path, b"")
+        try:
+            info = self.info(path)
+        finally:
+            self.delete(path)
+        return time.time() if info is None or info.modified is None else info.modified
+
+    def _put_by_renaming(self, path: str, data: bytes) -> None:
+        temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
+        for each in (temporary, path):
+            self._run("makedirs", os.path.dirname(self._full(each)), exist_ok=True)
+        try:
+            handle = self._handle()
+            if isinstance(handle.file_system, LocalFileSystem):
+                with handle.file_system.open(self._full(temporary), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+            else:
+                self._run("pipe_file", self._full(temporary), data)
+            n_written = self._run("info", self._full(temporary))["size"]
+            if n_written != len(data):
+                raise OSError(errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored")
+            self._run("mv", self._full(temporary), self._full(path))
+        except BaseException as error:
+            if not _is_unreachable(error):  # a sweep removes it later
+                with contextlib.suppress(Exception):
+                    self._run("rm_file", self._full(temporary))
+            raise
+
+    def _create_exclusively(self, path: str, data: bytes) -> None:
+        self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
+        handle = self._handle()
+        with handle.lock, handle.file_system.open(self._full(path), "xb") as file:
+            file.write(data)
+
+    def _puts_are_atomic(self) -> bool:
+        """Whether a put is atomic by itself, as it is in object stores; others publish by renaming."""
+        if issubclass(self._class, (AsyncFileSystem, MemoryFileSystem)):
+            return True
+        if self._class.mv is fsspec.AbstractFileSystem.mv:
+            raise UnsupportedStorageOperationError(
+                f"{self.place} can be read only: {self._class.__name__} cannot rename, so nothing could be published whole"
+            )
+        return False
+
+    # ------------------------------------------------------------------ calls
+
+    @property
+    def _strictly(self) -> dict[str, Any]:
+        """Options with which a listing fails where a folder cannot be listed; by default fsspec leaves it out in silence."""
+        if issubclass(self._class, (AsyncFileSystem, MemoryFileSystem)):
+            return {}  # they list by prefix
+        return {"on_error": _raise_unless_missing}
+
+    def _call(self, action: str, path: str, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
+        return self._insist(action, path, lambda: self._run(method, *args, listing=listing, **kwargs))
+
+    def _run(self, method: str, *args: Any, listing: bool = False, seconds: float | None = None, **kwargs: Any) -> Any:
+        handle = self._handle()
+        file_system = handle.file_system
+        if isinstance(file_system, AsyncFileSystem):
+            seconds = seconds or self._timeout_seconds * (_LISTING_FACTOR if listing else 1)
+            return sync(file_system.loop, getattr(file_system, "_" + method), *args, timeout=seconds, **kwargs)
+        with handle.lock:
+            return getattr(file_system, method)(*args, **kwargs)
+
+    def _insist(self, action: str, path: str, ask: Callable[[], _T], seconds: float | None = None) -> _T:
+        """What ``ask`` returns; it is asked again while the store cannot be reached and there is time left."""
+        start, attempt = time.monotonic(), 1
+        while True:
+            try:
+                return ask()
+            except (*_MISSING, FileExistsError):
+                raise
+            except (StorageError, UnsupportedStorageOperationError, ConfigError):
+                raise
+            except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
+                wait = 0.05 * 4**attempt * (0.5 + secrets.randbelow(1000) / 1000)
+                is_late = time.monotonic() - start + wait > (seconds or self._timeout_seconds)
+                is_unreachable = _is_unreachable(error) or not self._is_connected()
+                if is_unreachable:
+                    self._disconnect()
+                if not is_unreachable or attempt == _MOST_ATTEMPTS or is_late:
+                    # Not chained: the exceptions of clients may hold URLs with credentials.
+                    self._fail(action, path, error, attempt, is_unreachable=is_unreachable)
+            attempt += 1
+            time.sleep(wait)
+
+    def _fail(self, action: str, path: str, error: Exception, n_attempts: int = 1, *, is_unreachable: bool = False) -> NoReturn:
+        number = error.errno if isinstance(error, OSError) else None
+        where = f"could not {action} {path or 'the store'!r} in {self.place}: {self._reason(error)}"
+        if number in _FULL:
+            raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
+        if is_unreachable:
+            tries = f"tried {n_attempts} times " if n_attempts > 1 else ""
+            raise StorageUnavailableError(
+                f"{where} ({tries}within {self._timeout_seconds:g} s). Check the network and the server, and try again.",
+                number,
+            ) from None
+        if isinstance(error, PermissionError) or {"Credential", "Authentication"} & set(_WORD.findall(type(error).__name__)):
+            raise StorageError(f"{where}. Check the credentials and what they allow.", number) from None
+        raise StorageError(f"{where}. The store is as it was.", number) from None
+
+    def _reason(self, error: BaseException) -> str:
+        """What an exception says, without what may be secret."""
+        text = re.sub(r"//[^/@\s]*@", "//…@", str(error).split("\n")[0])
+        text = re.sub(r"\?\S+", "?…", text)
+        for secret in _secrets_in({**self._from_url, **self._options}):
+            text = text.replace(secret, "…")
+        return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+    def _handle(self) -> _Handle:
+        """The file system of this process."""
+        handle = self._handles.get(os.getpid())
+        if handle is None:
+            options = self._all_options()
+            # Connectors of one process with the same options share one: a client of S3 takes 0.2 s to be made.
+            key = (os.getpid(), self._class, fsspec.utils.tokenize(options))
+            handle = _SHARED.get(key)
+            if handle is None:
+                made = self._connected(options)
+                handle = _SHARED.setdefault(key, made)
+                if handle is not made:  # another thread was faster
+                    made.close()
+            handle = self._handles.setdefault(os.getpid(), handle)
+        return handle
+
+    def _is_connected(self) -> bool:
+        """Whether the connection of this process still holds, as far as its file system can tell."""
+        handle = self._handles.get(os.getpid())
+        return handle is None or bool(getattr(handle.file_system, "is_connected", True))
+
+    def _disconnect(self) -> None:
+        """Let go of a connection that broke; those of asynchronous clients mend themselves."""
+        if issubclass(self._class, AsyncFileSystem):
+            return
+        handle = self._handles.pop(os.getpid(), None)
+        for key in [key for key, shared in list(_SHARED.items()) if shared is handle]:
+            _SHARED.pop(key, None)
+        if handle is not None:
+            handle.close()
+
+    def _all_options(self) -> dict[str, Any]:
+        options = {**self._from_url, **self._options}
+        seconds = self._timeout_seconds
+        if issubclass(self._class, AsyncFileSystem):
+            options.setdefault("use_listings_cache", False)
+        if self._protocol in ("s3", "s3a"):
+            # Retrying is our business, and each request ends in time even if its server fell silent.
+            options["config_kwargs"] = {
+                "connect_timeout": min(10.0, seconds),
+                "read_timeout": seconds,
+                "retries": {"max_attempts": 0},
+                "max_pool_connections": _MOST_AT_ONCE,
+                **options.get("config_kwargs", {}),
+            }
+        elif self._protocol in ("sftp", "ssh"):
+            for option in ("timeout", "banner_timeout", "channel_timeout", "connect_seconds"):
+                options.setdefault(option, seconds)
+            options.setdefault("auth_timeout", 2 * seconds)  # never before connect_seconds: it would be taken for a refusal
+        return options
+
+    def _connected(self, options: Mapping[str, Any]) -> _Handle:
+        try:
+            file_system = self._class(**options, skip_instance_cache=True)
+        except TypeError as error:
+            raise ConfigError(f"{self._class.__name__} does not take these options: {self._reason(error)}") from None
+        if self._protocol in ("s3", "s3a"):
+            file_system.retries = 1
+        elif self._protocol in ("sftp", "ssh"):
+            file_system.ftp.get_channel().settimeout(self._timeout_seconds)
+        return _Handle(file_system, issubclass(self._class, MemoryFileSystem))
+
+    # ------------------------------------------------------------------ names
+
+    def _full(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def _relative(self, name: str) -> str:
+        return str(self._class._strip_protocol(name)).removeprefix(self.root).strip("/")
+
+    def _is_ours(self, info: Mapping[str, Any]) -> bool:
+        """Whether this is a file that lies below the root, and not one elsewhere that a link leads to."""
+        if info.get("type") != "file" or info.get("islink"):
+            return False
+        if not issubclass(self._class, LocalFileSystem):
+            return True
+        name, root = os.path.realpath(str(info["name"])), os.path.realpath(self.root)
+        return name.startswith(root.rstrip("/") + "/")
+
+    def _described(self, info: Mapping[str, Any]) -> RemoteFile:
+        modified = next(
+            (
+                info[key]
+                for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+                if info.get(key) not in (None, "")
+            ),
+            None,
+        )
+        tag = next((str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), "")
+        size = int(info.get("size") or 0)
+        return RemoteFile(
+            self._relative(info["name"]), size, _seconds(modified), f"{tag}|{size}|{modified}|{info.get('ino', '')}"
+        )
+
+
+class _Handle:
+    """A file system of one process."""
+
+    def __init__(self, file_system: Any, is_parallel: bool) -> None:
+        self.file_system = file_system
+        # Connections of file systems that are not asynchronous are not made for several threads.
+        self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
+
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        if hasattr(file_system, "disconnect"):  # a connection with a thread of its own, which would keep it for ever
+            self._finalizer = weakref.finalize(self, _disconnect, file_system, os.getpid())
+            self._finalizer.atexit = False
+
+    def close(self) -> None:
+        """End the connection, if it has one that would outlive it."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+
+def _disconnect(file_system: Any, pid: int) -> None:
+    if pid == os.getpid():
+        file_system.disconnect()
+
+
+_WITHOUT_LOGIN = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
+#: The file systems of this process that are in use.
+_SHARED: weakref.WeakValueDictionary[tuple[int, Any, str], _Handle] = weakref.WeakValueDictionary()
+#: Those of its parents. They are never let go of: closing one would touch the sockets and the event loop that both share.
+_INHERITED: list[_Handle] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _INHERITED.extend(_SHARED.values()))
+
+
+def _class_of(protocol: str) -> Any:
+    try:
+        if protocol in ("sftp", "ssh"):
+            return importlib.import_module(f"{__package__}.sftp").VerifiedSFTPFileSystem
+        return fsspec.get_filesystem_class(protocol)
+    except ImportError as error:
+        package = _PACKAGES.get(protocol) or (error.name or protocol).partition(".")[0]
+        raise MissingDependencyError(f"FsspecStorageConnector of {protocol}://", package, "cloud") from error
+    except ValueError:
+        raise ConfigError(f"fsspec knows no scheme {protocol}://") from None
+
+
+def _raise_unless_missing(error: Exception) -> None:
+    if not isinstance(error, FileNotFoundError):  # a folder may be removed while its parent is listed
+        raise error
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    """Whether trying again may help: the server did not answer, broke off, or has too much to do."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in _BUSY:
+            return True
+        response = getattr(seen, "response", None)
+        if isinstance(response, Mapping):
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        else:
+            status = getattr(seen, "status", None) or getattr(seen, "status_code", None) or getattr(seen, "code", None)
+        if isinstance(status, int):
+            return status in (408, 429) or status >= 500
+        names = {each.__name__ for each in type(seen).__mro__}
+        if _REFUSED & names:
+            return False
+        if _UNREACHABLE & names:
+            return True
+        seen = seen.__cause__
+    return False
+
+
+def _secrets_in(options: Any) -> Iterator[str]:
+    """All texts among options that an error must not repeat."""
+    if isinstance(options, Mapping):
+        for key, value in options.items():
+            if key not in ("endpoint_url", "region_name", "protocol", "host"):
+                yield from _secrets_in(value)
+    elif isinstance(options, (list, tuple)):
+        for value in options:
+            yield from _secrets_in(value)
+    elif isinstance(options, str) and len(options) > 3:
+        yield options
+
+
+def _seconds(modified: Any) -> float | None:
+    if isinstance(modified, str):
+        with contextlib.suppress(ValueError):
+            modified = datetime.fromisoformat(modified.replace("Z", "+00:00"))
+    if isinstance(modified, datetime):
+        return (modified if modified.tzinfo else modified.replace(tzinfo=timezone.utc)).timestamp()
+    return float(modified) if isinstance(modified, (int, float)) else None

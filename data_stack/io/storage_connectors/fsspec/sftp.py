@@ -1,0 +1,210 @@
+"""SFTP servers that prove who they are: fsspec's file system, with host keys checked and many requests under way at once.
+
+fsspec's own trusts any host key and knows none, so whoever answers gets the password. It waits for each 32 KiB before it asks
+for the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import paramiko
+from fsspec.implementations.sftp import SFTPFileSystem
+
+from data_stack.exception import ConfigError, StorageError
+
+__all__ = ["VerifiedSFTPFileSystem"]
+
+_KNOWN_HOSTS: Final = ("/etc/ssh/ssh_known_hosts", "~/.ssh/known_hosts")
+_POLICIES: Final = ("reject", "warning", "auto_add")
+_LOG: Final = f"{__name__}.paramiko"
+# What it reports is in our errors too; without a handler Python would print it, with a traceback for each lost connection.
+logging.getLogger(_LOG).addHandler(logging.NullHandler())
+
+
+class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Files of an SFTP server whose host key is known.
+
+    When what it took is on its disk is for the server to decide: SFTP version 3 has no request for that.
+
+    Args:
+        host: name or address.
+        connect_seconds: the most that connecting may take, login included.
+        host_key_policy: what to do with a host key that is in none of the files: ``"reject"`` it, accept it with a
+            ``"warning"``, or ``"auto_add"`` it for as long as this process lives. A key that differs from the known one is
+            always refused.
+        known_hosts: a file of host keys, in the format of OpenSSH, besides the user's and the system's.
+        ssh_kwargs: for ``paramiko.SSHClient.connect``.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        connect_seconds: float,
+        host_key_policy: str = "reject",
+        known_hosts: str | os.PathLike[str] | None = None,
+        **ssh_kwargs: Any,
+    ) -> None:
+        if host_key_policy not in _POLICIES:
+            raise ConfigError(f"the host key policy of SFTP is one of {', '.join(_POLICIES)}")
+        self._connect_seconds, self._known_hosts = connect_seconds, known_hosts
+        policy = _Refusal() if host_key_policy == "reject" else host_key_policy
+        super().__init__(host, host_key_policy=policy, **ssh_kwargs)
+
+    @staticmethod
+    def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
+        options = SFTPFileSystem._get_kwargs_from_urls(url)
+        return {key: unquote(value) if key in ("username", "password") else value for key, value in options.items()}
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection still holds; it is never made anew."""
+        transport = self.client.get_transport()
+        return transport is not None and bool(transport.is_active())
+
+    def disconnect(self) -> None:
+        """Close the connection, and end its thread."""
+        self.client.close()
+
+    def _connect(self) -> None:
+        self.client = paramiko.SSHClient()
+        self.client.set_log_channel(_LOG)
+        for file in _KNOWN_HOSTS:
+            with contextlib.suppress(OSError):
+                self.client.load_system_host_keys(os.path.expanduser(file))
+        if self._known_hosts is not None:
+            try:
+                self.client.load_system_host_keys(os.fspath(self._known_hosts))
+            except OSError as error:
+                raise ConfigError(f"the file of known hosts cannot be read: {error.strerror}") from None
+        self.client.set_missing_host_key_policy(self.host_key_policy)
+        # paramiko has steps without a time limit, such as asking for the subsystem.
+        watch = threading.Timer(self._connect_seconds, self.client.close)
+        watch.daemon = True
+        watch.start()
+        try:
+            self.client.connect(self.host, **self.ssh_kwargs)
+            # Requests that are sent before the last one is answered would wait 40 ms for its acknowledgement otherwise.
+            with contextlib.suppress(OSError, AttributeError):  # it may be no socket, but a command
+                self.client.get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.ftp = self.client.open_sftp()
+        except paramiko.BadHostKeyException as error:
+            self.client.close()
+            raise StorageError(
+                f"the SFTP server {self.host} shows another host key than the known one ({_described(error.key)}, expected "
+                f"{_described(error.expected_key)}): somebody may be in between. No login was sent. If its operator confirms the "
+                f"new key, replace the old one in known_hosts."
+            ) from None
+        except paramiko.AuthenticationException as error:
+            is_answer = self.is_connected
+            self.client.close()
+            if not is_answer:  # the connection was lost, or took too long, amid the login
+                raise ConnectionError(str(error)) from None
+            raise
+        except BaseException:
+            self.client.close()
+            raise
+        finally:
+            watch.cancel()
+
+    def info(self, path: str) -> dict[str, Any]:
+        path = self._strip_protocol(path)
+        return {**self._decode_stat(self.ftp.lstat(path)), "name": path}  # of a link, not of what it leads to
+
+    def makedirs(self, path: str, exist_ok: bool = False, mode: int = 0o777) -> None:
+        if self.exists(path):
+            if not exist_ok:
+                raise FileExistsError(errno.EEXIST, "there is such a folder", path)
+            return
+        parent = path.rpartition("/")[0]
+        if parent:
+            self.makedirs(parent, exist_ok=True, mode=mode)
+        try:
+            self.ftp.mkdir(path, mode)
+        except OSError:
+            if not self.exists(path):  # made by somebody else meanwhile
+                raise
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        try:
+            self.ftp.stat(self._strip_protocol(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        (found,) = self._pieces(path, [(start or 0, end)])
+        return found
+
+    def cat_ranges(
+        self,
+        paths: Sequence[str],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[bytes | Exception]:
+        found: list[bytes | Exception] = [b""] * len(paths)
+        indices_of: dict[str, list[int]] = {}
+        for index, path in enumerate(paths):
+            indices_of.setdefault(path, []).append(index)
+        for path, indices in indices_of.items():
+            try:
+                for index, piece in zip(indices, self._pieces(path, [(starts[i], ends[i]) for i in indices]), strict=True):
+                    found[index] = piece
+            except FileNotFoundError as error:  # whatever else fails, fails for the others too
+                for index in indices:
+                    found[index] = error
+        return found
+
+    def _pieces(self, path: str, ranges: Sequence[tuple[int, int | None]]) -> Iterator[bytes]:
+        """Ranges of a file, as far as it goes; all are asked for before the first one is waited for."""
+        with self.ftp.open(self._strip_protocol(path), "rb") as file:
+            size = file.stat().st_size or 0
+            ends = [size if end is None else min(end, size) for _, end in ranges]
+            sizes = [max(0, end - start) for (start, _), end in zip(ranges, ends, strict=True)]
+            pieces = file.readv([(start, n) for (start, _), n in zip(ranges, sizes, strict=True) if n])
+            for n in sizes:
+                yield next(pieces) if n else b""
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        with self.open(path, "xb" if mode == "create" else "wb") as file:
+            file.set_pipelined(True)
+            file.write(value[:-1])
+            # The last write waits for the answers to all of them, errors included; closing would pass over these.
+            file.set_pipelined(False)
+            file.write(value[-1:])
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
+        try:
+            return super()._open(path, mode.replace("x", "wx"), block_size, **kwargs)
+        except OSError:
+            # Servers say of what exists no more than that they failed.
+            if "x" in mode and self.exists(path):
+                raise FileExistsError(errno.EEXIST, "there is such a file", path) from None
+            raise
+
+
+class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
+    """Refuses a server whose host key is not known, with advice."""
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise StorageError(
+            f"the host key of the SFTP server {hostname} is not known ({_described(key)}), so whoever answers there could be "
+            f"anybody; no login was sent. If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> "
+            f"~/.ssh/known_hosts`, or name a file that holds it (known_hosts=…, ?knownHosts=…). host_key_policy='auto_add' "
+            f"(?hostKeyPolicy=auto_add) trusts whoever answers."
+        )
+
+
+def _described(key: paramiko.PKey) -> str:
+    return f"{key.get_name()} {key.fingerprint}"

@@ -1,0 +1,170 @@
+"""The chunks of a file in GridFS: read by number and verified, written in batches.
+
+A chunk is a document ``{files_id, n, data, blake3}`` of ``bucket.chunks``; other tools of GridFS ignore the last field. It is
+BLAKE3 of ``data`` in keyed mode, with the file and ``n`` as the key: a chunk in another's place is damage as well. (Of a chunk of
+255 KiB, BLAKE3 takes 44 us here, SHA-256 144 us, BLAKE2b 276 us; fetching it takes 470 us.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from blake3 import blake3
+from bson import Binary, ObjectId
+from pymongo import ReadPreference
+
+from data_stack.exception import DamagedBlockError
+from data_stack.io.storage_connectors.blocks import Blocks
+from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+__all__ = ["FileChunks", "chunk_digest", "in_pieces", "insert_chunks"]
+
+#: Sent at once. One batch is on its way while the next is being filled, so a writer holds about twice as much.
+_BATCH_BYTES: Final = 4 << 20
+_WANTED: Final = {"_id": 0, "n": 1, "data": 1, "blake3": 1}
+
+
+def chunk_digest(file_id: Any, number: int, data: Buffer) -> bytes:
+    """BLAKE3 of a chunk, for its place: 32 bytes."""
+    return blake3(data, key=file_id.binary + number.to_bytes(8, "big") + bytes(12)).digest()
+
+
+class FileChunks(Blocks):
+    """The blocks of a resource that lies in a file of GridFS.
+
+    Args:
+        connection: where it is.
+        bucket: names the collections.
+        identifier: the resource, for messages.
+        file_id: the file; what is read is this file's, whatever the identifier stands for meanwhile.
+        has_digests: whether we wrote it. Of what other tools wrote only the lengths can be checked.
+        on_damage: called before damage is reported; may raise a better error.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        chunks: Callable[[], Documents],
+        identifier: str,
+        file_id: Any,
+        size: int,
+        chunk_bytes: int,
+        sha256: str | None,
+        *,
+        on_damage: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.size, self.block_bytes, self.sha256 = size, chunk_bytes, sha256
+        self._connection, self._chunks = connection, chunks
+        self._identifier, self._file_id, self._on_damage = identifier, file_id, on_damage
+
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        found = self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._chunks()))
+        if len(found) < len(numbers):
+            # A secondary may not have them yet.
+            found = self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._from_primary()))
+        return [self._verified(number, found.get(number)) for number in numbers]
+
+    def _found(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
+        first, last = numbers[0], numbers[-1]
+        is_run = last - first == len(numbers) - 1
+        places = {"$gte": first, "$lte": last} if is_run else {"$in": list(numbers)}
+        # The limit lets the server close its cursor with the answer, and bounds what a hostile collection can send.
+        query = chunks.find(
+            {"files_id": self._file_id, "n": places}, _WANTED, limit=len(numbers) + 1, batch_size=len(numbers) + 1
+        )
+        with query as cursor:
+            return {document["n"]: document for document in cursor if isinstance(document.get("n"), int)}
+
+    def _from_primary(self) -> Documents:
+        return self._chunks().with_options(read_preference=ReadPreference.PRIMARY)
+
+    def _verified(self, number: int, document: dict[str, Any] | None) -> bytes:
+        expected = min(self.block_bytes, self.size - number * self.block_bytes)
+        data = document.get("data") if document is not None else None
+        if not isinstance(data, bytes) or len(data) != expected:
+            found = (
+                "nothing, for it is missing" if document is None else f"{len(data)}" if isinstance(data, bytes) else "no bytes"
+            )
+            self._on_damage()
+            raise self._damaged(number, str(expected), found, "length")
+        if self.sha256 is not None and document is not None:
+            recorded, digest = document.get("blake3"), chunk_digest(self._file_id, number, data)
+            if recorded != digest:
+                self._on_damage()
+                raise self._damaged(number, recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), "blake3")
+        return data
+
+    def _damaged(self, number: int, expected: str, actual: str, algorithm: str) -> DamagedBlockError:
+        return DamagedBlockError(
+            self._identifier, self._connection.settings.name, number, self.block_bytes, expected, actual, algorithm
+        )
+
+
+def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
+    """The bytes of ``source`` in pieces of one size; the last one is shorter."""
+    rest = bytearray()
+    for data in source:
+        view = memoryview(data).cast("B")
+        if rest:
+            taken = min(len(view), piece_bytes - len(rest))
+            rest += view[:taken]
+            view = view[taken:]
+            if len(rest) == piece_bytes:
+                yield bytes(rest)
+                rest.clear()
+        while len(view) >= piece_bytes:
+            yield bytes(view[:piece_bytes])
+            view = view[piece_bytes:]
+        rest += view
+    if rest:
+        yield bytes(rest)
+
+
+def insert_chunks(
+    connection: Connection, file_id: ObjectId, identifier: str, pieces: Iterable[bytes], beat: Callable[[], None]
+) -> None:
+    """Insert pieces as the chunks of a file; ``beat`` is called before each batch.
+
+    A batch is digested and sent in another thread while the next one is read.
+    """
+    chunks = connection.writable("chunks", durable=False)
+    batch_size = max(1, _BATCH_BYTES // connection.settings.chunk_bytes)
+
+    def send(first: int, batch: list[bytes]) -> None:
+        beat()
+        with connection.operation("store", identifier):
+            chunks.insert_many(
+                [
+                    {
+                        "_id": ObjectId(),
+                        "files_id": file_id,
+                        "n": n,
+                        "data": Binary(data),
+                        "blake3": Binary(chunk_digest(file_id, n, data)),
+                    }
+                    for n, data in enumerate(batch, first)
+                ],
+                ordered=False,
+            )
+
+    on_its_way: Future[None] | None = None
+    batch: list[bytes] = []
+    n_sent = 0
+    with ThreadPoolExecutor(1, thread_name_prefix="data_stack-upload") as thread:
+        for piece in pieces:
+            batch.append(piece)
+            if len(batch) == batch_size:
+                if on_its_way is not None:
+                    on_its_way.result()
+                on_its_way = thread.submit(send, n_sent, batch)
+                n_sent += len(batch)
+                batch = []
+        if on_its_way is not None:
+            on_its_way.result()
+        if batch:
+            send(n_sent, batch)

@@ -1,0 +1,214 @@
+"""One client a process and server, its collections, and its errors as ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+
+import pymongo
+from bson.errors import BSONError, InvalidBSON
+from pymongo import MongoClient, ReadPreference
+from pymongo.collection import Collection
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    InvalidURI,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import make_read_preference, read_pref_mode_from_name
+from pymongo.write_concern import WriteConcern
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageError, StorageFullError, StorageUnavailableError
+from data_stack.io.storage_connectors.mongodb.settings import Settings
+
+__all__ = ["Connection", "Documents", "connection_of"]
+
+Documents: TypeAlias = "Collection[dict[str, Any]]"
+_Result = TypeVar("_Result")
+
+_SERVER_SELECTION_MS: Final = 5_000
+#: What is published has reached most of the servers *and their journals*: without the journal, a server that was killed
+#: lost acknowledged writes in 15 of 15 trials.
+_DURABLE: Final = WriteConcern(w="majority", j=True)
+_PASSING: Final = WriteConcern(w=1)
+#: For what spares others work and may as well be left to them, after a server did not answer.
+_BRIEF_SECONDS: Final = 2.0
+_NO_ROOM: Final = {12501, 14031}
+_REFUSED: Final = {
+    13: "the user lacks the right",
+    18: "the server refused user or password",
+    8000: "the server refused user or password",
+}
+
+
+class Connection:
+    """A client that is made at the first need, once a process, and closed when the last connector that uses it is gone."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._pid = -1
+        self._opening = threading.Lock()
+        self._client: MongoClient[dict[str, Any]] | None = None
+        self._collections: dict[tuple[str, str], Documents] = {}
+        self._is_prepared = False
+
+    # ------------------------------------------------------------------ collections
+
+    @property
+    def client(self) -> MongoClient[dict[str, Any]]:
+        """The client of this process. What a fork inherits is left alone: its sockets are the parent's."""
+        if self._pid != os.getpid():
+            if self._client is not None:
+                _INHERITED.append(self._client)
+            self._client, self._opening, self._collections, self._pid = None, threading.Lock(), {}, os.getpid()
+        if self._client is None:
+            with self._opening:
+                if self._client is None:
+                    self._client = self._connected()
+                    weakref.finalize(self, _close, self._client, os.getpid())
+        return self._client
+
+    def _connected(self) -> MongoClient[dict[str, Any]]:
+        settings, given = self.settings, self.settings.options_given()
+        defaults: dict[str, Any] = {
+            "serverSelectionTimeoutMS": min(_SERVER_SELECTION_MS, int(settings.timeout_seconds * 1000)),
+            "connectTimeoutMS": min(_SERVER_SELECTION_MS, int(settings.timeout_seconds * 1000)),
+            "appname": "data_stack",
+        }
+        options = {name: value for name, value in defaults.items() if name.lower() not in given}
+        with _configuration_errors():
+            return MongoClient(settings.uri, connect=False, **options)
+
+    def readable(self, name: str) -> Documents:
+        """The collection ``bucket.name`` with the read preference and concern of the settings."""
+        return self._collection(name, "readable")
+
+    def writable(self, name: str, *, durable: bool = True) -> Documents:
+        """The collection on the primary; ``durable``: acknowledged by the majority and the journal."""
+        return self._collection(name, "durable" if durable else "passing")
+
+    def _collection(self, name: str, kind: str) -> Documents:
+        client = self.client  # first: after a fork it empties what is kept
+        if (name, kind) not in self._collections:
+            preference: Any = ReadPreference.PRIMARY
+            if kind == "readable":
+                with _configuration_errors():
+                    mode = read_pref_mode_from_name(self.settings.read_preference)
+                    preference = make_read_preference(mode, None)
+            self._collections[name, kind] = client[self.settings.database].get_collection(
+                f"{self.settings.bucket}.{name}",
+                read_preference=preference,
+                read_concern=ReadConcern(self.settings.read_concern),
+                write_concern=_DURABLE if kind == "durable" else _PASSING,
+            )
+        return self._collections[name, kind]
+
+    def make_indexes(self) -> None:
+        """Make sure of the indexes, once a process: a bucket that another tool filled may lack them."""
+        if self._is_prepared:
+            return
+        self.writable("chunks").create_index([("files_id", 1), ("n", 1)], unique=True)
+        self.writable("files").create_index([("filename", 1), ("uploadDate", 1)])
+        self.writable("files").create_index([("metadata.sha256", 1)], sparse=True)
+        self.writable("resources").create_index([("file_id", 1)], sparse=True)
+        self.writable("leases").create_index([("expires", 1)], expireAfterSeconds=60)
+        self._is_prepared = True
+
+    # ------------------------------------------------------------------ operations
+
+    @contextlib.contextmanager
+    def operation(self, action: str, identifier: str) -> Iterator[None]:
+        """A limit of time around what is done inside, and MongoDB's errors as ours."""
+        try:
+            with pymongo.timeout(self.settings.timeout_seconds):
+                yield
+        except (PyMongoError, BSONError) as error:
+            self._raise(action, identifier, error)
+
+    @staticmethod
+    def briefly() -> contextlib.AbstractContextManager[Any]:
+        """A limit of 2 s around operations, if their own is longer: for cleaning up after a server that did not answer."""
+        return pymongo.timeout(_BRIEF_SECONDS)
+
+    def reading(self, action: str, identifier: str, work: Callable[[], _Result]) -> _Result:
+        """What ``work`` returns; it only reads, so it is done again when the connection breaks, until the time is over."""
+        with self.operation(action, identifier):
+            pause = 0.02
+            while True:
+                try:
+                    return work()
+                except ServerSelectionTimeoutError:
+                    raise
+                except ConnectionFailure as error:
+                    # A cursor that broke in the middle is not taken up again by the driver, as a single command is.
+                    if error.timeout or pause > 1:
+                        raise
+                    time.sleep(pause)
+                    pause *= 2
+
+    def _raise(self, action: str, identifier: str, error: Exception) -> NoReturn:
+        at = f"{action} {identifier!r} in {self.settings.name}" if identifier else f"{action} {self.settings.name}"
+        code = error.code if isinstance(error, OperationFailure) else None
+        if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
+            code = 18  # for a while after it was refused, the driver does not even ask
+        reason = _reason(error)
+        if isinstance(error, InvalidBSON) or (isinstance(error, BSONError) and not isinstance(error, PyMongoError)):
+            raise DatasetFileCorruptError(f"could not {at}: the server sent a document that is none ({reason})") from error
+        if code in _REFUSED:
+            raise StorageError(
+                f"could not {at}: {_REFUSED[code]} ({reason}). Check the credentials and the roles of the user; reading needs "
+                f"'read' on the database, writing 'readWrite'.",
+                13,
+            ) from error
+        if code in _NO_ROOM or "no space left" in reason.lower():
+            raise StorageFullError(
+                f"could not {at}: the server's disk is full ({reason}). Nothing was published; make room and try again.", 28
+            ) from error
+        if isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout):
+            raise StorageUnavailableError(
+                f"could not {at}: the server did not answer within {self.settings.timeout_seconds:g} s ({reason}). Check that it "
+                f"runs and can be reached from here, and try again."
+            ) from error
+        raise StorageError(f"could not {at}: {reason}. The store is as it was.") from error
+
+
+def _reason(error: Exception) -> str:
+    """What the driver says, without the lines on topology that follow. It names hosts, never credentials."""
+    text = re.split(r", Timeout: |, full error: | \(configured timeouts: |, Topology Description: ", str(error))[0]
+    return f"{type(error).__name__}: {text[:300]}"
+
+
+@contextlib.contextmanager
+def _configuration_errors() -> Iterator[None]:
+    """An error in the connection string; the driver's own text may quote a part of a password."""
+    try:
+        yield
+    except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"MongoDB's driver does not accept the connection string or its options ({type(error).__name__}); see "
+            f"https://www.mongodb.com/docs/manual/reference/connection-string/ and percent-encode special characters of passwords"
+        ) from None
+
+
+def _close(client: MongoClient[dict[str, Any]], pid: int) -> None:
+    if pid == os.getpid():
+        client.close()
+
+
+#: Clients of the process that this one was forked from: neither used nor closed here.
+_INHERITED: Final[list[Any]] = []
+_CONNECTIONS: Final[weakref.WeakValueDictionary[Settings, Connection]] = weakref.WeakValueDictionary()
+
+
+def connection_of(settings: Settings) -> Connection:
+    """The connection that all connectors of these settings share, so that a thousand pickled resources make one client."""
+    return _CONNECTIONS.setdefault(settings, Connection(settings))

@@ -1,0 +1,569 @@
+"""The storage connector for MongoDB."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from blake3 import blake3
+from bson import ObjectId
+from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError
+
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    DataStackError,
+    MalformedIdentifierError,
+    ReadOnlyStorageError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageConflictError,
+    StorageError,
+    StorageUnavailableError,
+)
+from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.blocks import BlockedSource
+from data_stack.io.storage_connectors.connector import (
+    BINARY,
+    COPY_BYTES,
+    DAY_SECONDS,
+    Digest,
+    Garbage,
+    Lease,
+    LocalWriter,
+    ResourceInfo,
+    ResourceWriter,
+    StorageConnector,
+    StoreFinding,
+    StoreUsage,
+    binary_chunks,
+    local_file,
+)
+from data_stack.io.storage_connectors.memory import BytesSource
+from data_stack.io.storage_connectors.mongodb import upkeep
+from data_stack.io.storage_connectors.mongodb.chunks import FileChunks, in_pieces
+from data_stack.io.storage_connectors.mongodb.connection import Connection, connection_of
+from data_stack.io.storage_connectors.mongodb.gridfs_files import GridFSFile
+from data_stack.io.storage_connectors.mongodb.leases import MongoDBLease
+from data_stack.io.storage_connectors.mongodb.pointers import Pointer
+from data_stack.io.storage_connectors.mongodb.settings import (
+    DEFAULT_BUCKET,
+    DEFAULT_CHUNK_BYTES,
+    DEFAULT_INLINE_BYTES,
+    Settings,
+)
+from data_stack.io.storage_connectors.mongodb.sweeping import is_condemned, record_claim, release_claim
+from data_stack.io.storage_connectors.mongodb.uploads import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+    from typing_extensions import Self
+
+__all__ = ["ANYTHING", "MongoDBStorageConnector"]
+
+logger = logging.getLogger(__name__)
+
+#: As ``expected_sha256``: replace whatever is there.
+ANYTHING: Final = "anything"
+_ATTEMPTS: Final = 8
+
+
+class _Known(NamedTuple):
+    """Size and digest of bytes that are not here."""
+
+    size: int
+    sha256: str
+
+
+class MongoDBStorageConnector(StorageConnector):
+    """Keeps resources in a database of MongoDB; any number of machines may share it.
+
+    Each identifier has a *pointer document* in ``bucket.resources``. Small resources lie in it; the bytes of others are a file of
+    GridFS (``bucket.files``, ``bucket.chunks``), so that its tools can read them. Replacing the pointer is what publishes: one
+    atomic update, acknowledged by the majority of the servers and their journals. A resource that was opened is pinned to its
+    file: it goes on reading it when the identifier is replaced or deleted. Equal content is stored once. Every chunk is verified
+    on every read.
+
+    Reading asks for the chunks that hold the wanted bytes, and for no others; a batch of ranges is one query. Operations end
+    within ``timeout_seconds`` (an upload: each batch of it). Nothing is contacted before the first operation. Connectors of the
+    same settings share one client a process; :meth:`close`, or the end of the last of them, closes it.
+
+    Args:
+        uri: MongoDB's connection string: ``mongodb://user:password@host:27017/database``, with TLS, replica set and other options
+            of the driver. It is never shown. It is part of a pickled connector, as a worker needs it.
+        database: in which to store; default: that of ``uri``, or else ``data_stack``.
+        bucket: what the names of the collections begin with.
+        read_only: write nothing, not even indexes; storing raises ReadOnlyStorageError.
+        timeout_seconds: how long one operation may take, waiting for a server included.
+        chunk_bytes: length of the chunks that are written, 64 KiB to 1 MiB serve well.
+        inline_bytes: resources up to this length are stored in their pointer document, in one round trip.
+        read_preference: from which servers to read, e.g. ``"secondaryPreferred"``, ``"nearest"``. What a secondary does not have
+            yet is asked of the primary.
+        read_concern: level of reads; below ``"majority"`` one may see what a failover takes back.
+        allow_invalid_certificates: accept that the connection string turns the check of certificates off.
+
+    Raises:
+        ConfigError: an argument is not allowed; no part of ``uri`` is in the message.
+    """
+
+    knows_digests = True
+    checks_reads = True
+
+    def __init__(
+        self,
+        uri: str,
+        database: str | None = None,
+        bucket: str = DEFAULT_BUCKET,
+        *,
+        read_only: bool = False,
+        timeout_seconds: float = 30.0,
+        chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+        inline_bytes: int = DEFAULT_INLINE_BYTES,
+        read_preference: str = "primary",
+        read_concern: str = "majority",
+        allow_invalid_certificates: bool = False,
+    ) -> None:
+        self._settings = Settings.checked(
+            uri,
+            database,
+            bucket=bucket,
+            read_only=read_only,
+            timeout_seconds=timeout_seconds,
+            chunk_bytes=chunk_bytes,
+            inline_bytes=inline_bytes,
+            read_preference=read_preference,
+            read_concern=read_concern,
+            allow_invalid_certificates=allow_invalid_certificates,
+        )
+        self._shared: Connection | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """The connector of a URL: a connection string whose query may also hold ``bucket``, ``readOnly``, ``timeoutSeconds``,
+        ``chunkBytes``, ``inlineBytes``, ``readPreference``, ``readConcernLevel`` and ``allowInvalidCertificates``.
+
+        Raises:
+            ConfigError: something in it is not allowed; no part of it is in the message.
+        """
+        return cls._of(Settings.of_url(url))
+
+    @classmethod
+    def _of(cls, settings: Settings) -> Self:
+        connector = cls.__new__(cls)
+        connector._settings, connector._shared = settings, None
+        return connector
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._settings.name!r}{', read_only=True' if self._settings.read_only else ''})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_settings": self._settings, "_shared": None}
+
+    @property
+    def _connection(self) -> Connection:
+        if self._shared is None:
+            self._shared = connection_of(self._settings)
+        return self._shared
+
+    def close(self) -> None:
+        """Let go of the connection; it ends once no other connector and no open resource uses it. Another use opens it again."""
+        self._shared = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ reading
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        pointer = self._pointer(identifier)
+        if pointer.file_id is None:
+            source: BytesSource | BlockedSource = BytesSource(pointer.data or b"", pointer.info)
+        else:
+            source = BlockedSource(self._chunks_of(pointer))
+        resource = StreamedResource.sealed(identifier, source, self)
+        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
+            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
+        return resource
+
+    def has_resource(self, identifier: str) -> bool:
+        checked_identifier(identifier)
+        return self._document(identifier, {"_id": 1}) is not None
+
+    def stat(self, identifier: str) -> ResourceInfo:
+        return self._pointer(identifier, {"data": 0}).info
+
+    def list_resources(self, prefix: str = "") -> list[str]:
+        checked_prefix(prefix)
+
+        def found() -> list[str]:
+            resources = self._connection.readable("resources")
+            with resources.find({"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}, {"_id": 1}, sort=[("_id", 1)]) as cursor:
+                return [document["_id"] for document in cursor]
+
+        identifiers = []
+        for identifier in self._connection.reading("list", prefix, found):
+            with contextlib.suppress(MalformedIdentifierError):
+                identifiers.append(checked_identifier(identifier))
+        return identifiers
+
+    def from_gridfs(self, bucket: str, filename: str) -> StreamedResource:
+        """The latest version of a file that another tool wrote to a bucket of GridFS in this database, read lazily.
+
+        Its identifier is ``filename``. GridFS keeps no digests, so only the lengths of the chunks can be checked.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+            DatasetFileCorruptError: its document is damaged.
+            DamagedBlockError: on reading, a chunk is missing or has a wrong length.
+        """
+        return GridFSFile.latest(self._settings, bucket, filename).get_resource(filename)
+
+    def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        return self._connection.reading(
+            "look for", identifier, lambda: self._connection.readable("resources").find_one({"_id": identifier}, projection)
+        )
+
+    def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> Pointer:
+        document = self._document(checked_identifier(identifier), projection)
+        if document is None:
+            raise ResourceNotFoundError(identifier, repr(self))
+        pointer = Pointer.of(document, self._settings.name)
+        if projection is None and pointer.file_id is None and pointer.data is None:
+            raise DatasetFileCorruptError(f"the pointer document of resource {identifier!r} in {self!r} has lost its bytes")
+        return pointer
+
+    def _chunks_of(self, pointer: Pointer) -> FileChunks:
+        connection = self._connection
+        return FileChunks(
+            connection,
+            lambda: connection.readable("chunks"),
+            pointer.identifier,
+            pointer.file_id,
+            pointer.length,
+            pointer.chunk_bytes or 1,
+            pointer.sha256,
+            on_damage=lambda: self._explain_damage(connection, pointer),
+        )
+
+    def _explain_damage(self, connection: Connection, pointer: Pointer) -> None:
+        """Tell what was swept long after it was replaced from damage; and see to it that no other resource becomes this file."""
+        file = connection.reading(
+            "look for the file of",
+            pointer.identifier,
+            lambda: connection.writable("files").find_one({"_id": pointer.file_id, "metadata.condemned": None}, {"_id": 1}),
+        )
+        if file is None:
+            current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
+            if current is None or current.get("file_id") != pointer.file_id:
+                now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
+                raise ResourceChangedError(pointer.identifier, f"sha256 {pointer.sha256}, swept since", now)
+        elif not self._settings.read_only:
+            with contextlib.suppress(DataStackError), connection.operation("note the damage of", pointer.identifier):
+                connection.writable("files").update_one({"_id": pointer.file_id}, {"$set": {"metadata.damaged": True}})
+
+    # ------------------------------------------------------------------ writing
+
+    def set_resource(self, identifier: str, resource: Storable, *, expected_sha256: str | None = ANYTHING) -> None:
+        """Store ``resource`` under ``identifier``, as every connector does.
+
+        Args:
+            identifier: its name.
+            resource: anything with ``read``, or an iterable of bytes.
+            expected_sha256: publish only if what is replaced has this digest (None: if nothing is there). Of several writers that
+                expect the same, one wins. By default the last one wins.
+
+        Raises:
+            StorageConflictError: something else is there by now. Nothing was published.
+            StorageUnavailableError: the server did not answer. The resource is as before, or (only if the message says so)
+                perhaps published whole.
+        """
+        self._check_writable("store", identifier)
+        source = binary_chunks(resource)
+        head = _head(source, self._settings.inline_bytes)
+        size = sum(map(len, head))
+        if size <= self._settings.inline_bytes:
+            self._publish_small(identifier, b"".join(head), expected_sha256)
+        else:
+            self._publish_large(identifier, itertools.chain(head, source), None, expected_sha256)
+
+    @contextlib.contextmanager
+    def create(self, identifier: str) -> Iterator[ResourceWriter]:
+        self._check_writable("store", identifier)
+        # HDF5 and zip writers go back to what they wrote. Chunks that are on the server do not change, so it waits in a file.
+        with local_file(identifier) as file:
+            writer = LocalWriter(identifier, file)
+            try:
+                yield writer
+                writer.seal()
+            finally:
+                writer.digest.finish()
+            file.seek(0)
+            if writer.digest.size <= self._settings.inline_bytes:
+                self._publish_small(identifier, file.read(), ANYTHING)
+            else:
+                self._publish_large(identifier, iter(lambda: file.read(COPY_BYTES), b""), writer.digest, ANYTHING)
+
+    def store_known(self, identifier: str, size: int, sha256: str) -> bool:
+        self._check_writable("store", identifier)
+        if size <= self._settings.inline_bytes:
+            return False
+        with self._connection.operation("store", identifier):
+            self._connection.make_indexes()
+        return self._publish_stored(identifier, _Known(size, sha256), ANYTHING)
+
+    def delete_resource(self, identifier: str) -> None:
+        self._check_writable("delete", identifier)
+        with self._connection.operation("delete", identifier):
+            resources = self._connection.writable("resources")
+            try:
+                deleted = resources.find_one_and_delete({"_id": identifier}, {"file_id": 1, "_id": 1})
+            except ConnectionFailure:
+                # Done or not done: done again, both come to the same.
+                resources.delete_one({"_id": identifier})
+                return
+            if deleted is not None:
+                self._mark_replaced(deleted.get("file_id"))
+        if deleted is None:
+            raise ResourceNotFoundError(identifier, repr(self))
+
+    def _check_writable(self, action: str, identifier: str) -> None:
+        checked_identifier(identifier)
+        if self._settings.read_only:
+            raise ReadOnlyStorageError(f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30)
+
+    def _publish_small(self, identifier: str, data: bytes, expected: str | None) -> None:
+        digest = Digest()
+        digest.update(data)
+        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, blake3(data).digest())
+        self._publish(pointer, expected)
+
+    def _publish_large(self, identifier: str, source: Iterable[Buffer], known: Digest | None, expected: str | None) -> None:
+        """Publish a file that has these bytes already, or else a new one of them."""
+        connection = self._connection
+        with connection.operation("store", identifier):
+            connection.make_indexes()
+        if known is not None and self._publish_stored(identifier, known, expected):
+            return
+        upload = Upload(connection, identifier)
+        try:
+            upload.send(in_pieces(source, connection.settings.chunk_bytes))
+            if known is None and self._publish_stored(identifier, upload.digest, expected):
+                upload.abort()  # the bytes were there before
+                return
+            upload.complete()
+            if not self._publish_file(identifier, upload.file_id, connection.settings.chunk_bytes, upload.digest, expected):
+                raise StorageError(
+                    f"could not store {identifier!r} in {self!r}: while this process was standing still, its unfinished file was "
+                    f"swept. Nothing was published; try again."
+                )
+        except _OutcomeUnknownError:
+            raise  # the file may belong to a resource now
+        except StorageUnavailableError:
+            # What cannot be deleted now is found by its record, once this process has ended.
+            with contextlib.suppress(DataStackError), connection.briefly():
+                upload.abort()
+            raise
+        except BaseException:
+            with contextlib.suppress(DataStackError):
+                upload.abort()
+            raise
+        with contextlib.suppress(DataStackError), connection.operation("clean up after", identifier):
+            upload.forget()
+
+    def _publish_stored(self, identifier: str, digest: Digest | _Known, expected: str | None) -> bool:
+        """Publish a file that is there and has these bytes; False if there is none, and nothing is published."""
+        connection, claim = self._connection, ObjectId()
+        with connection.operation("store", identifier):
+            file = self._file_with(digest, identifier)
+            if file is None:
+                return False
+            record_claim(connection, claim, file["_id"], identifier, durable=True)
+        is_undecided = False
+        try:
+            return self._is_whole(file, identifier) and self._publish_file(
+                identifier, file["_id"], file["chunkSize"], digest, expected
+            )
+        except _OutcomeUnknownError:
+            is_undecided = True  # the file may belong to a resource now; the claim lasts as long as this process
+            raise
+        finally:
+            if not is_undecided:
+                with contextlib.suppress(DataStackError), connection.operation("clean up after", identifier):
+                    release_claim(connection, claim)
+
+    def _file_with(self, digest: Digest | _Known, identifier: str) -> dict[str, Any] | None:
+        """A file of ours that is said to have these bytes.
+
+        Not the one that ``identifier`` has already: who stores the same again may do so because it is damaged.
+        """
+        current = self._connection.writable("resources").find_one({"_id": identifier}, {"file_id": 1}) or {}
+        return self._connection.writable("files").find_one(
+            {
+                "metadata.sha256": digest.sha256,
+                "metadata.data_stack": 1,
+                "metadata.condemned": None,
+                "metadata.damaged": None,
+                "length": digest.size,
+                "chunkSize": {"$type": "int", "$gt": 0, "$lte": 16 << 20},
+                "_id": {"$type": "objectId", "$not": {"$eq": current.get("file_id")}},
+            },
+            {"chunkSize": 1, "length": 1},
+            sort=[("uploadDate", -1)],
+        )
+
+    def _is_whole(self, file: Mapping[str, Any], identifier: str) -> bool:
+        """Whether a claimed file is there, is not being swept, and has all its chunks; it is needed again, if it was not."""
+        connection, file_id = self._connection, file["_id"]
+        with connection.operation("store", identifier):
+            kept = connection.writable("files").update_one(
+                {"_id": file_id, "metadata.condemned": None}, {"$unset": {"metadata.replaced": ""}}
+            )
+            n_chunks = connection.writable("chunks").count_documents({"files_id": file_id}) if kept.matched_count else 0
+        return n_chunks == -(-int(file["length"]) // int(file["chunkSize"]))
+
+    def _publish_file(
+        self, identifier: str, file_id: ObjectId, chunk_bytes: int, digest: Digest | _Known, expected: str | None
+    ) -> bool:
+        """Publish a file that this process has claimed; False if it was swept nevertheless, and nothing is published.
+
+        That happens to a process that stands still for so long that others take it for dead.
+        """
+        pointer = Pointer(identifier, digest.size, digest.sha256, ObjectId(), file_id=file_id, chunk_bytes=chunk_bytes)
+        before = self._publish(pointer, expected)
+        connection = self._connection
+        with connection.operation("store", identifier):
+            if not is_condemned(connection, file_id):
+                return True
+            resources, ours = connection.writable("resources"), {"_id": identifier, "write_id": pointer.write_id}
+            if before is None:
+                resources.delete_one(ours)
+            else:
+                resources.replace_one(ours, before)
+        return False
+
+    def _publish(self, pointer: Pointer, expected: str | None) -> dict[str, Any] | None:
+        """Make the pointer document this one, in one step; returns the one before.
+
+        Raises:
+            StorageConflictError: what was expected is not there.
+            StorageUnavailableError: it was not published; _OutcomeUnknownError, which is one: or perhaps it was.
+        """
+        connection, identifier = self._connection, pointer.identifier
+        with connection.operation("publish", identifier):
+            resources = connection.writable("resources")
+            is_asking = False
+            for attempt in range(_ATTEMPTS):
+                try:
+                    if is_asking and self._is_published(pointer):
+                        return None
+                    before = resources.find_one_and_update(
+                        _condition(identifier, expected), pointer.update(), upsert=expected is ANYTHING or expected is None
+                    )
+                except DuplicateKeyError:
+                    if expected is None:
+                        raise self._conflict(identifier, expected) from None
+                    continue  # two created it at once; now it is there
+                except PyMongoError as error:
+                    if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
+                        raise  # there was nobody to send it to
+                    # Was it done, and only the answer lost? The pointer tells, as soon as somebody answers again.
+                    is_unknown = isinstance(error, ConnectionFailure) or error.timeout or "write concern" in str(error).lower()
+                    if not is_unknown:
+                        raise
+                    if error.timeout or attempt == _ATTEMPTS - 1:
+                        raise self._unknown(identifier, error) from error
+                    is_asking = True
+                    continue
+                if before is None and expected not in (ANYTHING, None):
+                    raise self._conflict(identifier, expected)
+                if before is not None and before.get("file_id") != pointer.file_id:
+                    with contextlib.suppress(PyMongoError):  # the sweeper finds it without
+                        self._mark_replaced(before.get("file_id"))
+                return before
+        raise StorageError(
+            f"could not publish {identifier!r} in {self!r}: {_ATTEMPTS} times somebody else created and deleted it"
+        )
+
+    def _is_published(self, pointer: Pointer) -> bool:
+        """Whether an update whose answer was lost was done; if it was, it is durable when this returns."""
+        ours = {"_id": pointer.identifier, "write_id": pointer.write_id}
+        return bool(self._connection.writable("resources").update_one(ours, {"$currentDate": {"modified": True}}).matched_count)
+
+    def _mark_replaced(self, file_id: Any) -> None:
+        """Start the grace period of a file that its resource does not need any more."""
+        if isinstance(file_id, ObjectId):  # a document would be an operator
+            self._connection.writable("files", durable=False).update_one(
+                {"_id": file_id, "metadata.data_stack": 1}, {"$currentDate": {"metadata.replaced": True}}
+            )
+
+    def _conflict(self, identifier: str, expected: str | None) -> StorageConflictError:
+        what = "nothing was to be there" if expected is None else f"sha256 {expected} was to be replaced"
+        return StorageConflictError(
+            f"{identifier!r} in {self!r} is not what it was expected to be ({what}): somebody else was first. Nothing was "
+            f"published; look at what is there now."
+        )
+
+    def _unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
+        return _OutcomeUnknownError(
+            f"the server at {self._settings.name} broke off while {identifier!r} was being published ({type(error).__name__}), "
+            f"and did not answer again within {self._settings.timeout_seconds:g} s: it is as before, or published whole. Look at "
+            f"what is there, or store it again."
+        )
+
+    # ------------------------------------------------------------------ upkeep
+
+    def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
+        checked_identifier(identifier)
+        if self._settings.read_only:
+            return contextlib.nullcontext(Lease())
+        return contextlib.closing(MongoDBLease(self._connection, identifier))
+
+    def remove_abandoned(self, prefix: str = "") -> list[str]:
+        checked_prefix(prefix)
+        if self._settings.read_only:
+            return []
+        return upkeep.remove_abandoned(self._connection, prefix)
+
+    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
+        if self._settings.read_only and not dry_run:
+            raise ReadOnlyStorageError(f"could not collect garbage: {self!r} was opened for reading only", 30)
+        return upkeep.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
+
+    def audit(self) -> list[StoreFinding]:
+        return upkeep.audit(self._connection)
+
+    def usage(self) -> StoreUsage:
+        return upkeep.usage(self._connection)
+
+
+class _OutcomeUnknownError(StorageUnavailableError):
+    """A pointer may have been published, or not."""
+
+
+def _condition(identifier: str, expected: str | None) -> dict[str, Any]:
+    if expected is ANYTHING:
+        return {"_id": identifier}
+    # None: no document fulfils this, so the upsert inserts, and fails if there is one.
+    return {"_id": identifier, "sha256": expected} if expected is not None else {"_id": identifier, "format": None}
+
+
+def _head(source: Iterator[Buffer], size: int) -> list[bytes]:
+    """The first pieces of a source: until it ends, or they are more than ``size`` bytes."""
+    head: list[bytes] = []
+    n_bytes = 0
+    for piece in source:
+        head.append(bytes(piece))
+        n_bytes += len(head[-1])
+        if n_bytes > size:
+            break
+    return head

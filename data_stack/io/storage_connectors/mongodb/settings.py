@@ -1,0 +1,143 @@
+"""Where a store in MongoDB is and how it is talked to: plain values, without contacting anybody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from data_stack.exception import ConfigError
+
+__all__ = ["DEFAULT_BUCKET", "DEFAULT_CHUNK_BYTES", "DEFAULT_INLINE_BYTES", "Settings"]
+
+DEFAULT_BUCKET: Final = "data_stack"
+DEFAULT_DATABASE: Final = "data_stack"
+#: GridFS's own default. A 4 KiB read costs 0.5 ms with 64 KiB chunks, 0.6 ms with these, 1.3 ms with 1 MiB.
+DEFAULT_CHUNK_BYTES: Final = 255 * 1024
+DEFAULT_INLINE_BYTES: Final = 128 * 1024
+
+_URI: Final = re.compile(r"(?P<scheme>mongodb(?:\+srv)?)://(?P<authority>[^/?]*)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}", re.ASCII)
+_DATABASE: Final = re.compile(r"[^/\\. \"$*<>:|?\0]{1,63}")
+_UNVERIFIED: Final = {"tlsallowinvalidcertificates", "tlsallowinvalidhostnames", "tlsinsecure", "ssl_cert_reqs"}
+#: What a URL may say of the connector: option of the URL (any case) -> parameter and type.
+_OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
+    "bucket": ("bucket", str),
+    "readonly": ("read_only", bool),
+    "timeoutseconds": ("timeout_seconds", float),
+    "chunkbytes": ("chunk_bytes", int),
+    "inlinebytes": ("inline_bytes", int),
+    "allowinvalidcertificates": ("allow_invalid_certificates", bool),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What tells one store from another, checked.
+
+    Attributes:
+        uri: MongoDB's connection string, with credentials if it has any: never to be shown. See ``name``.
+        database, bucket: the collections are ``database.bucket.resources`` and so on.
+        read_only: refuse to write, and send nothing that writes.
+        timeout_seconds: how long one operation may take in all.
+        chunk_bytes: length of the chunks that are written; also what one digest covers.
+        inline_bytes: resources up to this length lie in their pointer document.
+        read_preference, read_concern: as MongoDB calls them, e.g. ``"secondaryPreferred"``, ``"majority"``.
+        allow_invalid_certificates: accept a server that cannot prove who it is.
+    """
+
+    uri: str = field(repr=False)
+    database: str
+    bucket: str = DEFAULT_BUCKET
+    read_only: bool = False
+    timeout_seconds: float = 30.0
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    inline_bytes: int = DEFAULT_INLINE_BYTES
+    read_preference: str = "primary"
+    read_concern: str = "majority"
+    allow_invalid_certificates: bool = False
+
+    @classmethod
+    def checked(cls, uri: str, database: str | None, **options: Any) -> Settings:
+        """Settings of a connection string and options.
+
+        Raises:
+            ConfigError: something is not allowed. No part of the connection string is in the message.
+        """
+        match = _URI.fullmatch(str(uri))
+        if match is None or not match["authority"].rpartition("@")[2]:
+            raise ConfigError(
+                "not a connection string of MongoDB; write mongodb://host:27017/database, or "
+                "mongodb://user:password@host/database with '@', ':', '/', '?', '#' and '%' in the password percent-encoded"
+            )
+        database = database if database is not None else unquote(match["database"] or "") or DEFAULT_DATABASE
+        if not _DATABASE.fullmatch(str(database)):
+            raise ConfigError("a database of MongoDB has 1 to 63 characters, none of them '/\\. \"$*<>:|?'; check the URL's path")
+        settings = cls(uri, database, **options)
+        settings._check(match["query"] or "")
+        return settings
+
+    @classmethod
+    def of_url(cls, url: str) -> Settings:
+        """Settings of a URL whose query may hold, besides MongoDB's options, ``bucket``, ``readOnly``, ``timeoutSeconds``,
+        ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
+        """
+        head, question, query = url.partition("?")
+        options: dict[str, Any] = {}
+        kept = []
+        for name, value in parse_qsl(query, keep_blank_values=True):
+            known = _OPTIONS.get(name.lower())
+            if known is not None:
+                options[known[0]] = _parsed(name, value, known[1])
+            elif name.lower() in ("readpreference", "readconcernlevel"):
+                options["read_preference" if name.lower() == "readpreference" else "read_concern"] = value
+            else:
+                kept.append((name, value))
+        return cls.checked(head + (question + urlencode(kept, quote_via=quote) if kept else ""), None, **options)
+
+    @property
+    def name(self) -> str:
+        """The URL without credentials and options."""
+        match = _URI.fullmatch(self.uri)
+        authority = match["authority"].rpartition("@")[2] if match else ""
+        scheme = match["scheme"] if match else "mongodb"
+        return f"{scheme}://{authority}/{self.database}?bucket={self.bucket}"
+
+    def options_given(self) -> set[str]:
+        """Options that the connection string sets by itself, in lower case."""
+        return {name.lower() for name, _ in parse_qsl(self.uri.partition("?")[2], keep_blank_values=True)}
+
+    def _check(self, query: str) -> None:
+        bucket: Any = self.bucket
+        if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket) or bucket.endswith(".") or ".." in bucket:
+            raise ConfigError(
+                f"bucket {self.bucket!r}: it begins the names of collections and has 1 to 60 letters, digits or '_.-', no '..', "
+                f"no dot at the end"
+            )
+        if self.bucket.startswith("system."):
+            raise ConfigError("collections that begin with 'system.' are MongoDB's own; choose another bucket")
+        if not 0.1 <= self.timeout_seconds <= 86_400:
+            raise ConfigError(f"timeout_seconds has to lie between 0.1 and 86,400, got {self.timeout_seconds!r}")
+        if not 1024 <= self.chunk_bytes <= 8 << 20:
+            raise ConfigError(
+                f"chunk_bytes has to lie between 1,024 and 8 MiB, got {self.chunk_bytes!r}; 64 KiB to 1 MiB serve well"
+            )
+        if not 0 <= self.inline_bytes <= 8 << 20:
+            raise ConfigError(f"inline_bytes has to lie between 0 and 8 MiB (a document holds 16), got {self.inline_bytes!r}")
+        names = {name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
+        if names & _UNVERIFIED and not self.allow_invalid_certificates:
+            raise ConfigError(
+                "the connection string turns the check of the server's certificate off; name the authority with tlsCAFile=…, "
+                "or pass allow_invalid_certificates=True (in a URL: allowInvalidCertificates=true) if anybody may be the server"
+            )
+
+
+def _parsed(name: str, value: str, kind: type) -> Any:
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+        return kind(value)
+    except (KeyError, ValueError):
+        raise ConfigError(f"{name} in the URL is no {'true or false' if kind is bool else 'number'}") from None

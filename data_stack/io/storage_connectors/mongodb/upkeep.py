@@ -1,0 +1,263 @@
+"""Sweeping what no resource needs, and looking for what is damaged, in a store that others go on using.
+
+What is found here may be out of date a moment later; :func:`.sweeping.sweep` decides. All ages are by the server's clock.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bson import ObjectId
+
+from data_stack.exception import ConfigError, DataStackError
+from data_stack.io.identifiers import checked_identifier
+from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, StoreFinding, StoreUsage
+from data_stack.io.storage_connectors.mongodb.connection import Connection
+from data_stack.io.storage_connectors.mongodb.pointers import Pointer
+from data_stack.io.storage_connectors.mongodb.sweeping import UNKNOWN_AGE, is_alive, release_claim, server_time, sweep
+from data_stack.io.storage_connectors.owners import is_dead
+
+__all__ = ["audit", "collect_garbage", "remove_abandoned", "usage"]
+
+#: An upload of another machine that was not heard of for so long is given up when garbage is collected without grace.
+_LEAST_SILENCE_SECONDS: Final = 600.0
+_OURS: Final = {"metadata.data_stack": 1}
+_OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}
+
+
+def remove_abandoned(connection: Connection, prefix: str) -> list[str]:
+    """Remove unfinished files of identifiers that begin with ``prefix``, whose writer is dead or silent for a day."""
+    removed = []
+    with connection.operation("clean up", prefix):
+        uploads = connection.writable("uploads")
+        if uploads.find_one({}, {"_id": 1}) is None:
+            return []
+        now = server_time(connection)
+        records = list(uploads.find({"identifier": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}))
+    for record in records:
+        if not is_alive(record, now, DAY_SECONDS):
+            if _is_upload(record):
+                if sweep(connection, record["_id"], replaced=None):
+                    removed.append(f"{record['identifier']} (unfinished file {record['_id']})")
+                elif not _has_document(connection, record["_id"]):
+                    continue  # there was no time; the record is all that tells of it
+            with connection.operation("clean up", prefix):
+                release_claim(connection, record["_id"])
+    return removed
+
+
+def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bool) -> list[Garbage]:
+    """Remove files and chunks that no resource needs, and leave alone what is younger than ``grace_seconds``.
+
+    A file that lost its last resource unnoticed, because that writer died, begins its grace period when it is found here.
+    """
+    if not grace_seconds >= 0:
+        raise ConfigError(f"grace_seconds is a number of seconds, 0 or more, got {grace_seconds!r}")
+    census = _Census.of(connection, max(grace_seconds, _LEAST_SILENCE_SECONDS))
+    found = []
+    for file_id, size, reason, replaced in _unneeded(connection, census, grace_seconds, dry_run):
+        if dry_run or sweep(connection, file_id, silence_seconds=census.silence_seconds, replaced=replaced):
+            found.append(Garbage(f"file {file_id}", size, reason))
+    if not dry_run:
+        for record_id in census.dead:
+            with connection.operation("clean up", ""):
+                release_claim(connection, record_id)
+    found += _useless_leases(connection, census.now, dry_run)
+    return found
+
+
+def _useless_leases(connection: Connection, now: datetime.datetime, dry_run: bool) -> list[Garbage]:
+    """Leases that anybody could take, which are removed; the server does so too, a minute after they expire."""
+    found = []
+    with connection.operation("look for leases in", ""):
+        leases = connection.writable("leases", durable=False)
+        for lease in list(leases.find({})):
+            owner, expires = lease.get("owner"), lease.get("expires")
+            is_expired = not isinstance(expires, datetime.datetime) or expires < now
+            if is_expired or (isinstance(owner, str) and is_dead(owner)):
+                unchanged = {name: {"$eq": lease.get(name)} for name in ("_id", "nonce", "expires")}
+                if dry_run or leases.delete_one(unchanged).deleted_count:
+                    found.append(Garbage(f"lease of {lease['_id']!r:.200}", None, "its holder died or was not heard of"))
+    return found
+
+
+@dataclass(frozen=True)
+class _Census:
+    """Who wants which files.
+
+    Attributes:
+        now: by the server's clock.
+        silence_seconds: who was not heard of for so long, on another machine, is taken for dead.
+        chunked: files that have chunks.
+        alive: files that a living process wants.
+        unfinished: files whose writer died.
+        dead: records of dead processes.
+    """
+
+    now: datetime.datetime
+    silence_seconds: float
+    chunked: list[ObjectId]
+    alive: set[ObjectId]
+    unfinished: set[ObjectId]
+    dead: list[Any]
+
+    @classmethod
+    def of(cls, connection: Connection, silence_seconds: float) -> _Census:
+        with connection.operation("look for garbage in", ""):
+            now = server_time(connection)
+            # Chunks before the records that protect them: a record is written before the first chunk.
+            groups = connection.writable("chunks").aggregate([_OBJECT_IDS, {"$group": {"_id": "$files_id"}}])
+            chunked = [group["_id"] for group in groups]
+        with connection.operation("look for garbage in", ""):
+            records = list(connection.writable("uploads").find({}))
+        alive = [record for record in records if is_alive(record, now, silence_seconds)]
+        dead = [record for record in records if not is_alive(record, now, silence_seconds)]
+        return cls(
+            now,
+            silence_seconds,
+            chunked,
+            {record["file_id"] for record in alive if _is_id(record.get("file_id"))},
+            {record["_id"] for record in dead if _is_upload(record)},
+            [record["_id"] for record in dead],
+        )
+
+
+def _unneeded(
+    connection: Connection, census: _Census, grace_seconds: float, dry_run: bool
+) -> Iterator[tuple[ObjectId, int | None, str, Any]]:
+    """Files that nobody seems to need: id, size, reason, and when it was replaced as its document says."""
+    with connection.operation("look for garbage in", ""):
+        query = connection.writable("files").find(_OURS, {"length": 1, "metadata": 1})
+        files = {file["_id"]: file for file in query if _is_id(file["_id"]) and _is_ours(file)}
+        needed = _needed(connection)
+    for file_id, file in files.items():
+        since, is_marked = file["metadata"].get("replaced"), "condemned" in file["metadata"]
+        if file_id in needed and is_marked and not dry_run:
+            sweep(connection, file_id)  # takes the mark away that a dead sweeper left
+        if file_id in needed or file_id in census.alive:
+            continue
+        size = file["length"] if isinstance(file.get("length"), int) else None
+        if isinstance(since, datetime.datetime):
+            if (census.now - since).total_seconds() >= grace_seconds:
+                yield file_id, size, "replaced or deleted", since
+        elif is_marked or file_id in census.unfinished:
+            yield file_id, size, "left by a writer or sweeper that died", since
+        elif grace_seconds == 0:
+            yield file_id, size, "replaced or deleted", since
+        elif not dry_run:
+            with connection.operation("mark", str(file_id)):
+                marked = {"$currentDate": {"metadata.replaced": True}}
+                connection.writable("files").update_one({"_id": file_id, "metadata.replaced": {"$eq": since}}, marked)
+    for file_id in census.chunked:
+        if file_id in files or file_id in needed or file_id in census.alive:
+            continue
+        # Of another tool of GridFS, which keeps no record: the file's name tells when it was begun, by its writer's clock.
+        age = (census.now - file_id.generation_time.replace(tzinfo=None)).total_seconds()
+        if file_id in census.unfinished:
+            yield file_id, None, "left by a writer that died", UNKNOWN_AGE
+        elif age >= max(grace_seconds, DAY_SECONDS) and not _has_document(connection, file_id):
+            yield file_id, None, "chunks without a file, a day old or more", UNKNOWN_AGE
+
+
+def _is_id(value: Any) -> bool:
+    """Whether it can be a file of ours: others' ids may be anything, also what is no key of a dict."""
+    return isinstance(value, ObjectId)
+
+
+def _is_ours(file: dict[str, Any]) -> bool:
+    return isinstance(file.get("metadata"), dict) and file["metadata"].get("data_stack") == 1
+
+
+def _is_upload(record: dict[str, Any]) -> bool:
+    """Whether it is the record of who writes a file, and not of one who wants a file that is there."""
+    return _is_id(record["_id"]) and record.get("file_id") == record["_id"]
+
+
+def _has_document(connection: Connection, file_id: ObjectId) -> bool:
+    with connection.operation("look for the file of", str(file_id)):
+        return connection.writable("files").find_one({"_id": file_id}, {"_id": 1}) is not None
+
+
+def _needed(connection: Connection) -> set[ObjectId]:
+    with connection.writable("resources").find({"file_id": {"$type": "objectId"}}, {"file_id": 1, "_id": 0}) as cursor:
+        return {pointer["file_id"] for pointer in cursor if _is_id(pointer["file_id"])}
+
+
+# ---------------------------------------------------------------------- looking only
+
+
+def audit(connection: Connection) -> list[StoreFinding]:
+    """Pointers whose document or file is damaged, files that lost chunks; and what lies about without harm."""
+    found = []
+    with connection.operation("audit", ""):
+        pointers = list(connection.readable("resources").find({}, {"data": 0}))
+    with connection.operation("audit", ""):
+        files = {
+            file["_id"]: file
+            for file in connection.readable("files").find({}, {"length": 1, "chunkSize": 1, "metadata": 1})
+            if _is_id(file["_id"])
+        }
+    with connection.operation("audit", ""):
+        counts: dict[str, Any] = {"_id": "$files_id", "n": {"$sum": 1}, "first": {"$min": "$n"}, "last": {"$max": "$n"}}
+        groups = [_OBJECT_IDS, {"$group": counts}]
+        chunks = {group["_id"]: group for group in connection.readable("chunks").aggregate(groups)}
+        uploads = {record["file_id"] for record in connection.readable("uploads").find({}) if _is_id(record.get("file_id"))}
+        indexes = [index["key"] for index in connection.readable("chunks").list_indexes()]
+    needed = set()
+    for document in pointers:
+        try:
+            pointer = Pointer.of({**document, "_id": checked_identifier(document["_id"])}, connection.settings.name)
+        except DataStackError as error:
+            found.append(StoreFinding(f"{document['_id']!r:.100}", str(error), True))
+            continue
+        if pointer.file_id is None:
+            continue
+        needed.add(pointer.file_id)
+        file, group = files.get(pointer.file_id), chunks.get(pointer.file_id, {"n": 0, "first": 0, "last": -1})
+        if file is None:
+            problem = f"its file {pointer.file_id} is gone from {connection.settings.bucket}.files; store it again"
+            found.append(StoreFinding(pointer.identifier, problem, group["n"] == 0))
+        elif (file.get("length"), file.get("chunkSize")) != (pointer.length, pointer.chunk_bytes):
+            problem = f"its file {pointer.file_id} has another length or chunk size: other tools will read it wrongly"
+            found.append(StoreFinding(pointer.identifier, problem, False))
+        if (group["n"], group["first"], group["last"]) != (pointer.n_chunks, 0, pointer.n_chunks - 1):
+            problem = f"{group['n']} chunks of its file {pointer.file_id} are there instead of {pointer.n_chunks}; store it again"
+            found.append(StoreFinding(pointer.identifier, problem, True))
+    bucket = connection.settings.bucket
+    for file_id, file in files.items():
+        if file_id not in needed and _is_ours(file) and file_id not in uploads:
+            found.append(StoreFinding(f"file {file_id}", "no resource needs it; `data-stack gc` removes it in time", False))
+    found += [
+        StoreFinding(
+            f"chunks of {file_id}", f"there is no such file in {bucket}.files; `data-stack gc` removes them in time", False
+        )
+        for file_id in chunks
+        if file_id not in files and file_id not in needed and file_id not in uploads
+    ]
+    if chunks and {"files_id": 1, "n": 1} not in [dict(key) for key in indexes]:
+        problem = f"{bucket}.chunks lacks the index (files_id, n), so each read looks at all chunks; the next write makes it"
+        found.append(StoreFinding(f"{bucket}.chunks", problem, False))
+    return found
+
+
+def usage(connection: Connection) -> StoreUsage:
+    """Sums over pointers and files."""
+    with connection.operation("sum up", ""):
+        pointers = list(connection.readable("resources").find({}, {"length": 1, "file_id": 1}))
+        query = connection.readable("files").find(_OURS, {"length": 1})
+        files = {
+            file["_id"]: int(file["length"]) for file in query if _is_id(file["_id"]) and isinstance(file.get("length"), int)
+        }
+    lengths = [int(pointer["length"]) for pointer in pointers if isinstance(pointer.get("length"), int)]
+    in_files = [pointer for pointer in pointers if _is_id(pointer.get("file_id"))]
+    needed = {pointer["file_id"] for pointer in in_files}
+    in_pointers = sum(lengths) - sum(int(pointer["length"]) for pointer in in_files if isinstance(pointer.get("length"), int))
+    return StoreUsage(
+        len(pointers),
+        sum(lengths),
+        in_pointers + sum(size for file_id, size in files.items() if file_id in needed),
+        sum(size for file_id, size in files.items() if file_id not in needed),
+    )

@@ -1,0 +1,554 @@
+"""What the commands on whole stores do: copy, verify --deep, gc, du; and that none of them shows a password."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import data_stack
+from data_stack import FileStorageConnector
+from data_stack.cli.storage import deeply_verified, disk_usage, freed, parsed_seconds, parsed_share
+from data_stack.io.storage_connectors.connector import Garbage, StorageConnector, StoreFinding
+
+MiB = 1 << 20
+CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with digits and iris, prepared once; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for name in ("digits", "iris"):
+        data_stack.load(name, storage=folder)
+    return folder
+
+
+@pytest.fixture
+def filled(prepared: Path, store: Path) -> Path:
+    """The default store with digits and iris in it."""
+    data_stack.copy_datasets(prepared, store)
+    return store
+
+
+def flip(path: Path, position: int) -> None:
+    """Flip a bit without anybody noticing by the file's time or size."""
+    status = path.stat()
+    with open(path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+# ------------------------------------------------------------------ copy
+
+
+def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, tmp_path: Path) -> None:
+    outcome = command("copy", str(filled), str(tmp_path / "there"), "digits")
+
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert "digits is ready in" in outcome.out
+    assert "6 copied (188.6 kB)" in outcome.out
+    assert command("prepare", "digits", "--storage", str(tmp_path / "there"), "--json").json["already_ready"] is True
+    assert not (tmp_path / "there" / "iris").exists()
+
+
+def test_copy_without_names_copies_the_whole_store_and_again_nothing(command: Any, filled: Path, tmp_path: Path) -> None:
+    first = command("copy", str(filled), str(tmp_path / "there"), "--json").json
+    second = command("copy", str(filled), str(tmp_path / "there"), "--json").json
+
+    assert first["complete"] == second["complete"] == ["digits", "iris"]
+    assert first["copied"] == second["present"] == {"resources": 8, "bytes": first["copied"]["bytes"]}
+    assert second["copied"] == {"resources": 0, "bytes": 0}
+
+
+def test_a_dry_run_copies_nothing(command: Any, filled: Path, tmp_path: Path) -> None:
+    outcome = command("copy", str(filled), str(tmp_path / "there"), "--dry-run")
+
+    assert outcome.out.startswith("digits would be ready in")
+    assert "dry run: 8 copied" in outcome.out
+    assert not (tmp_path / "there").exists()
+
+
+def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_path: Path) -> None:
+    flip(filled / "digits/preprocessed/test/images.npy", 2000)
+
+    text = command("copy", str(filled), str(tmp_path / "there"))
+    facts = command("copy", str(filled), str(tmp_path / "there"), "--json")
+
+    assert (text.code, facts.code) == (1, 1)
+    assert "FAULT  digits/preprocessed/test/images.npy" in text.out
+    assert [fault["identifier"] for fault in facts.json["faults"]] == ["digits/preprocessed/test/images.npy"]
+    assert facts.json["complete"] == ["iris"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["SRC", "SRC"], 2, "same folder"),
+        (["SRC", "SRC/below"], 2, "inside of the source"),
+        (["SRC", "DST", "digit"], 2, "did you mean 'digits'"),
+        (["SRC", "DST", "--jobs", "0"], 2, "--jobs"),
+        (["SRC"], 2, "DST"),
+        (["SRC", "DST", "--storage", "x"], 2, "SRC and DST"),
+        (["SRC", "DST", "mongodb://user:canary@host/db"], 2, "not a URL"),
+        (["unknown://canary", "DST"], 2, "unknown://;"),
+    ],
+)
+def test_a_wrong_copy_is_refused(command: Any, filled: Path, tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
+    places = {"SRC": str(filled), "DST": str(tmp_path / "there"), "SRC/below": str(filled / "below")}
+
+    outcome = command("copy", *(places.get(argument, argument) for argument in arguments))
+
+    assert outcome.code == code
+    assert said in outcome.err
+    assert "canary" not in outcome.err + outcome.out
+    assert not (tmp_path / "there").exists()
+
+
+def test_an_unprepared_dataset_is_not_copied(command: Any, store: Path, tmp_path: Path) -> None:
+    FileStorageConnector(store).set_resource("digits/raw/digits.csv.gz", b"raw")
+
+    outcome = command("copy", str(store), str(tmp_path / "there"), "digits")
+
+    assert outcome.code == 1
+    assert "not prepared" in outcome.err
+    assert "data-stack prepare digits" in outcome.err
+
+
+def test_an_interrupted_copy_says_how_to_go_on(filled: Path, tmp_path: Path, process: Callable[..., Any]) -> None:
+    source = FileStorageConnector(tmp_path / "large")
+    source.set_resource("large/data", (bytes(MiB) for _ in range(300)))
+    target = tmp_path / "there"
+
+    with process("copy", source.root_path, str(target)) as running:
+        while not list(target.rglob(".~*")):
+            assert running.poll() is None
+            time.sleep(0.002)
+        running.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        _, err = running.communicate(timeout=30)
+
+    assert time.monotonic() - started < 20
+    assert running.returncode == 130
+    assert "The same command goes on from there." in err.decode()
+    assert not list(target.rglob("*data"))
+    assert not list(target.rglob(".~*"))
+
+
+def test_a_terminal_gets_a_progress_bar(filled: Path, tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "data_stack.cli", "copy", str(filled), str(tmp_path / "there")],
+        stderr=slave,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    # While the other end is open, or nothing would be left of it.
+    shown = os.read(master, 10_000) if select.select([master], [], [], 10)[0] else b""
+
+    os.close(slave)
+    os.close(master)
+    assert b"copying" in shown
+    assert b"copying" not in done.stdout
+
+
+# ------------------------------------------------------------------ verify --deep
+
+
+def test_a_sound_store_is_found_sound_block_by_block(command: Any, filled: Path) -> None:
+    text, facts = command("verify", "--deep"), command("verify", "--deep", "--json").json
+
+    assert text.code == 0
+    assert text.out.startswith("ok: read 8 resources, 192.0 kB")
+    assert (facts["state"], facts["n_resources"], facts["faults"]) == ("ok", 8, [])
+    assert facts["n_bytes"] == sum(
+        path.stat().st_size for path in filled.rglob("*") if ".data_stack" not in str(path) and path.is_file()
+    )
+
+
+def test_each_damaged_block_of_each_resource_is_named(command: Any, store: Path) -> None:
+    connector = FileStorageConnector(store)
+    for name in ("one", "two", "whole"):
+        connector.set_resource(f"loose/{name}", os.urandom(9 * MiB + 17))
+    flip(store / "loose/one", 3)
+    flip(store / "loose/one", 4 * MiB)
+    flip(store / "loose/one", 5 * MiB - 1)
+    flip(store / "loose/two", 9 * MiB + 16)
+
+    outcome = command("verify", "--deep", "--json")
+
+    faults = [(fault["identifier"], fault["block"]) for fault in outcome.json["faults"]]
+    assert outcome.code == 1
+    assert faults == [("loose/one", 0), ("loose/one", 4), ("loose/two", 9)]
+    text = command("verify", "--deep").out
+    assert "FAULT  loose/one, block 4: " in text
+    assert "3 faults" in text
+
+
+def test_damage_is_found_behind_a_cache_that_holds_all(command: Any, filled: Path, tmp_path: Path) -> None:
+    url = f"file://{filled}?cache={tmp_path / 'cache'}"
+    connector = data_stack.storage_connector_from_url(url)
+    assert isinstance(connector, data_stack.CachedStorageConnector)
+    connector.fetch()
+    flip(filled / "digits/preprocessed/test/images.npy", 2000)
+
+    outcome = command("verify", "--deep", "--storage", url, "--json")
+
+    assert outcome.code == 1
+    assert [fault["identifier"] for fault in outcome.json["faults"]] == ["digits/preprocessed/test/images.npy"]
+
+
+def test_deep_verification_misses_no_resource_that_a_manifest_lists(command: Any, filled: Path) -> None:
+    (filled / "digits/preprocessed/test/targets.npy").unlink()
+    (filled / "iris/manifest.json").write_bytes(b"{")
+
+    facts = command("verify", "--deep", "--json").json
+
+    assert [fault["identifier"] for fault in facts["faults"]] == ["digits/preprocessed/test/targets.npy", "iris/manifest.json"]
+
+
+def test_what_was_replaced_since_it_was_prepared_is_found(command: Any, filled: Path) -> None:
+    connector = FileStorageConnector(filled)
+    with connector.get_resource("digits/preprocessed/test/targets.npy") as resource:
+        data = resource.read()
+    connector.set_resource("digits/preprocessed/test/targets.npy", data[:-1] + b"X")
+    connector.set_resource("digits/preprocessed/train/targets.npy", b"shorter")
+
+    facts = command("verify", "--deep", "digits", "--json").json
+
+    assert [fault["identifier"] for fault in facts["faults"]] == [
+        "digits/preprocessed/test/targets.npy",
+        "digits/preprocessed/train/targets.npy",
+    ]
+    assert "the manifest lists" in facts["faults"][1]["problem"]
+
+
+def test_deep_verification_of_one_dataset_leaves_the_others_alone(command: Any, filled: Path) -> None:
+    flip(filled / "iris/raw/iris.csv", 7)
+
+    assert command("verify", "--deep", "digits").code == 0
+    assert command("verify", "--deep", "digits", "iris").code == 1
+    assert command("verify", "--deep", "nothing").code == 2
+
+
+def test_a_sample_finds_the_damage_in_its_part_and_its_seed_repeats_it() -> None:
+    connector = data_stack.InMemoryStorageConnector()
+    connector.set_resource("loose/data", bytes(60 * MiB))
+    info = connector.stat("loose/data")
+    connector._stored["loose/data"] = (b"\1" * (60 * MiB), info)
+
+    first = deeply_verified(connector, sample=0.2)
+    again = deeply_verified(connector, sample=0.2, seed=first["seed"])
+
+    assert 0 < first["n_ranges"] < 40
+    assert len(first["faults"]) == first["n_ranges"]
+    assert first["faults"] == again["faults"]
+
+
+def test_a_sample_says_its_seed(command: Any, filled: Path) -> None:
+    first = command("verify", "--sample", "50%", "--json").json
+    again = command("verify", "--sample", "0.5", "--seed", str(first["seed"]))
+
+    assert again.code == 0
+    assert f"read {first['n_ranges']} blocks of 8 resources" in again.out
+    assert f"--seed {first['seed']}" in again.out
+
+
+def test_a_small_sample_of_a_small_store_is_not_nothing(command: Any, filled: Path) -> None:
+    assert command("verify", "--sample", "0.001%", "--json").json["n_ranges"] == 1
+
+
+@pytest.mark.parametrize("arguments", [["--sample", "0"], ["--sample", "101%"], ["--sample", "much"], ["--seed", "1"]])
+def test_a_wrong_sample_is_refused(command: Any, store: Path, arguments: list[str]) -> None:
+    assert command("verify", *arguments).code == 2
+
+
+class Found(StorageConnector):
+    """A store of nothing, with something in the way and something lost."""
+
+    get_resource = set_resource = None  # type: ignore[assignment]
+
+    def has_resource(self, identifier: str) -> bool:
+        return False
+
+    def list_resources(self, prefix: str = "") -> list[str]:
+        return []
+
+    def audit(self) -> list[StoreFinding]:
+        return [StoreFinding("chunk 7", "belongs to nothing", False), StoreFinding("a/b", "has lost its file", True)]
+
+    def collect_garbage(self, grace_seconds: float = 0.0, *, dry_run: bool = False) -> list[Garbage]:
+        return [Garbage("chunk 7", 100, f"older than {grace_seconds} s")]
+
+    def remove_abandoned(self, prefix: str = "") -> list[str]:
+        return ["chunk 7", "upload 3"]
+
+
+def test_what_an_audit_finds_is_part_of_a_deep_verification() -> None:
+    facts = deeply_verified(Found())
+
+    assert facts["state"] == "faulty"
+    assert [finding["name"] for finding in facts["findings"]] == ["chunk 7", "a/b"]
+
+
+def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path) -> None:
+    class Minimal(StorageConnector):
+        def __init__(self) -> None:
+            self.inner = FileStorageConnector(filled)
+
+        def get_resource(self, identifier: str, *arguments: Any) -> Any:
+            return self.inner.get_resource(identifier, *arguments)
+
+        def set_resource(self, identifier: str, resource: Any) -> None:
+            self.inner.set_resource(identifier, resource)
+
+        def has_resource(self, identifier: str) -> bool:
+            return self.inner.has_resource(identifier)
+
+    sound = deeply_verified(Minimal(), ["digits"])
+    FileStorageConnector(filled).set_resource("digits/preprocessed/test/targets.npy", b"X" * 3008)
+    damaged = deeply_verified(Minimal(), ["digits"])
+
+    assert (sound["state"], sound["n_resources"]) == ("ok", 6)
+    assert [fault["identifier"] for fault in damaged["faults"]] == ["digits/preprocessed/test/targets.npy"]
+    assert disk_usage(Minimal(), ["digits"])["total"] > 0
+
+
+# ------------------------------------------------------------------ gc, du
+
+
+def test_gc_of_a_sound_store_removes_nothing(command: Any, filled: Path) -> None:
+    outcome = command("gc", "--grace", "0s")
+
+    assert outcome.code == 0
+    assert outcome.out.startswith("0 items were removed")
+    assert command("verify", "--deep").code == 0
+
+
+def test_gc_removes_what_a_killed_writer_left_and_says_how_much(command: Any, filled: Path) -> None:
+    program = """
+import os, sys
+from data_stack import FileStorageConnector
+with FileStorageConnector(sys.argv[1]).create("digits/preprocessed/half") as file:
+    file.write(b"x" * 100_000)
+    file.flush()
+    os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program, str(filled)], check=False, timeout=60)
+    (left,) = filled.rglob(".~*")
+    os.utime(left, (time.time() + 3600, time.time() + 3600))  # by a clock that is ahead
+
+    dry = command("gc", "--dry-run", "--json").json
+    there = list(filled.rglob(".~*"))
+    done = command("gc", "--json").json
+
+    assert len(there) == 1
+    assert list(filled.rglob(".~*")) == []
+    assert dry["garbage"] == done["garbage"]
+    assert [garbage["size"] for garbage in done["garbage"]] == [100_000]
+    assert (dry["dry_run"], done["dry_run"]) == (True, False)
+    assert command("verify", "--deep").code == 0
+
+
+@pytest.mark.parametrize("grace", ["-1", "-1h", "soon", "", "nan", "inf", "1y", "1h30"])
+def test_gc_refuses_a_grace_that_is_none(command: Any, store: Path, grace: str) -> None:
+    outcome = command("gc", f"--grace={grace}")
+
+    assert outcome.code == 2
+    assert "--grace" in outcome.err
+
+
+def test_gc_names_what_only_the_other_way_to_clean_up_removed() -> None:
+    assert [each.name for each in freed(Found(), 60.0, dry_run=False)] == ["chunk 7", "upload 3"]
+    assert [each.name for each in freed(Found(), 60.0, dry_run=True)] == ["chunk 7"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90", 90.0), ("90s", 90.0), ("30m", 1800.0), ("24h", 86_400.0), ("1.5d", 129_600.0), ("0", 0.0)]
+)
+def test_a_duration_has_a_unit_or_is_in_seconds(text: str, expected: float) -> None:
+    assert parsed_seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5%", 0.05), ("100%", 1.0), ("0.5", 0.5), ("0%", None), ("2", None), ("-5%", None)]
+)
+def test_a_share_is_a_percentage_or_a_fraction(text: str, expected: float | None) -> None:
+    assert parsed_share(text) == expected
+
+
+def test_du_tells_raw_preprocessed_and_other_bytes_of_each_dataset(command: Any, filled: Path) -> None:
+    FileStorageConnector(filled).set_resource("twice/raw/a", b"x" * 1000)
+    FileStorageConnector(filled).set_resource("twice/notes", b"x" * 1000)
+
+    facts = command("du", "--json").json
+    rows = {row["name"]: row for row in facts["datasets"]}
+
+    assert list(rows) == ["digits", "iris", "twice"]
+    assert (rows["digits"]["n_resources"], rows["digits"]["raw"], rows["digits"]["preprocessed"]) == (6, 57523, 129896)
+    assert rows["digits"]["other"] == (filled / "digits/manifest.json").stat().st_size
+    assert rows["twice"] == {"name": "twice", "n_resources": 2, "raw": 1000, "preprocessed": 0, "other": 1000, "total": 2000}
+    assert facts["total"] == sum(row["total"] for row in facts["datasets"])
+    assert facts["unique"] == facts["total"] - 1000
+
+
+def test_du_as_text_is_a_table(command: Any, filled: Path) -> None:
+    lines = command("du", "digits").out.splitlines()
+
+    assert lines[0].split() == ["dataset", "resources", "raw", "preprocessed", "other", "total"]
+    assert lines[2].split()[:4] == ["digits", "6", "57.5", "kB"]
+    assert command("du", "nothing").code == 2
+
+
+def test_du_of_an_empty_store_is_nothing(command: Any, store: Path) -> None:
+    assert command("du", "--json").json["total"] == 0
+
+
+# ------------------------------------------------------------------ doctor
+
+
+def test_doctor_lists_the_packages_of_stores_and_whether_the_store_answers(command: Any, store: Path) -> None:
+    facts = command("doctor", "--json").json
+
+    assert {"pymongo", "blake3", "fsspec", "obstore"} <= {each["package"] for each in facts["packages"]}
+    assert (facts["store"]["answers"], facts["store"]["writable"]) == (True, True)
+
+
+def test_doctor_finds_a_store_that_does_not_answer(command: Any, store: Path) -> None:
+    outcome = command("doctor", "--storage", CANARY, "--json")
+
+    assert outcome.code == 1
+    assert (outcome.json["store"]["usable"], outcome.json["store"]["answers"]) == (False, False)
+    assert "canary" not in outcome.out + outcome.err
+
+
+# ------------------------------------------------------------------ passwords
+
+
+#: Each waits 0.5 s, the pause of the driver.
+EACH_COMMAND = {
+    "info": ["info", "iris", "--debug"],
+    "prepare": ["prepare", "iris", "--debug"],
+    "import-file": ["import-file", "loose/data.csv", "FILE", "--unverified", "--json"],
+    "verify": ["verify", "--json"],
+    "verify --deep": ["verify", "--deep", "--debug"],
+    "gc": ["gc", "--debug"],
+    "du": ["du", "--json"],
+    "doctor": ["doctor", "--debug"],
+    "copy to": ["copy", "STORE", "CANARY", "--debug"],
+    "copy from": ["copy", "CANARY", "STORE", "--json"],
+    "copy from and to": ["copy", "CANARY", "CANARY", "--debug"],
+}
+
+
+@pytest.mark.parametrize("name", EACH_COMMAND)
+def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
+    command: Any, filled: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    (tmp_path / "file").write_bytes(b"data")
+    places = {"CANARY": CANARY, "STORE": str(filled), "FILE": str(tmp_path / "file")}
+    arguments = [places.get(each, each) for each in EACH_COMMAND[name]]
+    if arguments[0] != "copy":
+        arguments += ["--storage", CANARY]
+
+    started = time.monotonic()
+    outcome = command(*arguments)
+
+    assert time.monotonic() - started < 20
+    assert "canary" not in outcome.out + outcome.err + caplog.text
+    if name == "copy from and to":
+        assert outcome.code == 2
+    elif name == "info":
+        assert outcome.code in (0, 1)
+    else:
+        assert outcome.code == 1
+        assert "127.0.0.1:1" in outcome.out + outcome.err
+    if "--debug" in arguments and name != "doctor" and outcome.code == 1:
+        assert "Traceback" in outcome.err
+
+
+def test_the_password_of_the_default_store_is_not_shown_either(
+    command: Any, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_STACK_HOME", CANARY)
+
+    outcomes = [command(*arguments) for arguments in (["doctor"], ["list", "--debug"], ["info", "digits"])]
+
+    assert all("canary" not in outcome.out + outcome.err for outcome in outcomes)
+
+
+# ------------------------------------------------------------------ MongoDB
+
+
+def test_all_commands_work_on_mongodb(command: Any, filled: Path, tmp_path: Path, mongodb_auth_uri: str) -> None:
+    password = re.search(r"://[^:]+:([^@]+)@", mongodb_auth_uri)
+    assert password is not None
+    there = ("--storage", mongodb_auth_uri)
+
+    outcomes = {
+        "copy": command("copy", str(filled), mongodb_auth_uri, "--debug"),
+        "list": command("list", *there),
+        "info": command("info", "digits", *there),
+        "prepare": command("prepare", "digits", *there),
+        "verify": command("verify", *there),
+        "deep": command("verify", "--deep", *there),
+        "sample": command("verify", "--sample", "50%", *there),
+        "du": command("du", *there),
+        "gc": command("gc", "--grace", "0s", *there),
+        "doctor": command("doctor", *there),
+        "back": command("copy", mongodb_auth_uri, str(tmp_path / "back")),
+    }
+
+    assert {name: outcome.code for name, outcome in outcomes.items()} == dict.fromkeys(outcomes, 0)
+    assert "digits was ready" in outcomes["prepare"].out
+    assert all(password[1] not in outcome.out + outcome.err for outcome in outcomes.values())
+    assert command("verify", "--deep", "--storage", str(tmp_path / "back")).code == 0
+
+
+def test_damaged_and_missing_blocks_in_mongodb_are_found_all(command: Any, store: Path, mongodb_uri: str, mongodb: Any) -> None:
+    connector = data_stack.storage_connector_from_url(mongodb_uri)
+    chunk_bytes = 255 * 1024
+    for name in ("a", "b", "c"):
+        connector.set_resource(f"loose/{name}", os.urandom(40 * chunk_bytes + 1))
+    files = {file["filename"]: file["_id"] for file in mongodb["data_stack.files"].find()}
+    chunks = mongodb["data_stack.chunks"]
+    for number in (3, 4, 40):
+        chunk = chunks.find_one({"files_id": files["loose/a"], "n": number})
+        data = bytearray(chunk["data"])
+        data[0] ^= 1
+        chunks.update_one({"_id": chunk["_id"]}, {"$set": {"data": bytes(data)}})
+    chunks.delete_one({"files_id": files["loose/c"], "n": 20})
+
+    outcome = command("verify", "--deep", "--storage", mongodb_uri, "--json")
+
+    found = {(fault["identifier"], fault["block"]) for fault in outcome.json["faults"]}
+    assert outcome.code == 1
+    assert found == {("loose/a", 3), ("loose/a", 4), ("loose/a", 40), ("loose/c", 20)}
+    assert json.loads(command("verify", "--deep", "--storage", mongodb_uri, "--json").out)["faults"] == outcome.json["faults"]
+
+
+def test_doctor_finds_a_mongodb_for_reading_only_usable(command: Any, store: Path, mongodb_uri: str) -> None:
+    facts = command("doctor", "--storage", mongodb_uri + "&readOnly=true", "--json").json["store"]
+
+    assert (facts["usable"], facts["answers"], facts["writable"]) == (True, True, False)

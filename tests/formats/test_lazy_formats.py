@@ -1,0 +1,444 @@
+"""What libraries and our formats fetch of a resource in a store that is far away: what they need, together where they can."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import PIL.Image
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from far_store import FarStorageConnector
+from pymongo.database import Database
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats import hdf5, idx, numpy_arrays, rows, torch_tensors
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+MIB = 1 << 20
+ROW = 1024  # float32, so 4 KiB
+VALUES = np.random.default_rng(4).integers(0, 1 << 30, (2000, ROW)).astype(np.float32)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FarStorageConnector:
+    return FarStorageConnector(tmp_path / "store")
+
+
+def stored(store: StorageConnector, write: Callable[[Any], object], identifier: str = "x") -> None:
+    with store.create(identifier) as file:
+        write(file)
+
+
+def write_hdf5(file: Any, values: npt.NDArray[Any] = VALUES, **layout: Any) -> None:
+    with h5py.File(file, "w") as root:
+        root.create_dataset("train/samples", data=values, **layout)
+
+
+def indices(n: int = 32, below: int = 2000) -> npt.NDArray[np.int64]:
+    return np.random.default_rng(n).integers(0, below, n)
+
+
+# ---------------------------------------------------------------------- a sample out of a large file
+
+
+def test_a_sample_out_of_2_gib_of_hdf5_moves_less_than_2_mib(tmp_path: Path) -> None:
+    # Written into a folder directly: storing 2 GiB would hash 2 GiB of zeros.
+    (tmp_path / "store").mkdir()
+    n_rows = 524_288
+    with h5py.File(tmp_path / "store/large.h5", "w") as root:
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        space = h5py.h5s.create_simple((n_rows, ROW))
+        samples = h5py.Dataset(h5py.h5d.create(root.id, b"samples", h5py.h5t.IEEE_F32LE, space, creation))
+        for row in (n_rows // 3, n_rows - 1):
+            samples[row] = VALUES[row % 2000]
+    store = FarStorageConnector(tmp_path / "store")
+    assert store.stat("large.h5").size >= 2 << 30
+    tracemalloc.start()
+
+    with store.get_resource("large.h5") as resource:
+        bare: Any = resource
+        with h5py.File(bare, "r") as root:
+            by_h5py = root["samples"][n_rows // 3]
+    moved_by_h5py = store.fetched_bytes
+    store.requests.clear()
+    with store.get_resource("large.h5") as resource:
+        iterator = hdf5.HDF5DatasetIterator(resource, ["samples"])
+        (by_iterator,) = iterator[n_rows - 1]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    np.testing.assert_array_equal(by_h5py, VALUES[n_rows // 3 % 2000])
+    np.testing.assert_array_equal(by_iterator, VALUES[(n_rows - 1) % 2000])
+    assert moved_by_h5py < 2 * MIB
+    assert store.fetched_bytes < 2 * MIB
+    assert peak < 20 * MIB
+
+
+@pytest.mark.parametrize("layout", [{}, {"chunks": (1, ROW)}, {"chunks": (4, 256), "compression": "gzip"}], ids=str)
+def test_a_batch_out_of_hdf5_is_one_request(store: FarStorageConnector, layout: dict[str, Any]) -> None:
+    stored(store, lambda file: write_hdf5(file, **layout))
+    with store.get_resource("x") as resource:
+        iterator = hdf5.HDF5DatasetIterator(resource, ["train/samples"])
+        len(iterator)
+        if layout:
+            iterator.read_batch(indices(40))  # visits the directory of the chunks
+        store.requests.clear()
+
+        (values,) = iterator.read_batch(indices())
+        n_requests = len(store.requests)
+        samples = iterator.__getitems__(indices(20))
+
+    np.testing.assert_array_equal(values, VALUES[indices()])
+    np.testing.assert_array_equal(np.stack([sample[0] for sample in samples]), VALUES[indices(20)])
+    assert n_requests <= (2 if layout else 1)  # another one for a part of the directory
+    assert store.fetched_bytes <= 10 * MIB
+
+
+def test_a_batch_larger_than_what_is_kept_is_read_in_parts(store: FarStorageConnector) -> None:
+    values = np.random.default_rng(5).integers(0, 255, (300, 1 << 17), dtype=np.uint8)  # 38 MiB
+    stored(store, lambda file: write_hdf5(file, values, chunks=(1, 1 << 15)))
+    chosen = np.random.default_rng(6).permutation(300)[:250]
+    with store.get_resource("x") as resource:
+        iterator = hdf5.HDF5DatasetIterator(resource, ["train/samples"])
+
+        (batch,) = iterator.read_batch(chosen)
+
+    np.testing.assert_array_equal(batch, values[chosen])
+
+    assert len(store.requests) < 40
+    assert store.fetched_bytes < 2 * values.nbytes
+
+
+def test_plain_numbers_behind_a_user_block_and_of_either_byte_order_are_found(store: FarStorageConnector) -> None:
+    def write(file: Any) -> None:
+        with h5py.File(file, "w", userblock_size=4096) as root:
+            root["big"] = VALUES[:50].astype(">f4")
+            root["little"] = VALUES[:50].astype("<i8")
+            root["truth"] = VALUES[:50] > 1 << 29
+            root.create_dataset("unwritten", (50, 3), np.float32, fillvalue=7)
+            root["short"] = np.arange(50, dtype=np.int16)
+
+    stored(store, write)
+    with store.get_resource("x") as resource:
+        names = ["big", "little", "truth", "unwritten", "short"]
+        iterator = hdf5.HDF5DatasetIterator(resource, names)
+        batch = iterator.read_batch([49, 0, 0, 7])
+        samples: Any = iterator.__getitems__([49, 0, 0, 7])
+        one: Any = iterator[7]
+
+    chosen = VALUES[[49, 0, 0, 7]]
+    expected: list[Any] = [chosen, chosen.astype(np.int64), chosen > 1 << 29, np.full((4, 3), 7.0), np.array([49, 0, 0, 7])]
+    for column, (values, right) in enumerate(zip(batch, expected, strict=True)):
+        np.testing.assert_array_equal(values, right)
+        np.testing.assert_array_equal(np.stack([sample[column] for sample in samples]), right)
+        np.testing.assert_array_equal(one[column], right[3])
+    assert [type(value) for value in (one[4], samples[0][4])] == [int, int]
+
+
+def test_a_sample_out_of_many_chunks_does_not_visit_them_all(store: FarStorageConnector) -> None:
+    values = np.arange(32 << 18, dtype=np.float32).reshape(-1, ROW)  # 32 MiB
+    stored(store, lambda file: write_hdf5(file, values, chunks=(4, ROW)))
+
+    with store.get_resource("x") as resource:
+        (value,) = hdf5.HDF5DatasetIterator(resource, ["train/samples"])[5000]
+
+    np.testing.assert_array_equal(value, values[5000])
+    assert store.fetched_bytes < 2 * MIB
+
+
+# ---------------------------------------------------------------------- our formats
+
+
+def test_a_batch_out_of_npy_is_one_request_and_repeats_are_separate(store: FarStorageConnector) -> None:
+    stored(store, lambda file: np.save(file, VALUES))
+    chosen = np.append(indices(64), [5, 5, 1999, 0])
+    with store.get_resource("x") as resource:
+        iterator = numpy_arrays.NumpyDatasetIterator([resource, resource])
+        len(iterator)
+        store.requests.clear()
+
+        first, second = iterator.read_batch(chosen)
+        n_requests = len(store.requests)
+        samples = iterator.__getitems__(chosen)
+
+    np.testing.assert_array_equal(first, VALUES[chosen])
+    np.testing.assert_array_equal(second, first)
+    assert n_requests == 1
+    samples[-4][0][:] = 0
+    np.testing.assert_array_equal(samples[-3][0], VALUES[5])
+    np.testing.assert_array_equal(samples[-4][1], VALUES[5])
+
+
+def test_a_large_batch_is_in_memory_once(store: FarStorageConnector) -> None:
+    values = np.arange(96 << 18, dtype=np.float32).reshape(-1, 1 << 14)  # 96 MiB
+    np.save(io.BytesIO(), values[:1])
+    stored(store, lambda file: numpy_arrays.write_npy(file, values))
+    chosen = np.random.default_rng(7).permutation(len(values))
+    with store.get_resource("x") as resource:
+        iterator = numpy_arrays.NumpyDatasetIterator([resource])
+        len(iterator)
+        tracemalloc.start()
+        (batch,) = iterator.read_batch(chosen)
+        peak_scattered = tracemalloc.get_traced_memory()[1]
+        np.testing.assert_array_equal(batch[::100], values[chosen[::100]])
+        del batch
+        tracemalloc.reset_peak()
+        column = iterator.read_column(0)
+        peak_whole = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    np.testing.assert_array_equal(column[::100], values[::100])
+    assert peak_scattered < values.nbytes + 64 * MIB
+    assert peak_whole < values.nbytes + 48 * MIB
+
+
+@pytest.mark.parametrize("kind", ["idx", "torch"])
+def test_rows_of_a_large_idx_or_torch_file_stay_where_they_are(
+    store: FarStorageConnector, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(rows, "_WHOLE_REMOTE_BYTES", MIB)
+    targets = np.arange(2000, dtype=np.int32)
+    stored(store, lambda file: (idx.write_idx if kind == "idx" else save_tensor)(file, VALUES))
+    stored(store, lambda file: (idx.write_idx if kind == "idx" else save_tensor)(file, targets), "targets")
+    iterator_of: Any = idx.IdxDatasetIterator if kind == "idx" else torch_tensors.TorchDatasetIterator
+    with store.get_resource("x") as samples, store.get_resource("targets") as labels:
+        iterator = iterator_of([samples, labels])
+        value, target = iterator[1234]
+        moved_for_one = store.fetched_bytes
+        store.requests.clear()
+
+        batch = iterator.read_batch(indices())
+        n_requests = len(store.requests)
+        items = iterator.__getitems__(indices())
+
+    assert type(value) is (np.ndarray if kind == "idx" else torch.Tensor)
+    assert target == 1234
+    np.testing.assert_array_equal(value, VALUES[1234])
+    np.testing.assert_array_equal(batch[0], VALUES[indices()])
+    np.testing.assert_array_equal(np.stack([np.asarray(item[0]) for item in items]), VALUES[indices()])
+    assert [item[1] for item in items] == indices().tolist()
+    assert batch[0].dtype == np.float32
+    assert moved_for_one < 2 * MIB
+    assert n_requests == 1
+
+
+def savez(file: Any, arrays: dict[str, Any]) -> None:
+    np.savez(file, **arrays)
+
+
+def save_tensor(file: Any, values: npt.NDArray[Any]) -> None:
+    torch.save(torch.from_numpy(values), file)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(3, 5, dtype=torch.bfloat16),
+        torch.arange(60.0).reshape(4, 15).T,
+        torch.arange(60.0).reshape(4, 15)[1:],
+        torch.arange(9, dtype=torch.int64),
+        torch.tensor([True, False]),
+    ],
+    ids=lambda tensor: f"{tensor.dtype}, {tuple(tensor.shape)}",
+)
+def test_tensors_of_any_layout_are_the_same_read_by_row_or_whole(
+    store: FarStorageConnector, monkeypatch: pytest.MonkeyPatch, tensor: torch.Tensor
+) -> None:
+    stored(store, lambda file: torch.save(tensor, file))
+    monkeypatch.setattr(rows, "_WHOLE_REMOTE_BYTES", 0)
+
+    with store.get_resource("x") as resource:
+        iterator = torch_tensors.TorchDatasetIterator([resource])
+        samples = [iterator[i][0] for i in range(len(iterator))]
+
+    assert torch.equal(torch.stack([torch.as_tensor(sample) for sample in samples]).to(tensor.dtype), tensor)
+
+
+def test_a_large_idx_file_that_is_cut_short_or_goes_on_is_damaged(
+    store: FarStorageConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_WHOLE_REMOTE_BYTES", 0)
+    buffer = io.BytesIO()
+    idx.write_idx(buffer, VALUES[:3])
+    for data in (buffer.getvalue()[:-1], buffer.getvalue() + b"x"):
+        store.set_resource("x", data)
+
+        with store.get_resource("x") as resource, pytest.raises(DatasetFileCorruptError):
+            len(idx.IdxDatasetIterator([resource]))
+
+
+# ---------------------------------------------------------------------- other libraries
+
+
+def test_zipfile_reads_the_directory_and_the_member(store: FarStorageConnector) -> None:
+    def write(file: Any) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
+            for i in range(40):
+                archive.writestr(f"{i}.bin", VALUES[i * 50 : (i + 1) * 50].tobytes())
+
+    stored(store, write)
+
+    with store.get_resource("x") as resource, zipfile.ZipFile(resource) as archive:
+        member = archive.read("17.bin")
+
+    assert member == VALUES[850:900].tobytes()
+    assert store.fetched_bytes < 2 * MIB
+
+
+def test_npz_members_are_read_one_by_one(store: FarStorageConnector) -> None:
+    stored(store, lambda file: savez(file, {f"a{i}": VALUES[i * 100 : (i + 1) * 100] for i in range(20)}))
+
+    with store.get_resource("x") as resource:
+        archive: Any = np.load(resource)
+        with archive:
+            values = archive["a7"]
+
+    np.testing.assert_array_equal(values, VALUES[700:800])
+    assert store.fetched_bytes < 2 * MIB
+
+
+def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -> None:
+    stored(store, lambda file: savez(file, {f"a{i}": VALUES[i * 100 : (i + 1) * 100] for i in range(20)}))
+
+    with store.get_resource("x") as resource:
+        value, again = numpy_arrays.NpzDatasetIterator(resource, ["a7", "a7"])[3]
+    moved = store.fetched_bytes
+    with store.get_resource("x") as resource, pytest.raises(DatasetFileCorruptError, match="no column 'b'; it has 'a0', 'a1'"):
+        len(numpy_arrays.NpzDatasetIterator(resource, ["b"]))
+
+    np.testing.assert_array_equal(value, VALUES[703])
+    np.testing.assert_array_equal(again, VALUES[703])
+    assert moved < 2 * MIB
+
+
+def test_numpy_loads_an_array(store: FarStorageConnector) -> None:
+    stored(store, lambda file: np.save(file, VALUES))
+
+    with store.get_resource("x") as resource:
+        file: Any = resource
+        np.testing.assert_array_equal(np.load(file), VALUES)
+
+
+def test_parquet_reads_its_footer_and_the_row_groups_and_columns_asked_for(store: FarStorageConnector) -> None:
+    table = pa.table({"a": VALUES[:, 0], "b": list(VALUES)})
+    stored(store, lambda file: pq.write_table(table, file, row_group_size=100, compression="none"))
+
+    with store.get_resource("x") as resource:
+        file: Any = resource
+        with pq.ParquetFile(file) as parquet:
+            group = parquet.read_row_group(13)
+        moved = store.fetched_bytes
+        store.requests.clear()
+        with pq.ParquetFile(file, pre_buffer=True) as parquet:
+            narrow = parquet.read(columns=["a"])
+
+    assert group.equals(table.slice(1300, 100))
+    assert narrow.column("a").to_pylist() == VALUES[:, 0].tolist()
+    assert moved < 2 * MIB
+    assert resource.closed
+
+
+def test_torch_loads_tensors_and_their_shapes_alone(store: FarStorageConnector) -> None:
+    stored(store, lambda file: save_tensor(file, VALUES))
+
+    with store.get_resource("x") as resource:
+        file: Any = resource
+        loaded = torch.load(file, weights_only=True)
+        store.requests.clear()
+    with store.get_resource("x") as resource:
+        shape = torch_tensors.load_tensors(resource, map_location="meta").shape
+
+    assert torch.equal(loaded, torch.from_numpy(VALUES))
+    assert shape == VALUES.shape
+    assert store.fetched_bytes < 2 * MIB
+
+
+def test_pillow_and_pandas_read_resources(store: FarStorageConnector) -> None:
+    picture = PIL.Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8))
+    stored(store, lambda file: picture.save(file, "PNG"), "a.png")
+    stored(store, lambda file: file.write(b"a,b\n1,2\n3,4\n"), "a.csv")
+
+    with store.get_resource("a.png") as resource:
+        file: Any = resource
+        with PIL.Image.open(file) as opened:
+            pixels = np.asarray(opened)
+    with store.get_resource("a.csv") as resource:
+        file = resource
+        frame = pd.read_csv(file)
+
+    np.testing.assert_array_equal(pixels, np.asarray(picture))
+    assert frame.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_iterators_over_a_store_far_away_go_to_other_processes(store: FarStorageConnector) -> None:
+    stored(store, lambda file: np.save(file, VALUES))
+    with store.get_resource("x") as resource:
+        iterator = pickle.loads(pickle.dumps(numpy_arrays.NumpyDatasetIterator([resource])))
+
+    np.testing.assert_array_equal(iterator[3][0], VALUES[3])
+
+
+# ---------------------------------------------------------------------- other stores
+
+
+@pytest.mark.parametrize("layout", [{}, {"chunks": (1, ROW)}], ids=str)
+def test_through_a_cache_a_batch_is_one_request_and_the_next_time_none(
+    store: FarStorageConnector, tmp_path: Path, layout: dict[str, Any]
+) -> None:
+    stored(store, lambda file: write_hdf5(file, **layout))
+    cached = CachedStorageConnector(store, tmp_path / "cache")
+    n_requests = []
+    with cached.get_resource("x") as resource:
+        iterator = hdf5.HDF5DatasetIterator(resource, ["train/samples"])
+        iterator.read_batch(indices(9))  # visits the directory of the chunks
+        for _ in range(2):
+            store.requests.clear()
+            (values,) = iterator.read_batch(indices(12))
+            n_requests.append(len(store.requests))
+
+    np.testing.assert_array_equal(values, VALUES[indices(12)])
+    assert n_requests[0] <= 3  # of 4 MiB at most, and one for a part of the directory
+    assert n_requests[1] == 0
+
+
+def test_a_file_on_this_machine_is_read_where_it_lies(tmp_path: Path) -> None:
+    store = FileStorageConnector(tmp_path)
+    stored(store, write_hdf5)
+
+    with store.get_resource("x") as resource:
+        assert not resource.prefetches
+        (values,) = hdf5.HDF5DatasetIterator(resource, ["train/samples"]).read_batch(indices())
+
+    np.testing.assert_array_equal(values, VALUES[indices()])
+
+
+@pytest.mark.parametrize("layout", [{}, {"chunks": (4, 256), "compression": "gzip"}], ids=str)
+def test_hdf5_out_of_mongodb(mongodb_uri: str, mongodb: Database[Any], layout: dict[str, Any]) -> None:
+    store = MongoDBStorageConnector.from_url(mongodb_uri)
+    stored(store, lambda file: write_hdf5(file, **layout))
+
+    with store.get_resource("x") as resource:
+        assert isinstance(resource, StreamedResource)
+        assert resource.prefetches
+        iterator = hdf5.HDF5DatasetIterator(resource, ["train/samples"])
+        (values,) = iterator.read_batch(indices())
+
+    np.testing.assert_array_equal(values, VALUES[indices()])

@@ -1,0 +1,669 @@
+"""CachedStorageConnector: what it reads where, what it evicts, and that nothing on its disk can make it wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import mmap
+import os
+import pickle
+import random
+import resource as limits
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    MalformedIdentifierError,
+    ResourceNotFoundError,
+    StorageFullError,
+    StorageUnavailableError,
+)
+from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.cached.parts import BLOCK_BYTES
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.testing.storage import assert_same_bytes, content
+
+SMALL = hashlib.shake_128(b"small").digest(10_001)
+LARGE = hashlib.shake_128(b"large").digest(13 * BLOCK_BYTES + 77)
+OTHER = hashlib.shake_128(b"other").digest(len(LARGE))
+
+
+class Remote(FileStorageConnector):
+    """A store far away: it counts what it is asked for, and can be away."""
+
+    def __init__(self, root_path: str | os.PathLike[str]) -> None:
+        super().__init__(root_path)
+        self.is_away = False
+        self.n_opened = self.n_asked = 0
+
+    def _answer(self) -> None:
+        self.n_asked += 1
+        if self.is_away:
+            raise StorageUnavailableError("the server did not answer within 0 s")
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        self._answer()
+        self.n_opened += 1
+        return super().get_resource(identifier, resource_type)
+
+    def stat(self, identifier: str) -> ResourceInfo:
+        self._answer()
+        return super().stat(identifier)
+
+    def has_resource(self, identifier: str) -> bool:
+        self._answer()
+        return super().has_resource(identifier)
+
+    def list_resources(self, prefix: str = "") -> list[str]:
+        self._answer()
+        return super().list_resources(prefix)
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    remote = Remote(tmp_path / "remote")
+    remote.set_resource("small", SMALL)
+    remote.set_resource("a/large", LARGE)
+    return remote
+
+
+@pytest.fixture
+def cached(remote: Remote, tmp_path: Path) -> CachedStorageConnector:
+    return CachedStorageConnector(remote, tmp_path / "cache")
+
+
+def again(connector: CachedStorageConnector) -> CachedStorageConnector:
+    """Another connector of the same remote and folder, which remembers nothing."""
+    return CachedStorageConnector(connector.remote, connector.local)
+
+
+def files_below(folder: Path | str) -> list[Path]:
+    return sorted(path for path in Path(folder).rglob("*") if path.is_file())
+
+
+def used_bytes(folder: Path | str) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in files_below(folder))
+
+
+def n_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+# ---------------------------------------------------------------------- hits and misses
+
+
+@pytest.mark.parametrize(("identifier", "data"), [("small", SMALL), ("a/large", LARGE)])
+def test_the_second_reading_moves_nothing(cached: CachedStorageConnector, identifier: str, data: bytes) -> None:
+    assert_same_bytes(content(cached, identifier), data)
+    fetched = cached.cache_info().fetched_bytes
+
+    assert_same_bytes(content(cached, identifier), data)
+    assert_same_bytes(content(again(cached), identifier), data)
+
+    assert fetched == len(data)
+    assert (cached.cache_info().hits, cached.cache_info().misses, cached.cache_info().fetched_bytes) == (1, 1, fetched)
+
+
+def test_a_small_read_of_a_large_resource_moves_one_block(cached: CachedStorageConnector) -> None:
+    with cached.get_resource("a/large") as resource:
+        part = resource.read_at(5 * BLOCK_BYTES + 10, 4096)
+        again_part = resource.read_at(5 * BLOCK_BYTES + 20, 100)
+
+    assert part == LARGE[5 * BLOCK_BYTES + 10 :][:4096]
+    assert again_part == LARGE[5 * BLOCK_BYTES + 20 :][:100]
+    assert cached.cache_info().fetched_bytes == BLOCK_BYTES
+
+
+def test_blocks_read_at_random_by_several_readers_become_a_whole_resource(cached: CachedStorageConnector) -> None:
+    chance = random.Random(1)
+    for _ in range(10):
+        with again(cached).get_resource("a/large") as resource:
+            for _ in range(8):
+                offset, size = chance.randrange(len(LARGE)), chance.randrange(2 * BLOCK_BYTES)
+                assert_same_bytes(resource.read_at(offset, size), LARGE[offset : offset + size])
+
+    with again(cached).get_resource("a/large") as resource:
+        assert resource.size == len(LARGE)
+        assert os.pread(resource.fileno(), 10, 0) == LARGE[:10]
+    assert not files_below(Path(cached.local) / "parts")
+
+
+def test_ranges_that_are_missing_come_in_one_request(cached: CachedStorageConnector, remote: Remote) -> None:
+    ranges = [(i * BLOCK_BYTES * 2 + 5, 4096) for i in range(6)] + [(len(LARGE) - 3, 10), (len(LARGE), 4), (7, 0)]
+    with cached.get_resource("a/large") as resource:
+        parts = resource.read_ranges(ranges)
+
+    assert parts == [LARGE[offset : offset + size] for offset, size in ranges]
+    assert remote.n_opened == 1
+    assert cached.cache_info().fetched_bytes == 6 * BLOCK_BYTES + 77
+    remote.is_away = True
+    assert again(cached).read_ranges("a/large", ranges) == parts
+
+
+def test_a_whole_resource_can_be_mapped(cached: CachedStorageConnector) -> None:
+    with cached.get_resource("a/large") as resource, pytest.raises(io.UnsupportedOperation, match="fetch"):
+        resource.fileno()
+
+    cached.fetch(["a/large"])
+
+    with cached.get_resource("a/large") as resource, mmap.mmap(resource.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert_same_bytes(mapped[:], LARGE)
+
+
+def test_one_content_under_two_names_is_held_once(cached: CachedStorageConnector, remote: Remote) -> None:
+    remote.set_resource("copy", LARGE)
+    content(cached, "a/large")
+    fetched = cached.cache_info().fetched_bytes
+
+    assert_same_bytes(content(cached, "copy"), LARGE)
+
+    assert cached.cache_info().fetched_bytes == fetched
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 9 * BLOCK_BYTES - 1, 9 * BLOCK_BYTES, 9 * BLOCK_BYTES + 1]
+)
+def test_every_length_is_held_whole(cached: CachedStorageConnector, remote: Remote, size: int) -> None:
+    remote.set_resource("sized", LARGE[:size])
+
+    cached.fetch(["sized"])
+
+    remote.is_away = True
+    assert_same_bytes(content(again(cached), "sized"), LARGE[:size])
+
+
+def test_what_is_fresh_is_not_asked_for_again(remote: Remote, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", fresh_seconds=1000)
+    content(cached, "small")
+    n_asked = remote.n_asked
+
+    for _ in range(5):
+        assert content(cached, "small") == SMALL
+
+    assert remote.n_asked == n_asked
+    cached.set_resource("small", b"new")
+    assert content(cached, "small") == b"new"
+
+
+def test_a_limit_below_nothing_is_refused(remote: Remote, tmp_path: Path) -> None:
+    for wrong in ({"max_bytes": -1}, {"fresh_seconds": -1.0}, {"fresh_seconds": float("nan")}):
+        with pytest.raises(ConfigError):
+            CachedStorageConnector(remote, tmp_path, **wrong)
+
+
+# ---------------------------------------------------------------------- the remote changes
+
+
+def test_what_was_replaced_in_the_remote_comes_out_new(cached: CachedStorageConnector, remote: Remote) -> None:
+    content(cached, "a/large")
+
+    remote.set_resource("a/large", OTHER)
+
+    assert_same_bytes(content(cached, "a/large"), OTHER)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda remote: remote.set_resource("a/large", OTHER), lambda remote: remote.delete_resource("a/large")]
+)
+def test_a_reader_finishes_with_the_bytes_it_began_with(
+    cached: CachedStorageConnector, remote: Remote, change: Callable[[Remote], None]
+) -> None:
+    with cached.get_resource("a/large") as resource:
+        beginning = resource.read(1000)
+
+        change(remote)
+
+        assert_same_bytes(beginning + resource.read(), LARGE)
+
+
+def test_what_was_deleted_in_the_remote_is_gone_offline_too(cached: CachedStorageConnector, remote: Remote) -> None:
+    content(cached, "small")
+    remote.delete_resource("small")
+    with pytest.raises(ResourceNotFoundError):
+        cached.get_resource("small")
+
+    remote.is_away = True
+
+    with pytest.raises(ResourceNotFoundError):
+        cached.get_resource("small")
+    assert not cached.has_resource("small")
+
+
+def test_replaced_content_is_garbage_once_nobody_names_it(cached: CachedStorageConnector, remote: Remote) -> None:
+    cached.fetch()
+    remote.set_resource("a/large", b"now short")
+    content(cached, "a/large")
+
+    assert cached.collect_garbage(3600.0) == []
+    would_be = cached.collect_garbage(0.0, dry_run=True)
+    removed = cached.collect_garbage(0.0)
+
+    assert would_be == removed
+    assert [os.path.basename(garbage.name) for garbage in removed] == [f"{hashlib.sha256(LARGE).hexdigest()}-{len(LARGE)}"]
+    assert len(files_below(Path(cached.local) / "whole")) == 4
+    assert content(cached, "small") == SMALL
+
+
+def test_what_the_remote_has_no_digest_of_passes_through(cached: CachedStorageConnector, remote: Remote, tmp_path: Path) -> None:
+    (tmp_path / "remote" / "edited").write_bytes(SMALL)
+
+    assert content(cached, "edited") == SMALL
+
+    assert not files_below(Path(cached.local) / "whole")
+    with pytest.raises(StorageFullError, match="verify_resource"):
+        cached.fetch(["edited"])
+
+
+def test_a_digest_that_is_none_becomes_no_file_name(remote: Remote, tmp_path: Path) -> None:
+    class Hostile(Remote):
+        def stat(self, identifier: str) -> ResourceInfo:
+            return ResourceInfo(identifier, len(SMALL), "../../../../escaped")
+
+    cached = CachedStorageConnector(Hostile(tmp_path / "remote"), tmp_path / "cache")
+
+    assert content(cached, "small") == SMALL
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+@pytest.mark.parametrize(("identifier", "data"), [("small", SMALL), ("a/large", LARGE)])
+def test_wrong_bytes_of_the_remote_are_an_error_and_are_not_kept(tmp_path: Path, identifier: str, data: bytes) -> None:
+    class Lying(Remote):
+        def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+            resource = super().get_resource(identifier, resource_type)
+            resource.read_at = lambda offset, size: bytes(min(size, resource.size - offset))  # type: ignore[method-assign]
+            return resource
+
+    FileStorageConnector(tmp_path / "remote").set_resource(identifier, data)
+    cached = CachedStorageConnector(Lying(tmp_path / "remote"), tmp_path / "cache")
+
+    with pytest.raises(ChecksumMismatchError, match=identifier):
+        content(cached, identifier)
+    assert not files_below(tmp_path / "cache" / "whole")
+    assert not files_below(tmp_path / "cache" / "parts")
+
+
+def test_verifying_reads_the_remote_and_drops_a_damaged_copy(cached: CachedStorageConnector, tmp_path: Path) -> None:
+    content(cached, "small")
+    copy = next(path for path in files_below(tmp_path / "cache" / "whole") if path.suffix != ".facts")
+    copy.write_bytes(SMALL[::-1])
+
+    assert cached.verify_resource("small").sha256 == hashlib.sha256(SMALL).hexdigest()
+
+    assert not copy.exists()
+    with pytest.raises(ChecksumMismatchError):
+        cached.verify_resource("small", "0" * 64)
+
+
+# ---------------------------------------------------------------------- the remote is away
+
+
+def test_what_is_held_is_read_while_the_remote_is_away(
+    cached: CachedStorageConnector, remote: Remote, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cached.fetch() == ["a/large", "small"]
+    online = cached.stat("a/large")
+
+    remote.is_away = True
+
+    for connector in (cached, again(cached)):
+        with caplog.at_level(logging.WARNING):
+            caplog.clear()
+            assert content(connector, "small") == SMALL
+            assert_same_bytes(content(connector, "a/large"), LARGE)
+            assert connector.has_resource("small")
+            assert connector.stat("a/large") == online
+            assert len(caplog.records) == 1
+    remote.is_away = False
+    remote.set_resource("small", b"new")
+    assert content(cached, "small") == b"new"
+
+
+def test_a_share_that_is_not_mounted_is_away_and_not_empty(cached: CachedStorageConnector, tmp_path: Path) -> None:
+    cached.fetch(["small"])
+    (tmp_path / "remote").rename(tmp_path / "unmounted")
+
+    assert content(again(cached), "small") == SMALL
+    assert again(cached).has_resource("small")
+    with pytest.raises(ResourceNotFoundError):
+        cached.get_resource("a/large")
+
+    (tmp_path / "unmounted").rename(tmp_path / "remote")
+    assert_same_bytes(content(cached, "a/large"), LARGE)
+
+
+def test_what_is_not_held_says_so_while_the_remote_is_away(cached: CachedStorageConnector, remote: Remote) -> None:
+    with cached.get_resource("a/large") as resource:
+        resource.read_at(3 * BLOCK_BYTES, 10)
+    remote.is_away = True
+
+    for ask in (cached.get_resource, cached.has_resource, cached.stat):
+        with pytest.raises(StorageUnavailableError, match=r"did not answer.*'small'.* not in the cache"):
+            ask("small")
+    with pytest.raises(StorageUnavailableError):
+        cached.list_resources()
+    with cached.get_resource("a/large") as resource:
+        assert resource.read_at(3 * BLOCK_BYTES + 5, 10) == LARGE[3 * BLOCK_BYTES + 5 :][:10]
+        with pytest.raises(StorageUnavailableError, match="not in the cache"):
+            resource.read_at(0, 10)
+
+
+def test_a_reader_survives_that_the_remote_goes_away_and_comes_back(cached: CachedStorageConnector, remote: Remote) -> None:
+    with cached.get_resource("a/large") as resource:
+        assert resource.read_at(0, 10) == LARGE[:10]
+    remote.is_away = True
+    with cached.get_resource("a/large") as resource:
+        assert resource.read_at(5, 10) == LARGE[5:15]
+        with pytest.raises(StorageUnavailableError):
+            resource.read_at(9 * BLOCK_BYTES, 10)
+        remote.is_away = False
+        assert_same_bytes(resource.read(), LARGE)
+
+
+def test_notes_of_two_remotes_in_one_folder_are_kept_apart(cached: CachedStorageConnector, tmp_path: Path) -> None:
+    other_remote = Remote(tmp_path / "other")
+    other_remote.set_resource("small", b"the other one")
+    other = CachedStorageConnector(other_remote, cached.local)
+    content(cached, "small")
+    content(other, "small")
+
+    other_remote.is_away = True
+
+    assert content(again(other), "small") == b"the other one"
+
+
+def test_what_was_written_through_the_cache_is_never_old_offline(cached: CachedStorageConnector, remote: Remote) -> None:
+    content(cached, "small")
+    cached.set_resource("small", b"new")
+    remote.is_away = True
+
+    with pytest.raises(StorageUnavailableError):
+        cached.get_resource("small")
+
+
+def test_an_identifier_that_climbs_removes_no_note(cached: CachedStorageConnector, tmp_path: Path) -> None:
+    victim = tmp_path / "victim~"
+    victim.touch()
+
+    for identifier in ("../../../victim", str(tmp_path / "victim")):
+        for attempt in (lambda: cached.set_resource(identifier, b""), lambda: cached.delete_resource(identifier)):  # noqa: B023
+            with pytest.raises(MalformedIdentifierError):
+                attempt()
+
+    assert victim.exists()
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def damages(path: Path) -> Iterator[Callable[[], object]]:
+    """Ways to spoil a file: single bits all over it, cut short, grown, emptied, something else in its place."""
+    size = path.stat().st_size
+    for at in sorted({0, 31, 32, 64, 70, size // 2, size - 1}):
+        if 0 <= at < size:
+            yield partial(_flip, path, at)
+    for length in sorted({0, size // 2, max(0, size - 1), size + 1}):
+        yield partial(os.truncate, path, length)
+    yield path.unlink
+    yield lambda: (path.unlink(), path.mkdir(), (path / "inside").touch())  # type: ignore[func-returns-value]  # one after the other
+    yield lambda: (path.unlink(), os.mkfifo(path))  # type: ignore[func-returns-value]  # one after the other
+    yield lambda: (path.unlink(), path.symlink_to("/dev/zero"))  # type: ignore[func-returns-value]  # one after the other
+    yield lambda: path.write_bytes(os.urandom(size))
+
+
+def _flip(path: Path, at: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def test_no_damage_to_any_file_of_the_cache_makes_a_read_wrong(remote: Remote, tmp_path: Path) -> None:
+    limit = 100_000_000
+    template = CachedStorageConnector(remote, tmp_path / "template", limit)
+    content(template, "small")
+    for identifier in ("a/large", "b/large"):
+        remote.set_resource(identifier, LARGE if identifier[0] == "a" else OTHER)
+    template.fetch(["a/large"])
+    with template.get_resource("b/large") as resource:
+        resource.read_at(3 * BLOCK_BYTES, 2 * BLOCK_BYTES)
+    cache = tmp_path / "cache"
+    n_damages = 0
+
+    for name in [path.relative_to(tmp_path / "template") for path in files_below(tmp_path / "template")]:
+        for number in range(len(list(damages(tmp_path / "template" / name)))):
+            shutil.rmtree(cache, ignore_errors=True)
+            shutil.copytree(tmp_path / "template", cache)
+            warm = CachedStorageConnector(remote, cache, limit)
+            if number % 2:  # what this very connector knows of the files must not hide it either
+                content(warm, "small")
+                content(warm, "a/large")
+            list(damages(cache / name))[number]()
+            n_damages += 1
+
+            with warm.get_resource("b/large") as resource:
+                assert_same_bytes(
+                    resource.read_at(3 * BLOCK_BYTES - 100, 2 * BLOCK_BYTES), OTHER[3 * BLOCK_BYTES - 100 :][: 2 * BLOCK_BYTES]
+                )
+            assert content(warm, "small") == SMALL
+            assert_same_bytes(content(warm, "a/large"), LARGE)
+            assert_same_bytes(content(warm, "b/large"), OTHER)
+
+            for identifier in ("a/large", "b/large", "small"):
+                content(again(warm), identifier)
+            remote.is_away = True
+            healed = again(warm)
+            assert_same_bytes(
+                content(healed, "a/large") + content(healed, "b/large") + content(healed, "small"), LARGE + OTHER + SMALL
+            )
+            remote.is_away = False
+
+    assert n_damages > 100
+
+
+def test_a_flipped_bit_whose_time_was_set_back_is_noticed(cached: CachedStorageConnector, tmp_path: Path) -> None:
+    content(cached, "small")
+    copy = next(path for path in files_below(tmp_path / "cache" / "whole") if path.suffix != ".facts")
+    status = copy.stat()
+
+    _flip(copy, 5000)
+    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    assert content(cached, "small") == SMALL
+
+
+def test_a_copy_cut_short_under_an_open_reader_is_read_from_the_remote(cached: CachedStorageConnector, tmp_path: Path) -> None:
+    cached.fetch(["a/large"])
+    copy = next(path for path in files_below(tmp_path / "cache" / "whole") if path.suffix != ".facts")
+    with cached.get_resource("a/large") as resource:
+        resource.read_at(0, 10)
+
+        os.truncate(copy, 1000)
+
+        assert_same_bytes(resource.read(), LARGE)
+    assert_same_bytes(content(cached, "a/large"), LARGE)
+
+
+@pytest.mark.parametrize("folder", ["", "whole", "parts", "notes", "unfinished"])
+def test_folders_that_are_gone_or_are_files_are_made_again(cached: CachedStorageConnector, remote: Remote, folder: str) -> None:
+    place = Path(cached.local) / folder
+    for is_file in (False, True):
+        cached.fetch()
+        shutil.rmtree(place, ignore_errors=True)
+        if is_file and folder:
+            place.touch()
+
+        assert_same_bytes(content(again(cached), "a/large") + content(cached, "small"), LARGE + SMALL)
+
+        again(cached).fetch()
+        remote.is_away = True
+        assert_same_bytes(content(again(cached), "a/large"), LARGE)
+        remote.is_away = False
+
+
+# ---------------------------------------------------------------------- no room
+
+
+def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, tmp_path: Path) -> None:
+    limit = 3_000_000
+    cached = CachedStorageConnector(remote, tmp_path / "cache", limit)
+    for i in range(40):
+        remote.set_resource(f"r{i}", LARGE[i : i + 150_000 + i * 1000])
+
+    for i in range(40):
+        content(cached, f"r{i}")
+        assert used_bytes(cached.local) <= limit
+
+    held = [i for i in range(40) if cached._holds_whole(f"r{i}")]
+    assert held == list(range(held[0], 40))
+    assert len(held) >= 14
+
+
+def test_what_was_used_again_outlives_what_was_not(remote: Remote, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", 1_000_000)
+    for i in range(4):
+        remote.set_resource(f"r{i}", LARGE[i : i + 300_000])
+    for i in (0, 1, 2, 0):
+        content(cached, f"r{i}")
+        time.sleep(0.01)
+
+    content(cached, "r3")
+
+    assert [cached._holds_whole(f"r{i}") for i in range(4)] == [True, False, True, True]
+
+
+def test_a_resource_larger_than_the_limit_passes_through(remote: Remote, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", 1_000_000)
+
+    assert_same_bytes(content(cached, "a/large"), LARGE)
+    assert cached.read_ranges("a/large", [(5, 10)]) == [LARGE[5:15]]
+
+    assert used_bytes(cached.local) <= 1_000_000
+    with pytest.raises(StorageFullError, match="max_bytes"):
+        cached.fetch(["a/large"])
+
+
+def test_nothing_is_kept_below_a_limit_of_0(remote: Remote, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", 0)
+
+    assert_same_bytes(content(cached, "a/large") + content(cached, "small"), LARGE + SMALL)
+
+    assert used_bytes(cached.local) <= 4096
+
+
+def test_readers_keep_what_is_evicted_under_them(remote: Remote, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", 5_000_000)
+    versions = [LARGE[i:] + LARGE[:i] for i in range(4)]
+    for i, version in enumerate(versions):
+        remote.set_resource(f"r{i}", version)
+
+    def read(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(15):
+            i = chance.randrange(4)
+            with cached.get_resource(f"r{i}") as resource:
+                for _ in range(4):
+                    offset = chance.randrange(len(LARGE))
+                    assert_same_bytes(resource.read_at(offset, 300_000), versions[i][offset : offset + 300_000])
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(read, range(6)))
+
+    assert used_bytes(cached.local) <= 5_000_000
+
+
+@pytest.mark.parametrize("most_bytes", [0, 100, 5000, 300_000, 2_000_000])
+def test_a_full_disk_costs_no_read(remote: Remote, tmp_path: Path, most_bytes: int) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache")
+    before = limits.getrlimit(limits.RLIMIT_FSIZE)
+    limits.setrlimit(limits.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        for _ in range(2):
+            read = content(cached, "a/large") + content(cached, "small")
+            ranges = cached.read_ranges("a/large", [(5, 10), (BLOCK_BYTES * 7, 9)])
+    finally:
+        limits.setrlimit(limits.RLIMIT_FSIZE, before)
+
+    assert_same_bytes(read, LARGE + SMALL)
+    assert ranges == [LARGE[5:15], LARGE[BLOCK_BYTES * 7 :][:9]]
+    assert not files_below(tmp_path / "cache" / "unfinished")
+    cached.fetch()
+
+
+def test_what_killed_processes_left_unfinished_is_swept(cached: CachedStorageConnector, tmp_path: Path) -> None:
+    content(cached, "small")
+    owner = cached._folder._owner[1]
+    dead = owner.rpartition("-")[0] + "-1"  # this process's number, of another start
+    unfinished = tmp_path / "cache" / "unfinished"
+    for name in (f"{owner}-00000000", f"{dead}-00000000"):
+        (unfinished / name).touch()
+
+    again(cached).set_resource("x", b"")
+    content(again(cached), "a/large")
+
+    assert [path.name for path in files_below(unfinished)] == [f"{owner}-00000000"]
+
+
+# ---------------------------------------------------------------------- what is left behind, and what crosses over
+
+
+def test_nothing_stays_open(cached: CachedStorageConnector, remote: Remote) -> None:
+    content(cached, "small")
+    before, n_threads = n_descriptors(), threading.active_count()
+
+    for _ in range(3):
+        with cached.get_resource("a/large") as resource:
+            resource.read_at(BLOCK_BYTES, 10)
+        content(cached, "a/large")
+        shutil.rmtree(cached.local)
+        remote.is_away = True
+        with pytest.raises(StorageUnavailableError):
+            content(cached, "a/large")
+        remote.is_away = False
+
+    assert (n_descriptors(), threading.active_count()) == (before, n_threads)
+
+
+def test_a_connector_and_an_open_resource_pickle_as_configuration(remote: Remote, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", 50_000_000, fresh_seconds=5)
+
+    copy = pickle.loads(pickle.dumps(cached))
+    with cached.get_resource("a/large") as resource:
+        resource.read(10)
+        with pickle.loads(pickle.dumps(resource)) as other:
+            assert_same_bytes(other.read(), LARGE)
+
+    assert repr(copy) == repr(cached)
+    assert copy.cache_info().max_bytes == 50_000_000
+    assert copy.knows_digests
+
+
+def test_a_connector_of_three_methods_can_be_cached() -> None:
+    class ThirdParty(StorageConnector):
+        stored: dict[str, bytes] = {"a": SMALL}
+
+        def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+            return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
+
+        def set_resource(self, identifier: str, resource: object) -> None:
+            raise NotImplementedError
+
+        def has_resource(self, identifier: str) -> bool:
+            return identifier in self.stored
+
+    cached = CachedStorageConnector(ThirdParty(), "/nonexistent/cache")
+
+    assert content(cached, "a") == SMALL
+    assert not cached.knows_digests

@@ -1,0 +1,206 @@
+"""CachedStorageConnector among processes that fill, evict, fork, stop and die at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from data_stack.exception import StorageUnavailableError
+from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.cached.parts import BLOCK_BYTES
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.testing.storage import assert_same_bytes, content
+
+SIZES = {"small": 10_001, "b/empty": 0, "b/one": 900_000, "c": 12 * BLOCK_BYTES, "d/e/f": 18 * BLOCK_BYTES + 5}
+DATA = {identifier: hashlib.shake_128(identifier.encode()).digest(size) for identifier, size in SIZES.items()}
+
+
+class AwayConnector(FileStorageConnector):
+    """A store that does not answer."""
+
+    def stat(self, identifier: str) -> ResourceInfo:
+        raise StorageUnavailableError(f"no answer about {identifier}")
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        raise StorageUnavailableError(f"no answer about {identifier}")
+
+    def __repr__(self) -> str:
+        return f"FileStorageConnector({self.root_path!r})"  # the notes are of that one
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> FileStorageConnector:
+    remote = FileStorageConnector(tmp_path / "remote")
+    for identifier, data in DATA.items():
+        remote.set_resource(identifier, data)
+    return remote
+
+
+def forked(work: Callable[[], object], failures: Path) -> int:
+    """Run ``work`` in a child, which leaves a file in ``failures`` should it raise; return its process number."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            (failures / str(os.getpid())).write_text(traceback.format_exc())
+        finally:
+            os._exit(0)  # no pytest, no cleaning up of what the parent still uses
+    return child
+
+
+def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> None:
+    """Read parts and wholes, and hold each against what it should be."""
+    chance = random.Random(seed)
+    for _ in range(n_reads):
+        identifier = chance.choice(list(DATA))
+        data = DATA[identifier]
+        with cached.get_resource(identifier) as resource:
+            if chance.random() < 0.3:
+                assert_same_bytes(resource.read(), data)
+            for _ in range(3):
+                offset, size = chance.randrange(len(data) + 1), chance.choice([10, 4096, 300_000])
+                assert_same_bytes(resource.read_at(offset, size), data[offset : offset + size])
+
+
+@pytest.mark.parametrize("max_bytes", [None, 4_000_000])
+def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
+    remote: FileStorageConnector, tmp_path: Path, max_bytes: int | None
+) -> None:
+    chance = random.Random(max_bytes)
+    failures = tmp_path / "failures"
+    failures.mkdir()
+    for round_number in range(9):
+        cached = CachedStorageConnector(remote, tmp_path / f"cache{round_number // 3}", max_bytes)
+        children = [
+            forked(lambda seed=round_number * 4 + i: read_at_random(cached, seed, 1000), failures)  # type: ignore[misc]  # noqa: B023
+            for i in range(4)
+        ]
+        time.sleep(chance.random() * 0.1)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    assert [file.read_text() for file in failures.iterdir()] == []
+    for number in range(3):
+        cache = tmp_path / f"cache{number}"
+        offline = CachedStorageConnector(AwayConnector(remote.root_path), cache, max_bytes)
+        for identifier, data in DATA.items():
+            with contextlib.suppress(StorageUnavailableError):
+                assert_same_bytes(content(offline, identifier), data)
+        online = CachedStorageConnector(remote, cache, max_bytes)
+        for identifier, data in DATA.items():
+            assert_same_bytes(content(online, identifier), data)
+        assert list((cache / "unfinished").iterdir()) == []
+        if max_bytes is not None:
+            assert online.cache_info().held_bytes <= max_bytes
+
+
+def test_processes_that_fill_one_resource_at_once_read_it_right_and_complete_it(
+    remote: FileStorageConnector, tmp_path: Path
+) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache")
+    failures = tmp_path / "failures"
+    failures.mkdir()
+
+    children = [
+        forked(lambda seed=seed: read_at_random(cached, seed, 40), failures)  # type: ignore[misc]
+        for seed in range(6)
+    ]
+    for child in children:
+        os.waitpid(child, 0)
+
+    assert [file.read_text() for file in failures.iterdir()] == []
+    offline = CachedStorageConnector(AwayConnector(remote.root_path), tmp_path / "cache")
+    for identifier, data in DATA.items():
+        assert_same_bytes(content(offline, identifier), data)
+    assert list((tmp_path / "cache" / "parts").iterdir()) == []
+
+
+def test_a_child_and_its_parent_go_on_filling_for_themselves(remote: FileStorageConnector, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache")
+    failures = tmp_path / "failures"
+    failures.mkdir()
+    data = DATA["d/e/f"]
+    with cached.get_resource("d/e/f") as resource:
+        assert resource.read(1000) == data[:1000]
+
+        def read_in_child() -> None:
+            assert_same_bytes(resource.read(500_000), data[1000:501_000])
+            assert_same_bytes(resource.read_at(8 * BLOCK_BYTES, 300_000), data[8 * BLOCK_BYTES :][:300_000])
+            resource.close()
+
+        child = forked(read_in_child, failures)
+        assert_same_bytes(resource.read_at(4 * BLOCK_BYTES, 300_000), data[4 * BLOCK_BYTES :][:300_000])
+        os.waitpid(child, 0)
+        assert_same_bytes(resource.read(), data[1000:])
+
+    assert [file.read_text() for file in failures.iterdir()] == []
+
+
+def test_a_child_forked_while_threads_fill_does_not_hang(remote: FileStorageConnector, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", 4_000_000)
+    failures = tmp_path / "failures"
+    failures.mkdir()
+    stop = threading.Event()
+
+    def fill() -> None:
+        while not stop.is_set():
+            read_at_random(cached, 1, 3)
+
+    threads = [threading.Thread(target=fill) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        children = [forked(lambda: read_at_random(cached, 2, 10), failures) for _ in range(10)]
+        end = time.monotonic() + 60
+        while children and time.monotonic() < end:
+            children = [child for child in children if os.waitpid(child, os.WNOHANG)[0] == 0]
+            time.sleep(0.01)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    assert children == []
+    assert [file.read_text() for file in failures.iterdir()] == []
+
+
+def test_a_stopped_holder_of_the_lock_holds_up_no_reader(remote: FileStorageConnector, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", 4_000_000)
+    content(cached, "small")
+    with open(tmp_path / "cache" / "used", "rb+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        start = time.monotonic()
+
+        for identifier, data in DATA.items():
+            assert_same_bytes(content(cached, identifier), data)
+
+        assert time.monotonic() - start < 10
+
+
+def test_a_spawned_process_reads_what_this_one_fetched(remote: FileStorageConnector, tmp_path: Path) -> None:
+    CachedStorageConnector(remote, tmp_path / "cache").fetch()
+    offline = CachedStorageConnector(AwayConnector(remote.root_path), tmp_path / "cache")
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        parts = pool.starmap(content, [(offline, identifier) for identifier in DATA])
+
+    assert_same_bytes(b"".join(parts), b"".join(DATA.values()))

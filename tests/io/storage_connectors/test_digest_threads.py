@@ -1,0 +1,104 @@
+"""The thread that hashes in the background ends, whatever becomes of the bytes that it hashes."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_stack.exception import DamagedBlockError
+from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.io.storage_connectors.connector import BLOCK_BYTES, Digest
+
+PIECE = bytes(range(256)) * 4096  # 1 MiB
+
+
+def hashing() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "data_stack-digest"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    until = time.monotonic() + 10
+    while hashing() and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.01)
+    assert hashing() == []
+
+
+def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
+    digest = Digest()
+    for _ in range(20):
+        digest.update(PIECE)
+    digest.update(bytearray(b"end"))
+
+    assert digest.size == 20 * len(PIECE) + 3
+    assert digest.sha256 == hashlib.sha256(PIECE * 20 + b"end").hexdigest()
+    assert digest.blocks == (*[zlib.crc32(PIECE)] * (20 * len(PIECE) // BLOCK_BYTES), zlib.crc32(b"end"))
+
+
+def test_a_digest_goes_on_after_it_was_finished() -> None:
+    digest = Digest()
+    digest.update(PIECE)
+    digest.finish()
+    digest.update(PIECE)
+
+    assert digest.sha256 == hashlib.sha256(PIECE * 2).hexdigest()
+
+
+def test_the_thread_of_a_digest_that_was_given_up_ends() -> None:
+    digest = Digest()
+    digest.update(PIECE)
+    assert hashing() != []
+
+    del digest
+
+
+def test_the_thread_of_a_digest_in_a_cycle_ends() -> None:
+    digest = Digest()
+    digest.update(PIECE)
+    digest.itself = digest  # type: ignore[attr-defined]
+
+    del digest
+
+
+def test_verifying_what_is_damaged_leaves_no_thread(tmp_path: Path) -> None:
+    connector = FileStorageConnector(str(tmp_path))
+    connector.set_resource("x", PIECE * 3)
+    with (tmp_path / "x").open("r+b") as file:
+        file.seek(2 * len(PIECE) + 5)
+        file.write(b"!")
+
+    with pytest.raises(DamagedBlockError) as caught:
+        super(FileStorageConnector, connector).verify_resource("x")
+
+    assert caught.value.block == 2
+
+
+def test_a_writer_that_goes_back_leaves_no_thread(tmp_path: Path) -> None:
+    connector = FileStorageConnector(str(tmp_path))
+
+    with connector.create("x") as file:
+        file.write(PIECE)
+        file.seek(0)
+        file.write(b"!")
+
+    with connector.get_resource("x") as resource:
+        assert resource.read() == b"!" + PIECE[1:]
+
+
+def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path) -> None:
+    connector = FileStorageConnector(str(tmp_path))
+
+    with pytest.raises(KeyError), connector.create("x") as file:
+        file.write(PIECE)
+        raise KeyError("an error of the writer")
+
+    assert connector.list_resources() == []

@@ -1,0 +1,881 @@
+"""What FsspecStorageConnector promises beyond the contract: damage, garbage, other tools, lost answers, silence, secrets."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import importlib
+import json
+import logging
+import os
+import pickle
+import random
+import select
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    DamagedBlockError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MissingDependencyError,
+    ReadOnlyStorageError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector, leases
+from data_stack.io.storage_connectors.fsspec.pointer import FORMAT, PART_BYTES, Pointer, block_bytes_for
+
+PART = random.Random(1).randbytes(PART_BYTES)
+BIG = PART + random.Random(2).randbytes(300_000)
+BLOCK = 256 << 10
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def connector(root: Path) -> FsspecStorageConnector:
+    return FsspecStorageConnector(f"file://{root}")
+
+
+@pytest.fixture
+def s3(s3_server: S3Server) -> FsspecStorageConnector:
+    return FsspecStorageConnector(f"s3://{s3_server.new_bucket()}/folder", **s3_server.options())
+
+
+def content(connector: FsspecStorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return resource.read()
+
+
+def pointer_file(root: Path, identifier: str) -> Path:
+    return root / ".data_stack/resources" / f"{identifier}~"
+
+
+def part_files(root: Path) -> list[Path]:
+    return sorted(path for path in (root / ".data_stack/objects").rglob("*") if path.is_file())
+
+
+def part_file(root: Path, part: bytes) -> Path:
+    sha256 = hashlib.sha256(part).hexdigest()
+    return root / ".data_stack/objects" / sha256[:2] / sha256
+
+
+def flip(path: Path, offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 4
+    path.write_bytes(data)
+
+
+class SourceWithHook(contextlib.AbstractContextManager[None]):
+    """A seekable source that does something before its second piece is read."""
+
+    def __init__(self, data: bytes, hook: Callable[[], object]) -> None:
+        self._data, self._hook, self._position = data, hook, 0
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset if whence == os.SEEK_SET else len(self._data) + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        if self._position:
+            self._hook()
+        piece = self._data[self._position : self._position + size]
+        self._position += len(piece)
+        return piece
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES + 5])
+def test_a_resource_of_any_size_comes_back_whole_and_in_ranges(connector: FsspecStorageConnector, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+
+    connector.set_resource("a", data)
+
+    edges = [offset for edge in (0, BLOCK, PART_BYTES, size) for offset in (edge - 2, edge) if 0 <= offset <= size]
+    assert hashlib.sha256(content(connector, "a")).digest() == hashlib.sha256(data).digest()
+    assert connector.read_ranges("a", [(offset, 5) for offset in edges]) == [data[offset : offset + 5] for offset in edges]
+
+
+def test_digests_of_half_a_terabyte_fit_into_a_pointer() -> None:
+    for size in (0, 4 << 30, 5 << 30, 64 << 30, 512 << 30):
+        n_digests = -(-size // block_bytes_for(size)) + -(-size // PART_BYTES)
+
+        assert n_digests * 32 * 4 / 3 < 12 << 20
+
+
+def test_equal_content_is_stored_once(connector: FsspecStorageConnector, root: Path) -> None:
+    connector.set_resource("a", BIG)
+    connector.set_resource("b", [BIG[:1000], BIG[1000:]])
+    connector.set_resource("c", PART + b"another end" * 10_000)
+
+    assert len(part_files(root)) == 3
+    usage = connector.usage()
+    assert (usage.n_resources, usage.garbage_bytes) == (3, 0)
+    assert usage.resource_bytes == 2 * len(BIG) + PART_BYTES + 110_000
+    assert usage.stored_bytes == len(BIG) + 110_000
+
+
+def test_a_small_resource_lies_in_its_pointer(connector: FsspecStorageConnector, root: Path) -> None:
+    connector.set_resource("a", b"small")
+
+    assert part_files(root) == []
+    assert base64.b64decode(json.loads(pointer_file(root, "a").read_bytes())["inline"]) == b"small"
+
+
+def test_the_memory_file_system_of_fsspec_is_one_of_many() -> None:
+    connector = FsspecStorageConnector("memory://test_fsspec/memory")
+
+    connector.set_resource("a/b", BIG)
+
+    assert content(connector, "a/b") == BIG
+    assert connector.list_resources() == ["a/b"]
+    connector.delete_resource("a/b")
+    assert len(connector.collect_garbage(0)) == 2
+
+
+# ---------------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize(("offset", "block"), [(0, 0), (BLOCK, 1), (PART_BYTES - 1, 15)])
+def test_a_flipped_bit_in_a_part_names_resource_and_block(
+    connector: FsspecStorageConnector, root: Path, offset: int, block: int
+) -> None:
+    connector.set_resource("a", BIG)
+    flip(part_file(root, PART), offset)
+
+    with pytest.raises(DamagedBlockError, match="'a'") as damage:
+        content(connector, "a")
+
+    assert damage.value.block == block
+    with pytest.raises(DamagedBlockError):
+        connector.read_ranges("a", [(offset, 1)])
+    assert connector.read_ranges("a", [(PART_BYTES, 10)]) == [BIG[PART_BYTES : PART_BYTES + 10]]
+    with pytest.raises(ChecksumMismatchError):
+        connector.verify_resource("a")
+
+
+def test_storing_again_heals_a_damaged_part(connector: FsspecStorageConnector, root: Path) -> None:
+    connector.set_resource("a", BIG)
+    flip(part_file(root, PART), 5)
+
+    connector.set_resource("a", BIG)
+
+    assert content(connector, "a") == BIG
+
+
+@pytest.mark.parametrize("content_size", [100, 100_000])
+def test_no_flipped_bit_of_a_pointer_is_taken_for_data(connector: FsspecStorageConnector, root: Path, content_size: int) -> None:
+    data = random.Random(3).randbytes(content_size)
+    connector.set_resource("a", data)
+    path = pointer_file(root, "a")
+    document = path.read_bytes()
+    for offset in range(0, len(document), 7):
+        flip(path, offset)
+
+        with pytest.raises(DatasetFileCorruptError, match="'a'"):
+            content(connector, "a")
+        path.write_bytes(document)
+    assert content(connector, "a") == data
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 50_000])
+def test_a_part_that_was_cut_short_or_lost_is_found(connector: FsspecStorageConnector, root: Path, length: int) -> None:
+    connector.set_resource("a", BIG)
+    part_file(root, PART).write_bytes(PART[:length])
+
+    with pytest.raises(DamagedBlockError):
+        content(connector, "a")
+    assert [finding.is_fault for finding in connector.audit()] == [True]
+    part_file(root, PART).unlink()
+    with pytest.raises(DamagedBlockError, match="missing"):
+        content(connector, "a")
+    assert [finding.name for finding in connector.audit()] == ["a"]
+
+
+@pytest.mark.parametrize("length", [0, BLOCK, PART_BYTES - 1])
+def test_on_s3_a_part_that_was_cut_short_is_found(s3: FsspecStorageConnector, length: int) -> None:
+    s3.set_resource("a", BIG)
+    part = s3._files.files(".data_stack/objects")
+    (first,) = (file.path for file in part if file.size == PART_BYTES)
+    s3._files.put(first, PART[:length])
+
+    for offset in (length, PART_BYTES - 1):
+        with pytest.raises(DamagedBlockError, match=f"block {offset // BLOCK} of resource 'a'"):
+            s3.read_ranges("a", [(offset, 1)])
+    assert s3.read_ranges("a", [(PART_BYTES, 5)]) == [BIG[PART_BYTES : PART_BYTES + 5]]
+    assert [finding.name for finding in s3.audit() if finding.is_fault] == ["a"]
+
+
+def test_an_empty_pointer_is_found_and_stops_a_collection(s3: FsspecStorageConnector) -> None:
+    s3.set_resource("a", BIG)
+    s3._files.put(".data_stack/resources/a~", b"")
+
+    with pytest.raises(DatasetFileCorruptError, match="is not JSON"):
+        s3.get_resource("a")
+    with pytest.raises(DatasetFileCorruptError):
+        s3.collect_garbage(0)
+    assert [finding.name for finding in s3.audit() if finding.is_fault] == ["a"]
+
+
+def test_parts_and_pointers_that_changed_places_are_found(connector: FsspecStorageConnector, root: Path) -> None:
+    other = random.Random(4).randbytes(PART_BYTES)
+    connector.set_resource("a", PART)
+    connector.set_resource("b", other)
+    part_file(root, PART).write_bytes(other)
+
+    with pytest.raises(DamagedBlockError):
+        content(connector, "a")
+    pointer_file(root, "a").write_bytes(pointer_file(root, "b").read_bytes())
+    with pytest.raises(DatasetFileCorruptError, match="belongs to 'b'"):
+        connector.stat("a")
+
+
+def hostile(**changes: Any) -> bytes:
+    """A pointer with a right digest of itself and wrong fields."""
+    fields = {
+        "format": FORMAT, "identifier": "a", "size": 5, "sha256": hashlib.sha256(b"small").hexdigest(), "block_bytes": BLOCK,
+        "blocks": base64.b64encode(hashlib.sha256(b"small").digest()).decode(), "parts": "",
+        "inline": base64.b64encode(b"small").decode(),
+    }  # fmt: skip
+    fields.update(changes)
+
+    def canonical() -> bytes:
+        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+    fields["pointer_sha256"] = hashlib.sha256(canonical()).hexdigest()
+    return canonical()
+
+
+HOSTILE_POINTERS = {
+    "empty": b"",
+    "no JSON": b"{",
+    "no object": b"[]",
+    "no text": b"\xff\xfe",
+    "nested": b"[" * 100_000,
+    "a million lists": b"[" + b"[]," * 1_000_000 + b"[]]",
+    "other fields": b"{}",
+    "huge number": hostile(size=int("9" * 4000)),
+    "unknown field": hostile(more=1),
+    "other format": hostile(format="data_stack resource 2"),
+    "other identifier": hostile(identifier="b"),
+    "negative size": hostile(size=-1),
+    "size is a bool": hostile(size=True),
+    "size is a float": hostile(size=5.0),
+    "size is text": hostile(size="5"),
+    "impossible size": hostile(size=1 << 60),
+    "another size": hostile(size=6),
+    "no block": hostile(block_bytes=0),
+    "tiny blocks": hostile(block_bytes=1),
+    "odd blocks": hostile(block_bytes=3000),
+    "huge blocks": hostile(block_bytes=1 << 40),
+    "no sha256": hostile(sha256="../../etc/passwd"),
+    "sha256 is null": hostile(sha256=None),
+    "blocks are a list": hostile(blocks=[]),
+    "blocks are no base64": hostile(blocks="!!!!"),
+    "too few blocks": hostile(blocks=""),
+    "too many parts": hostile(parts=base64.b64encode(bytes(32)).decode()),
+    "neither inline nor parts": hostile(inline=None),
+    "inline is another": hostile(inline=base64.b64encode(b"other").decode()),
+    "too long": b" " * ((16 << 20) + 2),
+}
+
+
+@pytest.mark.parametrize("document", HOSTILE_POINTERS.values(), ids=HOSTILE_POINTERS)
+def test_a_hostile_pointer_is_an_error_of_ours(connector: FsspecStorageConnector, root: Path, document: bytes) -> None:
+    connector.set_resource("a", b"small")
+    assert content(connector, "a") == b"small"
+    pointer_file(root, "a").write_bytes(document)
+
+    with pytest.raises(DatasetFileCorruptError, match="'a'"):
+        content(connector, "a")
+    connector.set_resource("a", b"healed")
+    assert content(connector, "a") == b"healed"
+
+
+def test_a_pointer_comes_back_as_it_was_written() -> None:
+    pointer = Pointer("a", 5, "0" * 64, BLOCK, bytes(32), b"", b"small")
+
+    assert Pointer.decoded(pointer.encoded(), "a", "here") == pointer
+    assert json.loads(hostile()) == json.loads(Pointer.decoded(hostile(), "a", "here").encoded())
+
+
+# ---------------------------------------------------------------------- replaced, deleted, put there by others
+
+
+def test_a_reader_finishes_with_the_old_bytes(connector: FsspecStorageConnector) -> None:
+    connector.set_resource("a", BIG)
+    with connector.get_resource("a") as first, connector.get_resource("a") as second:
+        connector.set_resource("a", b"new")
+        assert first.read() == BIG
+        connector.delete_resource("a")
+        connector.collect_garbage()
+
+        assert second.read() == BIG
+
+
+def test_a_reader_whose_bytes_were_collected_is_told(connector: FsspecStorageConnector) -> None:
+    connector.set_resource("a", BIG)
+    with connector.get_resource("a") as resource:
+        connector.set_resource("a", b"new")
+        connector.collect_garbage(0)
+
+        with pytest.raises(ResourceChangedError):
+            resource.read()
+
+
+@pytest.mark.parametrize("store", ["connector", "s3"])
+def test_what_another_tool_put_there_is_read_listed_and_deleted(store: str, request: pytest.FixtureRequest) -> None:
+    connector: FsspecStorageConnector = request.getfixturevalue(store)
+    for name, data in {"plain/a.bin": BIG, "plain/empty": b"", "b": b"b", ".hidden": b"", "not/a/na~me": b""}.items():
+        connector._files.put(name, data)
+
+    assert connector.list_resources() == ["b", "plain/a.bin", "plain/empty"]
+    assert connector.list_resources("plain/a") == ["plain/a.bin"]
+    assert connector.has_resource("plain/empty")
+    assert content(connector, "plain/a.bin") == BIG
+    assert content(connector, "plain/empty") == b""
+    assert (connector.stat("b").size, connector.stat("b").sha256) == (1, None)
+    assert connector.usage().n_resources == 3
+    connector.set_resource("b", b"ours")
+    assert content(connector, "b") == b"ours"
+    assert [(finding.name, finding.is_fault) for finding in connector.audit()] == [("b", False)]
+    for identifier in ("b", "plain/a.bin", "plain/empty"):
+        connector.delete_resource(identifier)
+    assert connector.list_resources() == []
+
+
+def test_the_digest_of_what_another_tool_put_there_is_known_once_it_was_verified(connector: FsspecStorageConnector) -> None:
+    connector._files.put("plain", BIG)
+    sha256 = hashlib.sha256(BIG).hexdigest()
+
+    assert connector.verify_resource("plain").sha256 == sha256
+
+    assert connector.stat("plain").sha256 == sha256
+    with connector.get_resource("plain") as resource:
+        assert resource.sha256 == sha256
+    connector._files.put("plain", b"another")
+    assert connector.stat("plain").sha256 is None
+    connector.delete_resource("plain")
+    assert connector._files.files("") == []
+
+
+@pytest.mark.parametrize("store", ["connector", "s3"])
+def test_what_another_tool_replaces_is_not_mixed(store: str, request: pytest.FixtureRequest) -> None:
+    connector: FsspecStorageConnector = request.getfixturevalue(store)
+    connector._files.put("plain", BIG)
+    with connector.get_resource("plain") as resource:
+        assert resource.read(10) == BIG[:10]
+        connector._files.put("plain", bytes(reversed(BIG)))
+
+        with pytest.raises(ResourceChangedError):
+            resource.read()
+
+
+def test_a_link_of_a_folder_does_not_lead_out(connector: FsspecStorageConnector, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/file").write_bytes(b"secret")
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path / "outside/file")
+    (root / "folder").symlink_to(tmp_path / "outside")
+
+    assert connector.list_resources() == []
+    for identifier in ("link", "folder/file"):
+        assert not connector.has_resource(identifier)
+        with pytest.raises(ResourceNotFoundError):
+            connector.get_resource(identifier)
+
+
+# ---------------------------------------------------------------------- garbage
+
+
+def test_garbage_is_collected_after_its_grace(connector: FsspecStorageConnector, root: Path) -> None:
+    connector.set_resource("a", BIG)
+    connector.set_resource("b", PART)
+    connector.delete_resource("a")
+
+    assert connector.usage().garbage_bytes == 300_000
+    assert connector.collect_garbage(3600) == []
+    assert [garbage.size for garbage in connector.collect_garbage(0, dry_run=True)] == [300_000]
+    assert len(part_files(root)) == 2
+    assert [garbage.size for garbage in connector.collect_garbage(0)] == [300_000]
+    assert connector.collect_garbage(0) == []
+    assert content(connector, "b") == PART
+
+
+def test_on_s3_garbage_is_collected_too(s3: FsspecStorageConnector) -> None:
+    s3.set_resource("a", BIG)
+    s3.set_resource("b", PART)
+    s3.set_resource("a", b"new")
+
+    assert s3.collect_garbage() == []
+    assert [garbage.size for garbage in s3.collect_garbage(0)] == [300_000]
+    assert content(s3, "b") == PART
+
+
+def test_nothing_is_collected_while_a_pointer_cannot_be_read(connector: FsspecStorageConnector, root: Path) -> None:
+    connector.set_resource("a", BIG)
+    flip(pointer_file(root, "a"), 50)
+
+    with pytest.raises(DatasetFileCorruptError):
+        connector.collect_garbage(0)
+
+    assert len(part_files(root)) == 2
+    assert [finding.is_fault for finding in connector.audit()] == [True]
+
+
+@pytest.mark.parametrize("store", ["connector", "s3"])
+def test_old_content_that_is_collected_while_it_is_stored_again_is_stored_again(
+    store: str, request: pytest.FixtureRequest
+) -> None:
+    connector: FsspecStorageConnector = request.getfixturevalue(store)
+    collecting = iter([0])
+    data = PART + PART[::-1] + b"end" * 100_000
+    connector.set_resource("a", data)
+    connector.delete_resource("a")
+
+    def collect_once() -> None:
+        for grace in collecting:
+            connector._files.delete(next(file.path for file in connector._files.files(".data_stack/objects")))
+            assert grace == 0
+
+    connector.set_resource("a", SourceWithHook(data, collect_once))  # type: ignore[arg-type]  # what the contract accepts
+
+    assert content(connector, "a") == data
+
+
+def test_a_writer_that_was_interrupted_leaves_what_a_collection_removes(connector: FsspecStorageConnector, root: Path) -> None:
+    def fail() -> None:
+        raise RuntimeError("interrupted")
+
+    connector.set_resource("a", b"old")
+    with pytest.raises(RuntimeError, match="interrupted"):
+        connector.set_resource("a", SourceWithHook(BIG, fail))  # type: ignore[arg-type]  # what the contract accepts
+
+    assert content(connector, "a") == b"old"
+    connector.collect_garbage(0)
+    assert part_files(root) == []
+
+
+def test_temporaries_are_removed_once_they_are_old(connector: FsspecStorageConnector, root: Path) -> None:
+    connector.set_resource("a", b"")
+    for name, age in {"old": 7200, "young": 60}.items():
+        path = root / ".data_stack/temporaries" / name
+        path.write_bytes(b"unfinished")
+        os.utime(path, (time.time() - age,) * 2)
+
+    assert connector.remove_abandoned() == [".data_stack/temporaries/old"]
+    assert connector.remove_abandoned() == []
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def test_a_lease_whose_holder_died_lapses_by_observation(
+    connector: FsspecStorageConnector, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LAPSE_SECONDS", 0.1)
+    with connector.lease("a") as dead:
+        assert dead.acquire()
+        (lease_file,) = (root / ".data_stack/leases").iterdir()
+        nonce = lease_file.read_bytes().split()[0]
+    lease_file.write_bytes(nonce + b" 7 elsewhere-1-1")  # as if it had been killed
+    os.utime(lease_file, (0, 4e9))  # whatever its clock said
+
+    with connector.lease("a") as waiting:
+        assert not waiting.acquire()
+        lease_file.write_bytes(nonce + b" 8 elsewhere-1-1")  # a sign of life
+        time.sleep(0.15)
+        assert not waiting.acquire()
+        time.sleep(0.15)
+        assert waiting.acquire()
+
+    assert not lease_file.exists()
+
+
+def test_a_lease_that_its_holder_had_no_time_to_sign_lapses_too(
+    connector: FsspecStorageConnector, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LAPSE_SECONDS", 0.1)
+    with connector.lease("a") as lease:
+        assert lease.acquire()
+        (lease_file,) = (root / ".data_stack/leases").iterdir()
+    lease_file.write_bytes(b"")
+
+    with connector.lease("a") as waiting:
+        assert not waiting.acquire()
+        time.sleep(0.15)
+        assert waiting.acquire()
+
+
+def test_a_held_lease_beats_and_ends_with_its_block(
+    connector: FsspecStorageConnector, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.02)
+    with connector.lease("a") as lease:
+        assert lease.acquire()
+        (lease_file,) = (root / ".data_stack/leases").iterdir()
+        first = lease_file.read_bytes()
+        deadline = time.monotonic() + 10
+        while lease_file.read_bytes() in (first, b"") and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+        assert lease_file.read_bytes() != first
+    assert not lease_file.exists()
+    assert not [thread for thread in threading.enumerate() if thread.name == "data_stack-lease"]
+
+
+# ---------------------------------------------------------------------- reading only
+
+
+def test_a_read_only_store_is_not_written(s3: FsspecStorageConnector, s3_server: S3Server) -> None:
+    s3.set_resource("a", BIG)
+    s3._files.put("plain", b"plain")
+    url, bucket = s3._configuration[0], s3._configuration[0].split("/")[2]
+    reader = FsspecStorageConnector(url, read_only=True, **s3_server.options())
+    before = s3_server.client.list_objects_v2(Bucket=bucket)["Contents"]
+
+    assert content(reader, "a") == BIG
+    assert reader.list_resources() == ["a", "plain"]
+    assert reader.verify_resource("a").size == len(BIG)
+    assert reader.collect_garbage(0, dry_run=True) == []
+    assert reader.remove_abandoned() == []
+    with reader.lease("a") as lease:
+        assert lease.acquire()
+    writes: list[Callable[[], object]] = [
+        lambda: reader.set_resource("b", b""),
+        lambda: reader.set_resource("b", [b""]),
+        lambda: reader.delete_resource("a"),
+        reader.collect_garbage,
+    ]
+    for write in writes:
+        with pytest.raises(ReadOnlyStorageError):
+            write()
+
+    assert s3_server.client.list_objects_v2(Bucket=bucket)["Contents"] == before
+
+
+# ---------------------------------------------------------------------- a server that is slow, lost or silent
+
+
+class Proxy:
+    """Hands on what client and server say; swallows the answers to requests that hold ``swallow``, and hangs up instead."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self.swallow: bytes | None = None
+        self.flip = False
+        self.n_swallowed = 0
+        self._end = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join(5)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._end.is_set():
+            if select.select([self._listener], [], [], 0.05)[0]:
+                client, _ = self._listener.accept()
+                self._threads.append(threading.Thread(target=self._serve, args=(client,), daemon=True))
+                self._threads[-1].start()
+
+    def _serve(self, client: socket.socket) -> None:
+        swallowing = False
+        with client, socket.create_connection(("127.0.0.1", self._target)) as server, contextlib.suppress(OSError):
+            while not self._end.is_set():
+                for ready in select.select([client, server], [], [], 0.05)[0]:
+                    data = ready.recv(1 << 16)
+                    if not data:
+                        return
+                    if ready is client:
+                        swallowing = swallowing or (self.swallow is not None and self.swallow in data)
+                        server.sendall(data)
+                    elif swallowing and not data.startswith(b"HTTP/1.1 100"):
+                        self.n_swallowed += 1
+                        return
+                    else:
+                        if self.flip and len(data) > 1000:
+                            data = data[:-500] + bytes([data[-500] ^ 1]) + data[-499:]
+                        client.sendall(data)
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[Proxy]:
+    with Proxy(s3_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def behind_proxy(s3_server: S3Server, proxy: Proxy) -> FsspecStorageConnector:
+    return FsspecStorageConnector(
+        f"s3://{s3_server.new_bucket()}/folder", timeout_seconds=15, **s3_server.options(port=proxy.port)
+    )
+
+
+def test_a_publish_whose_answers_are_all_lost_is_found_to_be_done(behind_proxy: FsspecStorageConnector, proxy: Proxy) -> None:
+    behind_proxy.set_resource("a", b"old")
+    proxy.swallow = b"PUT /" + behind_proxy._configuration[0].removeprefix("s3://").encode() + b"/.data_stack/resources/"
+
+    behind_proxy.set_resource("a", b"new")
+
+    assert proxy.n_swallowed > 1
+    assert content(behind_proxy, "a") == b"new"
+
+
+def test_a_publish_that_never_arrives_is_not_reported_as_done(behind_proxy: FsspecStorageConnector, proxy: Proxy) -> None:
+    behind_proxy.set_resource("a", b"old")
+    proxy.swallow = b" /"
+
+    with pytest.raises(StorageUnavailableError, match="not known to be published"):
+        behind_proxy.set_resource("a", b"new")
+
+    proxy.swallow = None
+    assert content(behind_proxy, "a") in (b"old", b"new")
+
+
+def test_a_bit_that_flips_on_its_way_is_not_handed_out(behind_proxy: FsspecStorageConnector, proxy: Proxy) -> None:
+    behind_proxy.set_resource("a", BIG)
+    with behind_proxy.get_resource("a") as resource:
+        proxy.flip = True
+        with pytest.raises(DamagedBlockError):
+            resource.read()
+        proxy.flip = False
+        assert resource.read_at(0, 10) == BIG[:10]
+
+
+@pytest.mark.parametrize("is_listening", [False, True], ids=["nobody there", "silent"])
+def test_every_call_ends_within_its_timeout_if_the_server_does_not_answer(s3_server: S3Server, is_listening: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        port = listener.getsockname()[1]
+        if not is_listening:
+            listener.close()
+        connector = FsspecStorageConnector("s3://bucket", timeout_seconds=0.25, **s3_server.options(port=port))
+        calls: list[Callable[[], object]] = [
+            lambda: connector.has_resource("a"),
+            lambda: connector.get_resource("a"),
+            lambda: connector.set_resource("a", b"a"),
+            lambda: connector.set_resource("a", PART),
+            lambda: connector.delete_resource("a"),
+            connector.list_resources,
+            lambda: connector.stat("a"),
+            connector.usage,
+            connector.audit,
+            connector.collect_garbage,
+        ]
+        for call in calls:
+            start = time.monotonic()
+
+            with pytest.raises(StorageUnavailableError, match="s3://bucket"):
+                call()
+            assert time.monotonic() - start < 5
+
+
+def test_a_bucket_that_is_not_there_is_an_error_of_ours(s3_server: S3Server) -> None:
+    connector = FsspecStorageConnector("s3://no-such-bucket-here", **s3_server.options())
+
+    with pytest.raises(StorageError, match="s3://no-such-bucket-here"):
+        connector.set_resource("a", b"a")
+    with pytest.raises(ResourceNotFoundError):
+        connector.get_resource("a")
+
+
+# ---------------------------------------------------------------------- processes, left-overs
+
+
+def in_fork(work: Callable[[], bool]) -> bool:
+    child = os.fork()
+    if child == 0:
+        exit_code = 1
+        try:
+            exit_code = 0 if work() else 1
+        finally:
+            os._exit(exit_code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_fork_amid_readers_reads_and_writes_for_itself(s3: FsspecStorageConnector) -> None:
+    s3.set_resource("a", BIG)
+    stop = threading.Event()
+
+    def read_on() -> None:
+        while not stop.is_set():
+            s3.read_ranges("a", [(random.randrange(len(BIG)), 100) for _ in range(4)])
+
+    threads = [threading.Thread(target=read_on) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+
+    def work() -> bool:
+        s3.set_resource("child", b"child")
+        return content(s3, "a") == BIG
+
+    try:
+        worked = [in_fork(work) for _ in range(3)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    assert worked == [True] * 3
+    assert content(s3, "child") == b"child"
+
+
+def test_nothing_is_left_behind(s3_server: S3Server) -> None:
+    def use() -> None:
+        connector = FsspecStorageConnector(f"s3://{s3_server.new_bucket()}", **s3_server.options())
+        connector.set_resource("a", BIG)
+        with connector.lease("a") as lease:
+            lease.acquire()
+        assert content(connector, "a") == BIG
+        connector.delete_resource("a")
+
+    def left() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    use()
+    before = left()
+    for _ in range(5):
+        use()
+
+    n_files, n_threads = left()
+    assert n_threads <= before[1]
+    assert n_files <= before[0] + 8  # connections that the shared client keeps
+
+
+# ---------------------------------------------------------------------- secrets
+
+
+def test_credentials_are_shown_nowhere(
+    s3_server: S3Server, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    canary = "canary-5d0d0e9b"
+    options = {**s3_server.options(), "key": canary, "secret": canary + "-secret"}
+    options["endpoint_url"] = f"http://user:{canary}@127.0.0.1:{s3_server.port}"
+    closed = {**options, "endpoint_url": f"http://user:{canary}@127.0.0.1:1"}
+    texts = []
+    caplog.set_level(logging.INFO)
+    for each in (options, closed):
+        connector = FsspecStorageConnector("s3://bucket/x", timeout_seconds=1, **each)
+        texts.append(repr(connector))
+        for call in (connector.list_resources, lambda c=connector: c.set_resource("a", b"a"), lambda c=connector: c.stat("a")):
+            try:
+                call()
+            except DataStackError as error:
+                texts += [str(error), repr(error), "".join(traceback.format_exception(error))]
+    for url in (
+        f"s3://b/x?password={canary}",
+        f"s3://b/x?region={canary}&timeoutSeconds={canary}",
+        f"nope://{canary}@b",
+        f"s3://user:{canary}@b",
+    ):
+        with pytest.raises(ConfigError) as refused:
+            FsspecStorageConnector.from_url(url)
+        texts += [str(refused.value), "".join(traceback.format_exception(refused.value))]
+
+    output = "".join(capfd.readouterr())
+    # The lines of this file that a traceback shows do not hold the canary: they are made of a variable.
+    assert canary not in "\n".join([*texts, caplog.text, output])
+    assert len(texts) > 8
+
+
+def test_what_the_server_says_of_wrong_credentials_is_said_without_them(s3: FsspecStorageConnector) -> None:
+    error = PermissionError(f"no access for {ACCESS_KEY} with {SECRET_KEY} at http://u:p@host/path?sig=abc")
+
+    with pytest.raises(StorageError, match="Check the credentials") as refused:
+        s3._files._fail("read", "a", error, 1)
+
+    assert not [secret for secret in (ACCESS_KEY, SECRET_KEY, "u:p", "abc") if secret in str(refused.value)]
+
+
+# ---------------------------------------------------------------------- URLs
+
+
+def test_a_url_gives_options_and_contacts_nothing() -> None:
+    connector = FsspecStorageConnector.from_url(
+        "s3://bucket/a/b/?endpointUrl=http://127.0.0.1:1&region=eu-1&anonymous=true&readOnly=true&timeoutSeconds=2.5&inlineBytes=0"
+    )
+
+    assert repr(connector) == "FsspecStorageConnector('s3://bucket/a/b')"
+    assert connector._configuration == (
+        "s3://bucket/a/b/",
+        True,
+        2.5,
+        0,
+        {"endpoint_url": "http://127.0.0.1:1", "client_kwargs": {"region_name": "eu-1"}, "anon": True},
+    )
+    assert pickle.loads(pickle.dumps(connector))._configuration == connector._configuration
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "bucket", "s3://", "s3:///", "nope://x", "s3://b?unknown=1", "s3://b?readOnly=perhaps", "s3://b?timeoutSeconds=soon",
+        "s3://b?timeoutSeconds=-1", "s3://b?timeoutSeconds=nan", "s3://b?inlineBytes=9999999999", "s3://b?region", "s3://b?region=",
+        "memory://x?endpointUrl=y", "s3://[b",
+    ],
+)  # fmt: skip
+def test_a_url_that_names_no_store_is_a_configuration_error(url: str) -> None:
+    with pytest.raises(ConfigError):
+        FsspecStorageConnector.from_url(url)
+
+
+def test_options_that_the_file_system_does_not_take_are_a_configuration_error(root: Path) -> None:
+    connector = FsspecStorageConnector("sftp://127.0.0.1/x" if "paramiko" in sys.modules else "s3://b", nonsense={"a": 1})
+
+    with pytest.raises((ConfigError, StorageError)):
+        connector.list_resources()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "module", "package"),
+    [("s3", "s3fs", "s3fs"), ("gs", "gcsfs", "gcsfs"), ("az", "adlfs", "adlfs"), ("sftp", "paramiko", "paramiko")],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    scheme: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = importlib.import_module("fsspec.registry")
+    monkeypatch.setitem(sys.modules, module, None)
+    for ours in ("fsspec.implementations.sftp", "data_stack.io.storage_connectors.fsspec.sftp"):
+        monkeypatch.delitem(sys.modules, ours, raising=False)
+    monkeypatch.setattr(registry, "_registry", {})
+    monkeypatch.setattr(registry, "registry", {})
+
+    with pytest.raises(MissingDependencyError, match=rf"needs {package}: pip install 'datastack\[cloud\]'"):
+        FsspecStorageConnector(f"{scheme}://host/folder")

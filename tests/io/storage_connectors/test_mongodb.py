@@ -1,0 +1,668 @@
+"""How MongoDBStorageConnector talks to the server: which commands, how many, for whom, and what is left when it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mongodb_commands import SentCommands
+from mongodb_server import MongoDBServer
+from pymongo.database import Database
+
+from data_stack.exception import (
+    ConfigError,
+    DataStackError,
+    MalformedIdentifierError,
+    ReadOnlyStorageError,
+    StorageConflictError,
+    StorageError,
+)
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.testing.storage import HOSTILE_IDENTIFIERS
+
+CHUNK_BYTES = 65_536
+N_CHUNKS = 60
+CONTENT = hashlib.shake_128(b"content").digest((N_CHUNKS - 1) * CHUNK_BYTES + 1234)
+
+
+@pytest.fixture
+def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
+    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES) as connector:
+        yield connector
+
+
+@pytest.fixture
+def stored(connector: MongoDBStorageConnector) -> MongoDBStorageConnector:
+    """A store with the resources ``large`` and ``small``."""
+    connector.set_resource("large", CONTENT)
+    connector.set_resource("small", b"small")
+    return connector
+
+
+def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return resource.read()
+
+
+def chunks_asked_for(sent: SentCommands) -> list[int]:
+    """How many chunks each query may return; fails where a query has no bound."""
+    asked = []
+    for command in sent.of("find", ".chunks"):
+        n = command["filter"]["n"]
+        assert "files_id" in command["filter"]
+        assert set(n) in ({"$gte", "$lte"}, {"$in"}), f"an unbounded query: {command}"
+        asked.append(n["$lte"] - n["$gte"] + 1 if "$gte" in n else len(n["$in"]))
+    assert sent.of("getMore") == []
+    return asked
+
+
+# ---------------------------------------------------------------------- how many commands
+
+
+def test_a_small_resource_is_one_command_each_way(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    with SentCommands(mongodb.name) as sent:
+        stored.set_resource("another", b"small")
+        stored.set_resource("another", b"replaced")
+        assert content(stored, "another") == b"replaced"
+        assert stored.has_resource("another")
+        assert stored.stat("another").size == 8
+
+    assert sent.names == ["findAndModify", "findAndModify", "find", "find", "find"]
+
+
+def test_making_a_connector_contacts_nobody() -> None:
+    uri = "mongodb://user:secret@127.0.0.1:1/database?tls=true"
+
+    with SentCommands() as sent:
+        connector = MongoDBStorageConnector(uri)
+        copy = pickle.loads(pickle.dumps(connector))
+        from_url = MongoDBStorageConnector.from_url(uri + "&bucket=b&readOnly=true&timeoutSeconds=2")
+
+    assert sent.all == []
+    assert repr(copy) == repr(connector)
+    assert "bucket=b" in repr(from_url)
+    for shown in (repr(connector), repr(from_url), str(connector)):
+        assert "secret" not in shown
+        assert "user" not in shown
+
+
+@pytest.mark.parametrize(("offset", "most"), [(10 * CHUNK_BYTES + 5, 1), (11 * CHUNK_BYTES - 5, 2), (len(CONTENT) - 100, 1)])
+def test_a_small_read_asks_for_the_chunks_that_it_touches(
+    stored: MongoDBStorageConnector, mongodb: Database[Any], offset: int, most: int
+) -> None:
+    with stored.get_resource("large") as resource, SentCommands(mongodb.name) as sent:
+        data = resource.read_at(offset, 4096)
+
+    assert data == CONTENT[offset : offset + 4096]
+    assert sum(chunks_asked_for(sent)) == most
+    assert sent.names == ["find"]
+
+
+def test_random_reads_ask_for_no_more_than_they_touch(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    offsets = [number * 7 % N_CHUNKS * CHUNK_BYTES + 100 for number in range(N_CHUNKS)]
+
+    with stored.get_resource("large") as resource, SentCommands(mongodb.name) as sent:
+        for offset in offsets:
+            resource.seek(offset)
+            assert resource.read_at(offset, 1000) == CONTENT[offset : offset + 1000]
+
+    assert sum(chunks_asked_for(sent)) <= N_CHUNKS
+
+
+def test_blocks_that_were_just_read_are_not_asked_for_again(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    with stored.get_resource("large") as resource:
+        resource.read_at(7 * CHUNK_BYTES, 10)
+        resource.read_at(30 * CHUNK_BYTES, 10)
+
+        with SentCommands(mongodb.name) as sent:
+            for offset in (7 * CHUNK_BYTES + 500, 30 * CHUNK_BYTES + 999, 7 * CHUNK_BYTES):
+                resource.read_at(offset, 100)
+
+    assert sent.all == []
+
+
+def test_a_batch_of_ranges_is_one_query(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    ranges = [(number * 17 % N_CHUNKS * CHUNK_BYTES + 9, 4096) for number in range(32)]
+
+    with stored.get_resource("large") as resource, SentCommands(mongodb.name) as sent:
+        parts = resource.read_ranges(ranges)
+
+    assert parts == [CONTENT[offset : offset + size] for offset, size in ranges]
+    assert chunks_asked_for(sent) == [32]
+
+
+def test_reading_on_and_on_asks_for_more_and_more_at_once(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    with stored.get_resource("large") as resource, SentCommands(mongodb.name) as sent:
+        data = b"".join(iter(lambda: resource.read(20_000), b""))
+
+    assert data == CONTENT
+    asked = chunks_asked_for(sent)
+    assert sum(asked) == N_CHUNKS
+    assert len(asked) < N_CHUNKS / 3
+    assert max(asked) > asked[0]
+
+
+def test_no_way_of_reading_is_without_bound(mongodb_uri: str, mongodb: Database[Any]) -> None:
+    chunk_bytes = 1024  # many chunks, so that a bound by count shows
+    data = CONTENT[:3_000_000]
+    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=chunk_bytes) as connector:
+        connector.set_resource("a", data)
+        with SentCommands(mongodb.name) as sent, connector.get_resource("a") as resource:
+            assert resource.read() == data
+            assert b"".join(resource) == data
+            assert resource.read_at(5, len(data)) == data[5:]
+            assert resource.read_ranges([(0, len(data)), (7, 20)]) == [data, data[7:27]]
+            connector.verify_resource("a")
+
+    assert max(chunks_asked_for(sent)) * chunk_bytes <= 16 << 20
+
+
+# ---------------------------------------------------------------------- how they are asked for
+
+
+def test_what_is_published_is_acknowledged_by_the_majority_and_the_journal(
+    stored: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    with SentCommands(mongodb.name) as sent:
+        stored.set_resource("small", b"other")
+        stored.set_resource("large", CONTENT[1:])
+        stored.delete_resource("small")
+
+    publishing = sent.of("findAndModify", ".resources")
+    assert len(publishing) == 3
+    assert all(command["writeConcern"] == {"w": "majority", "j": True} for command in publishing)
+    names = [next(iter(command)) + " " + str(next(iter(command.values()))) for command in sent.all]
+    assert names.index("insert data_stack.chunks") < names.index("findAndModify data_stack.resources", 1)
+
+
+def test_every_command_has_a_limit_of_time(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    with SentCommands(mongodb.name) as sent:
+        connector.set_resource("large", CONTENT)
+        connector.set_resource("small", b"small")
+        content(connector, "large")
+        connector.list_resources()
+        connector.delete_resource("small")
+        connector.collect_garbage(0)
+        connector.audit()
+        connector.usage()
+        connector.remove_abandoned()
+        with connector.lease("a") as lease:
+            lease.acquire()
+
+    without = [command for command in sent.all if "maxTimeMS" not in command and next(iter(command)) != "getMore"]
+    assert without == []
+
+
+def test_read_concern_and_preference_reach_the_server(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
+    uri = mongodb_auth_uri.replace("directConnection=true", "replicaSet=rs0")
+    with MongoDBStorageConnector(uri) as connector:
+        connector.set_resource("a", CONTENT)
+    url = uri + "&readPreference=secondaryPreferred&readConcernLevel=local"
+    for reading in (
+        MongoDBStorageConnector(uri, read_preference="secondaryPreferred", read_concern="local"),
+        MongoDBStorageConnector.from_url(url),
+    ):
+        with reading, SentCommands() as sent:
+            assert content(reading, "a") == CONTENT
+
+        finds = sent.of("find")
+        assert len(finds) > 1
+        assert all(command["$readPreference"]["mode"] == "secondaryPreferred" for command in finds)
+        assert all(command["readConcern"]["level"] == "local" for command in finds)
+    with MongoDBStorageConnector(uri) as by_default, SentCommands() as sent:
+        content(by_default, "a")
+    assert all(command["readConcern"]["level"] == "majority" for command in sent.of("find"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"uri": "http://host/"},
+        {"uri": "mongodb://"},
+        {"uri": "mongodb://user:se/cret@host/"},
+        {"uri": None},
+        {"bucket": ""},
+        {"bucket": "a$b"},
+        {"bucket": "system.x"},
+        {"bucket": "a\0b"},
+        {"bucket": None},
+        {"database": "a/b"},
+        {"database": ""},
+        {"timeout_seconds": 0},
+        {"timeout_seconds": -1},
+        {"timeout_seconds": float("nan")},
+        {"chunk_bytes": 0},
+        {"chunk_bytes": 1 << 30},
+        {"inline_bytes": -1},
+        {"inline_bytes": 1 << 30},
+    ],
+    ids=repr,
+)
+def test_an_argument_that_is_not_allowed_is_refused_without_contacting_anybody(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        MongoDBStorageConnector(**{"uri": "mongodb://user:secret@127.0.0.1:1/database", **arguments})
+
+    assert "cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("argument", [{"read_preference": "sometimes"}, {"read_concern": "perhaps"}], ids=repr)
+def test_a_read_option_that_does_not_exist_is_an_error_of_ours(mongodb_uri: str, argument: dict[str, Any]) -> None:
+    with pytest.raises(DataStackError):
+        with MongoDBStorageConnector(mongodb_uri, **argument) as connector:
+            connector.has_resource("a")
+
+
+@pytest.mark.parametrize("option", ["tlsAllowInvalidCertificates=true", "tlsInsecure=true", "TLSALLOWINVALIDHOSTNAMES=true"])
+def test_an_unverified_server_has_to_be_asked_for(option: str) -> None:
+    with pytest.raises(ConfigError, match="certificate"):
+        MongoDBStorageConnector(f"mongodb://127.0.0.1:1/database?tls=true&{option}")
+
+
+# ---------------------------------------------------------------------- compare and swap
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("data", [b"small", CONTENT[:200_000]], ids=["small", "large"])
+def test_a_writer_may_expect_what_it_replaces(connector: MongoDBStorageConnector, data: bytes) -> None:
+    connector.set_resource("a", data, expected_sha256=None)
+    with pytest.raises(StorageConflictError, match="'a'"):
+        connector.set_resource("a", data[1:], expected_sha256=None)
+    with pytest.raises(StorageConflictError, match="'a'"):
+        connector.set_resource("a", data[1:], expected_sha256=sha256(b"another"))
+    with pytest.raises(StorageConflictError, match="'missing'"):
+        connector.set_resource("missing", data, expected_sha256=sha256(data))
+    before = content(connector, "a")
+
+    connector.set_resource("a", data[1:], expected_sha256=sha256(data))
+
+    assert before == data
+    assert content(connector, "a") == data[1:]
+    assert connector.list_resources() == ["a"]
+
+
+def test_a_writer_that_lost_leaves_nothing_behind(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", CONTENT)
+
+    with pytest.raises(StorageConflictError):
+        connector.set_resource("a", CONTENT[1:], expected_sha256=None)
+
+    assert mongodb["data_stack.files"].count_documents({}) == 1
+    assert mongodb["data_stack.chunks"].count_documents({}) == N_CHUNKS
+    assert mongodb["data_stack.uploads"].count_documents({}) == 0
+
+
+def test_of_two_clients_that_expect_the_same_exactly_one_wins(mongodb_uri: str) -> None:
+    # Other time limits: connectors of equal settings would share a client.
+    with (
+        MongoDBStorageConnector(mongodb_uri, timeout_seconds=29) as first,
+        MongoDBStorageConnector(mongodb_uri, timeout_seconds=31) as second,
+        ThreadPoolExecutor(2) as threads,
+    ):
+
+        def attempt(connector: MongoDBStorageConnector, data: bytes, expected: str | None) -> bool:
+            try:
+                connector.set_resource("a", data, expected_sha256=expected)
+            except StorageConflictError:
+                return False
+            return True
+
+        expected: str | None = None
+        winners = []
+        for number in range(200):
+            versions = [b"first %d" % number, b"second %d" % number]
+            attempts = [
+                threads.submit(attempt, connector, data, expected)
+                for connector, data in zip((first, second), versions, strict=True)
+            ]
+            won = [each.result() for each in attempts]
+            assert sorted(won) == [False, True]
+            assert content(first, "a") == versions[won.index(True)]
+            winners.append(won.index(True))
+            expected = sha256(versions[won.index(True)])
+            if number % 50 == 49:
+                first.delete_resource("a")
+                expected = None
+
+
+# ---------------------------------------------------------------------- reading only
+
+
+def test_a_connector_for_reading_sends_nothing_that_writes(
+    stored: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
+) -> None:
+    collections = set(mongodb.list_collection_names())
+    with MongoDBStorageConnector(mongodb_uri, read_only=True) as reading, SentCommands(mongodb.name) as sent:
+        assert content(reading, "large") == CONTENT
+        assert reading.read_ranges("large", [(5, 5)]) == [CONTENT[5:10]]
+        assert reading.list_resources() == ["large", "small"]
+        assert reading.stat("large").sha256 == sha256(CONTENT)
+        reading.verify_resource("large")
+        reading.audit()
+        reading.usage()
+        reading.remove_abandoned()
+        reading.collect_garbage(0, dry_run=True)
+        with reading.lease("large") as lease:
+            lease.acquire()
+        writing: list[Callable[[], object]] = [
+            lambda: reading.set_resource("new", b"x"),
+            lambda: reading.set_resource("new", CONTENT),
+            lambda: reading.create("new").__enter__(),
+            lambda: reading.delete_resource("small"),
+            lambda: reading.collect_garbage(0),
+        ]
+        for write in writing:
+            with pytest.raises(ReadOnlyStorageError):
+                write()
+
+    assert sent.writing == []
+    assert stored.list_resources() == ["large", "small"]
+    assert set(mongodb.list_collection_names()) == collections
+
+
+def test_damage_met_while_reading_only_is_not_noted_down(
+    stored: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
+) -> None:
+    mongodb["data_stack.chunks"].delete_one({"n": 1})
+    with MongoDBStorageConnector(mongodb_uri, read_only=True) as reading, SentCommands(mongodb.name) as sent:
+        with pytest.raises(DataStackError):
+            content(reading, "large")
+
+    assert sent.writing == []
+
+
+def test_a_user_who_may_only_read_can_read(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
+    database = mongodb_auth_uri.partition("?")[0].rpartition("/")[2]
+    with mongodb_with_auth.client() as client:
+        client[database].command("createUser", "reader", pwd="p4ss%word", roles=["read"])
+    with MongoDBStorageConnector(mongodb_auth_uri, chunk_bytes=CHUNK_BYTES) as writing:
+        writing.set_resource("a", CONTENT)
+    uri = f"mongodb://reader:p4ss%25word@127.0.0.1:{mongodb_with_auth.port}/{database}"
+
+    for read_only in (True, False):
+        with MongoDBStorageConnector(uri, read_only=read_only) as reading:
+            assert content(reading, "a") == CONTENT
+            assert reading.list_resources() == ["a"]
+            assert reading.audit() == []
+            assert reading.usage().n_resources == 1
+            with pytest.raises(StorageError, match="'b'") as raised:
+                reading.set_resource("b", CONTENT)
+            assert "p4ss" not in str(raised.value)
+
+
+# ---------------------------------------------------------------------- identifiers
+
+
+def test_no_hostile_identifier_reaches_the_server(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    def enter(context: Any) -> None:
+        with context:
+            pass
+
+    calls: list[Callable[[Any], object]] = [
+        stored.get_resource,
+        lambda identifier: stored.set_resource(identifier, b"x"),
+        lambda identifier: stored.set_resource(identifier, CONTENT),
+        stored.has_resource,
+        stored.stat,
+        stored.delete_resource,
+        lambda identifier: enter(stored.create(identifier)),
+        lambda identifier: stored.read_ranges(identifier, [(0, 1)]),
+        stored.verify_resource,
+        lambda identifier: enter(stored.lease(identifier)),
+    ]
+    with SentCommands(mongodb.name) as sent:
+        for identifier in [*HOSTILE_IDENTIFIERS, {"$gt": ""}, {"$where": "1"}, "$where", "a.$b", "\x00$ne", {"$regex": ".*"}]:
+            for call in calls:
+                with pytest.raises(MalformedIdentifierError):
+                    call(identifier)
+
+    assert sent.all == []
+    assert stored.list_resources() == ["large", "small"]
+
+
+# ---------------------------------------------------------------------- failed writes
+
+
+def test_a_source_that_fails_leaves_no_chunk(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    def failing() -> Iterator[bytes]:
+        for _ in range(40):
+            yield CONTENT[:500_000]
+        raise KeyError("the source")
+
+    with pytest.raises(KeyError):
+        stored.set_resource("large", failing())
+    with pytest.raises(KeyError), stored.create("large") as file:
+        file.write(CONTENT * 2)
+        raise KeyError("the block")
+
+    assert content(stored, "large") == CONTENT
+    assert mongodb["data_stack.chunks"].count_documents({}) == N_CHUNKS
+    assert mongodb["data_stack.uploads"].count_documents({}) == 0
+    assert not [thread for thread in threading.enumerate() if "data_stack" in thread.name]
+
+
+def test_an_interrupted_upload_leaves_no_chunk(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    def interrupted() -> Iterator[bytes]:
+        yield CONTENT * 3
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stored.set_resource("new", interrupted())
+
+    assert mongodb["data_stack.chunks"].count_documents({}) == N_CHUNKS
+    assert stored.list_resources() == ["large", "small"]
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def hold_lease(connector: MongoDBStorageConnector, held: Any) -> None:
+    with connector.lease("a") as lease:
+        held.put(lease.acquire())
+        time.sleep(60)
+
+
+def test_the_lease_of_a_killed_process_is_free_at_once(connector: MongoDBStorageConnector) -> None:
+    context = multiprocessing.get_context("fork")
+    held = context.Queue()
+    holder = context.Process(target=hold_lease, args=(connector, held))
+    holder.start()
+    assert held.get(timeout=20)
+    with connector.lease("a") as lease:
+        while_held = lease.acquire()
+        os.kill(holder.pid or 0, signal.SIGKILL)
+        holder.join()
+
+        after = lease.acquire()
+
+    assert (while_held, after) == (False, True)
+
+
+def test_the_lease_of_another_machine_ends_by_the_clock_of_the_server(
+    connector: MongoDBStorageConnector, mongodb: Database[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = mongodb["data_stack.leases"]
+
+    def expires(in_milliseconds: int) -> None:
+        update = {"owner": "elsewhere-1-1", "nonce": "theirs", "expires": {"$add": ["$$NOW", in_milliseconds]}}
+        leases.update_one({"_id": "a"}, [{"$set": update}], upsert=True)
+
+    real_time = time.time
+    results = []
+    for skew_seconds in (-120, 0, 120):
+        monkeypatch.setattr(time, "time", lambda skew_seconds=skew_seconds: real_time() + skew_seconds)
+        for in_milliseconds in (5_000, -5_000):
+            expires(in_milliseconds)
+            with connector.lease("a") as lease:
+                results.append(lease.acquire())
+
+    assert results == [False, True] * 3
+
+
+def test_a_lease_beats_while_it_is_held(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    leases = mongodb["data_stack.leases"]
+    with connector.lease("a") as lease:
+        assert lease.acquire()
+        first = leases.find_one({"_id": "a"})
+        assert first is not None
+        end = time.monotonic() + 20
+        while leases.find_one({"_id": "a", "expires": {"$gt": first["expires"]}}) is None:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+    assert leases.find_one({"_id": "a"}) is None
+    assert any(index.get("expireAfterSeconds") is not None for index in leases.index_information().values())
+
+
+def test_a_forked_process_does_not_hold_its_parents_lease(connector: MongoDBStorageConnector) -> None:
+    def child_acquires() -> int:
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(10 + lease.acquire())
+            finally:
+                os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    with connector.lease("a") as lease:
+        assert lease.acquire()
+
+        exit_code = child_acquires()
+
+        assert exit_code == 10
+        with connector.lease("a") as other:
+            assert not other.acquire()
+
+
+def test_of_many_who_want_a_lease_one_gets_it(mongodb_uri: str) -> None:
+    with MongoDBStorageConnector(mongodb_uri) as connector, ThreadPoolExecutor(8) as threads, contextlib.ExitStack() as stack:
+        for number in range(5):
+            leases = [stack.enter_context(connector.lease(f"lease{number}")) for _ in range(8)]
+
+            acquired = list(threads.map(lambda lease: lease.acquire(), leases))
+
+            assert sum(acquired) == 1
+
+
+# ---------------------------------------------------------------------- processes, and what is left
+
+
+def test_threads_of_several_connectors_share_one_client(mongodb_uri: str, mongodb_server: Any) -> None:
+    with MongoDBStorageConnector(mongodb_uri) as connector:
+        connector.set_resource("a", CONTENT)
+        copies = [pickle.loads(pickle.dumps(connector)) for _ in range(50)]
+        before = n_connections(mongodb_server)
+
+        for copy in copies:
+            assert content(copy, "a") == CONTENT
+
+        assert n_connections(mongodb_server) <= before + 3
+
+
+def test_a_fork_in_the_middle_of_reading_by_threads_works(stored: MongoDBStorageConnector) -> None:
+    stop = threading.Event()
+    with stored.get_resource("large") as resource, ThreadPoolExecutor(3) as threads:
+
+        def read_on() -> None:
+            while not stop.is_set():
+                assert resource.read_at(3 * CHUNK_BYTES, 10 * CHUNK_BYTES) == CONTENT[3 * CHUNK_BYTES :][: 10 * CHUNK_BYTES]
+
+        reading = [threads.submit(read_on) for _ in range(3)]
+        try:
+            children = []
+            for _ in range(6):
+                child = os.fork()
+                if child == 0:
+                    exit_code = 1
+                    try:
+                        signal.alarm(30)
+                        same = resource.read_at(100, 500_000) == CONTENT[100:500_100] and content(stored, "small") == b"small"
+                        exit_code = 0 if same else 2
+                    finally:
+                        os._exit(exit_code)
+                children.append(child)
+            exit_codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        finally:
+            stop.set()
+        for each in reading:
+            each.result()
+
+    assert exit_codes == [0] * 6
+
+
+def n_connections(server: Any) -> int:
+    with server.client() as client:
+        return int(client.admin.command("serverStatus")["connections"]["current"])
+
+
+def sockets() -> int:
+    links = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(link))
+    return sum(link.startswith("socket:") for link in links)
+
+
+def test_nothing_is_left_after_close(mongodb_uri: str, mongodb_server: Any) -> None:
+    with mongodb_server.client() as client:
+        client.admin.command("ping")
+        gc.collect()
+        n_threads, n_sockets = threading.active_count(), sockets()
+
+        with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES) as connector:
+            connector.set_resource("a", CONTENT)
+            connector.set_resource("b", iter([CONTENT]))
+            resource = connector.get_resource("a")
+            resource.read(1_000_000)  # in the middle of reading ahead
+            resource.close()
+            for _ in range(20):
+                with connector.get_resource("b") as partly_read:
+                    partly_read.read(3 * CHUNK_BYTES)
+            with connector.lease("a") as lease:
+                lease.acquire()
+            connector.collect_garbage(0)
+        del resource, partly_read, lease, connector
+        gc.collect()
+
+        end = time.monotonic() + 10
+        while (threading.active_count() > n_threads or sockets() > n_sockets) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert threading.active_count() <= n_threads, threading.enumerate()
+        assert sockets() <= n_sockets
+        assert client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"] == 0
+
+
+def test_a_connector_can_be_used_again_after_close(stored: MongoDBStorageConnector) -> None:
+    stored.close()
+    stored.close()
+
+    assert content(stored, "small") == b"small"
+
+
+def test_credentials_are_in_no_log(mongodb_auth_uri: str, caplog: pytest.LogCaptureFixture) -> None:
+    password = mongodb_auth_uri.partition("@")[0].rpartition(":")[2]
+    with caplog.at_level(logging.DEBUG), MongoDBStorageConnector(mongodb_auth_uri) as connector:
+        connector.set_resource("a", CONTENT)
+        content(connector, "a")
+        with pytest.raises(DataStackError) as raised:
+            connector.get_resource("missing")
+        shown = f"{connector!r} {raised.value} {connector.get_resource('a')!r}"
+
+    assert len(password) > 10
+    assert password not in caplog.text
+    assert password not in shown

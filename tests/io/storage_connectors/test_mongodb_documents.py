@@ -1,0 +1,480 @@
+"""The documents that MongoDBStorageConnector writes, what GridFS's own tools make of them, and what becomes of damaged ones."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import pickle
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gridfs
+import pytest
+from bson import Binary, Int64, ObjectId
+from mongodb_commands import SentCommands
+from pymongo.database import Database
+
+from data_stack.exception import DamagedBlockError, DataStackError, ResourceNotFoundError
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+CHUNK_BYTES = 65_536
+CONTENT = hashlib.shake_128(b"content").digest(5 * CHUNK_BYTES + 1234)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
+    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES) as connector:
+        yield connector
+
+
+def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return resource.read()
+
+
+def documents(mongodb: Database[Any], name: str) -> list[dict[str, Any]]:
+    return list(mongodb[f"data_stack.{name}"].find().sort("_id"))
+
+
+# ---------------------------------------------------------------------- what is written
+
+
+def test_a_small_resource_is_one_document(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    before = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+
+    connector.set_resource("a/b.txt", b"small")
+
+    (pointer,) = documents(mongodb, "resources")
+    assert (pointer["_id"], pointer["length"], pointer["data"]) == ("a/b.txt", 5, b"small")
+    assert pointer["sha256"] == hashlib.sha256(b"small").hexdigest()
+    assert abs(pointer["modified"] - before) < datetime.timedelta(minutes=1)
+    assert "file_id" not in pointer
+    assert documents(mongodb, "files") == documents(mongodb, "chunks") == []
+
+
+def test_a_large_resource_is_a_pointer_to_a_file_in_chunks(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a/b.bin", CONTENT)
+
+    (pointer,) = documents(mongodb, "resources")
+    (file,) = documents(mongodb, "files")
+    chunks = documents(mongodb, "chunks")
+    assert (pointer["length"], pointer["chunkSize"], pointer["sha256"]) == (len(CONTENT), CHUNK_BYTES, SHA256)
+    assert pointer["file_id"] == file["_id"]
+    assert "data" not in pointer
+    assert (file["filename"], file["length"], file["chunkSize"]) == ("a/b.bin", len(CONTENT), CHUNK_BYTES)
+    assert isinstance(file["length"], Int64)
+    assert isinstance(file["uploadDate"], datetime.datetime)
+    assert [(chunk["files_id"], chunk["n"]) for chunk in chunks] == [(file["_id"], n) for n in range(6)]
+    assert [len(chunk["data"]) for chunk in chunks] == [CHUNK_BYTES] * 5 + [1234]
+    assert [len(chunk["blake3"]) for chunk in chunks] == [32] * 6
+
+
+def test_no_upload_is_on_record_after_it_is_done(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", CONTENT)
+    with connector.create("b") as file:
+        file.write(CONTENT[1:])
+
+    assert documents(mongodb, "uploads") == []
+
+
+def test_every_publication_has_a_revision_of_its_own(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    revisions = []
+    for data in (b"small", CONTENT, b"other", CONTENT):
+        connector.set_resource("a", data)
+        revisions.append(documents(mongodb, "resources")[0]["rev"])
+
+    assert revisions == sorted(set(revisions))
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
+def test_boundaries_of_chunks_and_of_inlining_lose_no_byte(mongodb_uri: str, mongodb: Database[Any], size: int) -> None:
+    data = CONTENT[:size]
+    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", data)
+        connector.set_resource("b", (data[i : i + 1000] for i in range(0, size, 1000)))
+
+        assert content(connector, "a") == content(connector, "b") == data
+        assert connector.read_ranges("a", [(max(0, size - 2), 5)]) == [data[-2:]]
+    assert all(len(chunk["data"]) > 0 for chunk in documents(mongodb, "chunks"))
+
+
+# ---------------------------------------------------------------------- indexes
+
+
+def assert_indexes(mongodb: Database[Any], bucket: str = "data_stack") -> None:
+    chunk_keys = mongodb[f"{bucket}.chunks"].index_information().values()
+    file_keys = [index["key"] for index in mongodb[f"{bucket}.files"].index_information().values()]
+    assert [index for index in chunk_keys if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")]
+    assert [("filename", 1), ("uploadDate", 1)] in file_keys
+    assert any("sha256" in key[0][0] for key in file_keys)
+
+
+def test_the_indexes_are_made_with_the_first_resource(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", CONTENT)
+
+    assert_indexes(mongodb)
+
+
+def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(mongodb_uri: str, mongodb: Database[Any]) -> None:
+    file_id = ObjectId()
+    mongodb["theirs.chunks"].insert_one({"files_id": file_id, "n": 0, "data": Binary(b"abc")})
+    mongodb["theirs.files"].insert_one({"_id": file_id, "length": 3, "chunkSize": 1024, "filename": "x"})
+
+    with MongoDBStorageConnector(mongodb_uri, bucket="theirs") as connector:
+        connector.set_resource("a", CONTENT)
+
+    assert_indexes(mongodb, "theirs")
+    assert mongodb["theirs.chunks"].find_one({"files_id": file_id}) is not None
+
+
+def test_a_bucket_whose_chunks_are_there_twice_is_refused_with_a_reason(mongodb_uri: str, mongodb: Database[Any]) -> None:
+    file_id = ObjectId()
+    for _ in range(2):
+        mongodb["theirs.chunks"].insert_one({"files_id": file_id, "n": 0, "data": Binary(b"abc")})
+
+    with MongoDBStorageConnector(mongodb_uri, bucket="theirs") as connector, pytest.raises(DataStackError, match="theirs"):
+        connector.set_resource("a", CONTENT)
+
+    assert mongodb["theirs.resources"].find_one({"_id": "a"}) is None
+
+
+# ---------------------------------------------------------------------- GridFS reads ours
+
+
+@pytest.mark.parametrize("size", [CHUNK_BYTES, CHUNK_BYTES + 1, len(CONTENT)])
+def test_gridfs_reads_what_we_wrote(mongodb_uri: str, mongodb: Database[Any], size: int) -> None:
+    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as connector:
+        connector.set_resource("a/b.bin", CONTENT[:size])
+
+    bucket = gridfs.GridFSBucket(mongodb, "data_stack")
+    with bucket.open_download_stream_by_name("a/b.bin") as file:
+        assert file.read() == CONTENT[:size]
+        file.seek(CHUNK_BYTES - 5)
+        assert file.read(10) == CONTENT[CHUNK_BYTES - 5 : CHUNK_BYTES + 5][: size - CHUNK_BYTES + 5]
+    assert [(listed.filename, listed.length) for listed in bucket.find()] == [("a/b.bin", size)]
+
+
+def test_gridfs_reads_the_latest_version(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", CONTENT)
+    connector.set_resource("a", CONTENT[::-1])
+
+    with gridfs.GridFSBucket(mongodb, "data_stack").open_download_stream_by_name("a") as file:
+        assert file.read() == CONTENT[::-1]
+
+
+# ---------------------------------------------------------------------- we read GridFS's
+
+
+@pytest.fixture
+def theirs(mongodb: Database[Any]) -> gridfs.GridFSBucket:
+    return gridfs.GridFSBucket(mongodb, "theirs")
+
+
+@pytest.mark.parametrize("chunk_bytes", [1024, 65_536, 261_120, 1 << 20])
+def test_a_file_of_gridfs_is_a_resource(
+    connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, chunk_bytes: int
+) -> None:
+    theirs.upload_from_stream("Pictures of März?.h5", CONTENT, chunk_size_bytes=chunk_bytes)
+
+    with connector.from_gridfs("theirs", "Pictures of März?.h5") as resource:
+        assert resource.size == len(CONTENT)
+        assert resource.read() == CONTENT
+        assert resource.read_at(CHUNK_BYTES - 10, 20) == CONTENT[CHUNK_BYTES - 10 : CHUNK_BYTES + 10]
+        assert resource.read_ranges([(200_000, 7), (3, 5), (len(CONTENT) - 1, 10)]) == [
+            CONTENT[200_000:200_007],
+            CONTENT[3:8],
+            CONTENT[-1:],
+        ]
+
+
+def test_an_empty_file_of_gridfs_is_an_empty_resource(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
+    theirs.upload_from_stream("empty", b"")
+
+    with connector.from_gridfs("theirs", "empty") as resource:
+        assert (resource.size, resource.read()) == (0, b"")
+
+
+def test_of_a_file_of_gridfs_the_latest_revision_is_read(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
+    for revision in (b"old", b"newer", b"newest"):
+        theirs.upload_from_stream("a", revision)
+
+    with connector.from_gridfs("theirs", "a") as resource:
+        assert resource.read() == b"newest"
+
+
+def test_a_file_of_gridfs_stays_what_it_was_when_opened(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
+    theirs.upload_from_stream("a", CONTENT, chunk_size_bytes=CHUNK_BYTES)
+    with connector.from_gridfs("theirs", "a") as resource:
+        beginning = resource.read(10)
+
+        theirs.upload_from_stream("a", b"new")
+
+        assert beginning + resource.read() == CONTENT
+
+
+def test_a_file_of_gridfs_pickles(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
+    theirs.upload_from_stream("a b c", CONTENT, chunk_size_bytes=CHUNK_BYTES)
+
+    with connector.from_gridfs("theirs", "a b c") as resource:
+        resource.read(10)
+        copy = pickle.loads(pickle.dumps(resource))
+
+    with copy:
+        assert copy.read() == CONTENT
+
+
+def test_a_file_of_gridfs_that_is_not_there_is_an_error_of_ours(connector: MongoDBStorageConnector) -> None:
+    with pytest.raises(ResourceNotFoundError, match="missing"):
+        connector.from_gridfs("theirs", "missing").read()
+
+
+@pytest.mark.parametrize("filename", [{"$ne": None}, {"$gt": ""}, None, 1, b"a", ["a"]], ids=repr)
+def test_a_filename_is_never_an_operator(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, filename: Any) -> None:
+    theirs.upload_from_stream("a", b"secret")
+
+    with pytest.raises((DataStackError, TypeError)):
+        connector.from_gridfs("theirs", filename).read()
+
+
+def test_reading_from_gridfs_writes_nothing(
+    connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, mongodb: Database[Any]
+) -> None:
+    theirs.upload_from_stream("a", CONTENT)
+    collections = set(mongodb.list_collection_names())
+
+    with SentCommands(mongodb.name) as sent, connector.from_gridfs("theirs", "a") as resource:
+        resource.read()
+
+    assert sent.writing == []
+    assert set(mongodb.list_collection_names()) == collections
+
+
+@pytest.mark.parametrize("change", ["a chunk is missing", "a chunk is short", "a chunk is long", "uneven", "the last is missing"])
+def test_damaged_chunks_of_gridfs_are_an_error_and_never_wrong_bytes(
+    connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, mongodb: Database[Any], change: str
+) -> None:
+    theirs.upload_from_stream("a", CONTENT, chunk_size_bytes=CHUNK_BYTES)
+    chunks = mongodb["theirs.chunks"]
+
+    def resize(n: int, data: bytes) -> None:
+        chunks.update_one({"n": n}, {"$set": {"data": Binary(data)}})
+
+    if change == "a chunk is missing":
+        chunks.delete_one({"n": 2})
+    elif change == "a chunk is short":
+        resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES - 1])
+    elif change == "a chunk is long":
+        resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES + 1])
+    elif change == "uneven":  # the same bytes in all, cut otherwise
+        resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES - 100])
+        resize(3, CONTENT[3 * CHUNK_BYTES - 100 : 4 * CHUNK_BYTES])
+    else:
+        chunks.delete_one({"n": 5})
+
+    with connector.from_gridfs("theirs", "a") as resource:
+        with pytest.raises(DamagedBlockError, match="'a'"):
+            resource.read()
+        assert resource.read_at(0, 100) == CONTENT[:100]
+
+
+# ---------------------------------------------------------------------- damage to ours
+
+Damage = Callable[["Damager"], object]
+
+
+class Damager:
+    """Changes what a hostile or broken writer could change of the resource ``victim``."""
+
+    def __init__(self, mongodb: Database[Any]) -> None:
+        self.resources: Any
+        self.files: Any
+        self.chunks: Any
+        self.resources, self.files, self.chunks = (mongodb[f"data_stack.{name}"] for name in ("resources", "files", "chunks"))
+        self.file_id = self.resources.find_one({"_id": "victim"})["file_id"]
+
+    def chunk(self, n: int) -> dict[str, Any]:
+        return dict(self.chunks.find_one({"files_id": self.file_id, "n": n}))
+
+    def set_chunk(self, number: int, /, **fields: Any) -> None:
+        self.chunks.update_one({"files_id": self.file_id, "n": number}, {"$set": fields})
+
+    def drop_chunk(self, n: int) -> None:
+        self.chunks.delete_one({"files_id": self.file_id, "n": n})
+
+    def set_pointer(self, **fields: Any) -> None:
+        self.resources.update_one({"_id": "victim"}, {"$set": fields})
+
+    def unset_pointer(self, *names: str) -> None:
+        self.resources.update_one({"_id": "victim"}, {"$unset": dict.fromkeys(names, "")})
+
+    def flip(self, n: int) -> None:
+        data = bytearray(self.chunk(n)["data"])
+        data[1000] ^= 1
+        self.set_chunk(n, data=Binary(bytes(data)))
+
+    def swap(self, n: int, other: int, *fields: str) -> None:
+        one, two = self.chunk(n), self.chunk(other)
+        self.set_chunk(n, **{name: two[name] for name in fields})
+        self.set_chunk(other, **{name: one[name] for name in fields})
+
+
+DAMAGED_BLOCKS: dict[str, tuple[int, Damage]] = {
+    "a chunk in the middle is missing": (2, lambda d: d.drop_chunk(2)),
+    "the last chunk is missing": (5, lambda d: d.drop_chunk(5)),
+    "a chunk is short": (2, lambda d: d.set_chunk(2, data=d.chunk(2)["data"][:-1])),
+    "a chunk is empty": (2, lambda d: d.set_chunk(2, data=b"")),
+    "a chunk is long": (2, lambda d: d.set_chunk(2, data=d.chunk(2)["data"] + b"x")),
+    "a chunk is huge": (2, lambda d: d.set_chunk(2, data=bytes(15 << 20))),
+    "the last chunk is long": (5, lambda d: d.set_chunk(5, data=d.chunk(5)["data"] + b"x")),
+    "a bit is flipped": (2, lambda d: d.flip(2)),
+    "a bit of the last chunk is flipped": (5, lambda d: d.flip(5)),
+    "two chunks are swapped": (1, lambda d: d.swap(1, 3, "data")),
+    "two chunks are swapped with their digests": (1, lambda d: d.swap(1, 3, "data", "blake3")),
+    "a chunk is text": (2, lambda d: d.set_chunk(2, data="x" * CHUNK_BYTES)),
+    "a chunk is a number": (2, lambda d: d.set_chunk(2, data=7)),
+    "a digest is missing": (2, lambda d: d.chunks.update_one({"_id": d.chunk(2)["_id"]}, {"$unset": {"blake3": ""}})),
+    "a digest is text": (2, lambda d: d.set_chunk(2, blake3="x" * 32)),
+    "the number of a chunk is text": (2, lambda d: d.set_chunk(2, n="2")),
+    "the number of a chunk is negative": (2, lambda d: d.set_chunk(2, n=-1)),
+    "all chunks are gone": (0, lambda d: d.chunks.delete_many({"files_id": d.file_id})),
+    "a chunk of another file lies there": (
+        2,
+        lambda d: d.set_chunk(
+            2, **{k: d.chunks.find_one({"n": 2, "files_id": {"$ne": d.file_id}})[k] for k in ("data", "blake3")}
+        ),
+    ),
+}
+
+DAMAGED_POINTERS: dict[str, Damage] = {
+    "length is smaller": lambda d: d.set_pointer(length=1000),
+    "length is larger": lambda d: d.set_pointer(length=len(CONTENT) + 1),
+    "length is huge": lambda d: d.set_pointer(length=(1 << 62)),
+    "length is text": lambda d: d.set_pointer(length="1000"),
+    "length is negative": lambda d: d.set_pointer(length=-1),
+    "length is a fraction": lambda d: d.set_pointer(length=1000.5),
+    "length is true": lambda d: d.set_pointer(length=True),
+    "length is a list": lambda d: d.set_pointer(length=[1000]),
+    "length is missing": lambda d: d.unset_pointer("length"),
+    "chunkSize is 0": lambda d: d.set_pointer(chunkSize=0),
+    "chunkSize is 1": lambda d: d.set_pointer(chunkSize=1),
+    "chunkSize is twice as much": lambda d: d.set_pointer(chunkSize=2 * CHUNK_BYTES),
+    "chunkSize is huge": lambda d: d.set_pointer(chunkSize=1 << 40),
+    "chunkSize is negative": lambda d: d.set_pointer(chunkSize=-CHUNK_BYTES),
+    "chunkSize is text": lambda d: d.set_pointer(chunkSize="65536"),
+    "chunkSize is missing": lambda d: d.unset_pointer("chunkSize"),
+    "sha256 is another": lambda d: d.set_pointer(sha256="0" * 64),
+    "sha256 is bytes": lambda d: d.set_pointer(sha256=b"0" * 32),
+    "sha256 is missing": lambda d: d.unset_pointer("sha256"),
+    "file_id is another": lambda d: d.set_pointer(file_id=ObjectId()),
+    "file_id is an operator": lambda d: d.set_pointer(file_id={"$ne": None}),
+    "file_id is text": lambda d: d.set_pointer(file_id=str(d.file_id)),
+    "file_id is that of another resource": lambda d: d.set_pointer(file_id=d.resources.find_one({"_id": "other"})["file_id"]),
+    "all is that of another resource": lambda d: d.set_pointer(
+        **{k: v for k, v in d.resources.find_one({"_id": "other"}).items() if k != "_id"}
+    ),
+    "it says it is small": lambda d: d.set_pointer(data=b"evil", blake3=b"0" * 32),
+    "everything is missing": lambda d: d.resources.replace_one({"_id": "victim"}, {}),
+    "modified is text": lambda d: d.set_pointer(modified="now"),
+}
+
+
+@pytest.fixture
+def damager(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> Damager:
+    connector.set_resource("victim", CONTENT)
+    connector.set_resource("other", CONTENT[::-1])
+    return Damager(mongodb)
+
+
+@pytest.mark.parametrize("kind", DAMAGED_BLOCKS)
+def test_a_damaged_block_is_named_and_never_read(connector: MongoDBStorageConnector, damager: Damager, kind: str) -> None:
+    block, damage = DAMAGED_BLOCKS[kind]
+    damage(damager)
+
+    tracemalloc.start()
+    with connector.get_resource("victim") as resource, pytest.raises(DamagedBlockError) as raised:
+        resource.read()
+    with pytest.raises(DamagedBlockError) as raised_by_ranges:
+        connector.read_ranges("victim", [(block * CHUNK_BYTES + 5, 3)])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    for error in (raised.value, raised_by_ranges.value):
+        assert (error.identifier, error.block) == ("victim", block)
+        assert "'victim'" in str(error)
+    assert peak < 50 << 20
+    assert content(connector, "other") == CONTENT[::-1]
+
+
+@pytest.mark.parametrize("kind", DAMAGED_POINTERS)
+def test_a_damaged_pointer_is_an_error_of_ours(connector: MongoDBStorageConnector, damager: Damager, kind: str) -> None:
+    DAMAGED_POINTERS[kind](damager)
+
+    tracemalloc.start()
+    for ask in (content, MongoDBStorageConnector.verify_resource):
+        with pytest.raises(DataStackError, match="'victim'"):
+            ask(connector, "victim")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 50 << 20
+    assert content(connector, "other") == CONTENT[::-1]
+
+
+@pytest.mark.parametrize("kind", [*DAMAGED_BLOCKS, *DAMAGED_POINTERS])
+def test_what_is_damaged_can_be_stored_again(connector: MongoDBStorageConnector, damager: Damager, kind: str) -> None:
+    damage = DAMAGED_POINTERS[kind] if kind in DAMAGED_POINTERS else DAMAGED_BLOCKS[kind][1]
+    damage(damager)
+
+    connector.set_resource("victim", CONTENT)
+
+    assert content(connector, "victim") == CONTENT
+
+
+def test_what_tools_add_to_documents_is_left_alone(connector: MongoDBStorageConnector, damager: Damager) -> None:
+    damager.set_pointer(comment="kept since 2019", tags=["a", {"b": 1}], data=b"evil")
+    damager.set_chunk(2, comment="x")
+    damager.chunks.insert_one({"files_id": damager.file_id, "n": 6, "data": b"more"})
+    damager.files.update_one({"_id": damager.file_id}, {"$set": {"contentType": "x", "aliases": ["y"]}})
+
+    assert content(connector, "victim") == CONTENT
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"data": b"evil!"},
+        {"data": b"evil"},
+        {"data": "small"},
+        {"length": 4},
+        {"length": 1 << 50},
+        {"sha256": hashlib.sha256(b"evil!").hexdigest()},
+        {"data": b"evil!", "sha256": hashlib.sha256(b"evil!").hexdigest()},
+        {"data": None},
+    ],
+    ids=repr,
+)
+def test_a_damaged_small_resource_is_an_error_of_ours(
+    connector: MongoDBStorageConnector, mongodb: Database[Any], fields: dict[str, Any]
+) -> None:
+    connector.set_resource("victim", b"small")
+    mongodb["data_stack.resources"].update_one({"_id": "victim"}, {"$set": fields})
+
+    with pytest.raises(DataStackError, match="'victim'"):
+        content(connector, "victim")
+
+
+def test_one_flipped_bit_anywhere_in_a_small_resource_is_found(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    data = os.urandom(50)
+    connector.set_resource("victim", data)
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << (place % 8)
+        mongodb["data_stack.resources"].update_one({"_id": "victim"}, {"$set": {"data": Binary(bytes(damaged))}})
+
+        with pytest.raises(DamagedBlockError, match="'victim'"):
+            content(connector, "victim")

@@ -1,0 +1,494 @@
+"""What MongoDBStorageConnector leaves behind when it is killed, and how it is swept while others read and write."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import gridfs
+import pytest
+from bson import Binary, Int64, ObjectId, Regex
+from mongodb_commands import SentCommands, kill_at_command
+from pymongo.database import Database
+
+from data_stack.exception import ConfigError, DataStackError, ReadOnlyStorageError, ResourceChangedError, ResourceNotFoundError
+from data_stack.io.storage_connectors.connector import DAY_SECONDS
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+CHUNK_BYTES = 65_536
+NOISE = hashlib.shake_128(b"noise").digest(20 * CHUNK_BYTES)
+
+
+def version(number: int) -> bytes:
+    """A content of its own for each number, of three to four chunks."""
+    return b"%08d" % number + NOISE[: 3 * CHUNK_BYTES + number % 1000]
+
+
+@pytest.fixture
+def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
+    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as connector:
+        yield connector
+
+
+def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return resource.read()
+
+
+def assert_no_orphans(mongodb: Database[Any]) -> None:
+    """All files, chunks and records of uploads belong to a resource, and none is doomed."""
+    needed = set(mongodb["data_stack.resources"].distinct("file_id"))
+    assert set(mongodb["data_stack.files"].distinct("_id")) == needed
+    assert set(mongodb["data_stack.chunks"].distinct("files_id")) == needed
+    assert mongodb["data_stack.uploads"].count_documents({}) == 0
+    assert mongodb["data_stack.files"].count_documents({"metadata.condemned": {"$exists": True}}) == 0
+
+
+# ---------------------------------------------------------------------- grace
+
+
+def test_what_was_replaced_or_deleted_is_swept_once_its_grace_is_over(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    for number in range(3):
+        connector.set_resource("replaced", version(number))
+    connector.set_resource("deleted", version(3))
+    connector.delete_resource("deleted")
+
+    within_grace = connector.collect_garbage()
+    freed = connector.collect_garbage(0)
+
+    assert within_grace == []
+    assert sorted(garbage.size or 0 for garbage in freed) == [len(version(number)) for number in (0, 1, 3)]
+    assert all(garbage.reason for garbage in freed)
+    assert content(connector, "replaced") == version(2)
+    assert_no_orphans(mongodb)
+    assert connector.collect_garbage(0) == []
+
+
+def test_the_grace_begins_with_the_replacement_and_not_with_the_upload(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("a", version(0))
+    old = datetime.datetime(2020, 1, 1)
+    mongodb["data_stack.files"].update_many({}, {"$set": {"uploadDate": old}})
+
+    connector.set_resource("a", version(1))
+
+    assert connector.collect_garbage(60) == []
+    mongodb["data_stack.files"].update_many({"metadata.replaced": {"$exists": True}}, {"$set": {"metadata.replaced": old}})
+    assert len(connector.collect_garbage(60)) == 1
+    assert content(connector, "a") == version(1)
+
+
+def test_a_reader_of_what_was_replaced_finishes(connector: MongoDBStorageConnector) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("b", version(5))
+    with connector.get_resource("a") as first, connector.get_resource("b") as second:
+        beginning = first.read(10)
+
+        connector.set_resource("a", version(1))
+        connector.delete_resource("b")
+        connector.collect_garbage()
+
+        assert beginning + first.read() == version(0)
+        assert second.read() == version(5)
+
+
+def test_a_reader_of_what_was_swept_is_told_so(connector: MongoDBStorageConnector) -> None:
+    connector.set_resource("a", version(0))
+    with connector.get_resource("a") as resource:
+        resource.read_at(0, 1)
+        connector.set_resource("a", version(1))
+
+        connector.collect_garbage(0)
+
+        with pytest.raises(ResourceChangedError, match="'a'"):
+            resource.read_at(3 * CHUNK_BYTES, 5)
+    assert content(connector, "a") == version(1)
+
+
+def test_looking_for_garbage_changes_nothing(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("a", version(1))
+
+    with SentCommands(mongodb.name) as sent:
+        found = connector.collect_garbage(0, dry_run=True)
+
+    assert len(found) == 1
+    assert sent.writing == []
+    assert len(connector.collect_garbage(0)) == 1
+
+
+def test_a_connector_for_reading_looks_for_garbage_and_leaves_it(mongodb_uri: str, connector: MongoDBStorageConnector) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("a", version(1))
+    with MongoDBStorageConnector(mongodb_uri, read_only=True) as reading:
+        found = reading.collect_garbage(0, dry_run=True)
+
+        with pytest.raises(ReadOnlyStorageError):
+            reading.collect_garbage(0)
+
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("grace_seconds", [-1, float("nan")])
+def test_a_grace_that_is_none_is_refused(connector: MongoDBStorageConnector, grace_seconds: float) -> None:
+    with pytest.raises(ConfigError):
+        connector.collect_garbage(grace_seconds)
+
+
+# ---------------------------------------------------------------------- what is stored once
+
+
+def test_equal_content_is_stored_once_and_swept_with_its_last_name(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("b", iter([version(0)]))
+    with connector.create("c") as file:
+        file.write(version(0))
+    n_files = mongodb["data_stack.files"].count_documents({})
+
+    for gone, left in (("a", "bc"), ("b", "c")):
+        connector.delete_resource(gone)
+        connector.collect_garbage(0)
+        assert [content(connector, identifier) for identifier in left] == [version(0)] * len(left)
+    connector.delete_resource("c")
+    connector.collect_garbage(0)
+
+    assert n_files == 1
+    assert_no_orphans(mongodb)
+    assert mongodb["data_stack.chunks"].count_documents({}) == 0
+
+
+def test_content_that_is_stored_again_during_its_grace_stays(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", version(0))
+    connector.delete_resource("a")
+
+    connector.set_resource("b", version(0))
+
+    assert mongodb["data_stack.files"].count_documents({}) == 1
+    assert connector.collect_garbage(0) == []
+    assert content(connector, "b") == version(0)
+
+
+def test_equal_content_counts_once_in_what_is_used(connector: MongoDBStorageConnector) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("b", version(0))
+    connector.set_resource("small", b"12345")
+    connector.set_resource("gone", version(777))
+    connector.delete_resource("gone")
+
+    usage = connector.usage()
+
+    size = len(version(0))
+    assert (usage.n_resources, usage.resource_bytes, usage.stored_bytes) == (3, 2 * size + 5, size + 5)
+    assert usage.garbage_bytes == len(version(777))
+
+
+# ---------------------------------------------------------------------- killed writers and sweepers
+
+
+WORKS: dict[str, Callable[[MongoDBStorageConnector], object]] = {
+    "storing something new": lambda connector: connector.set_resource("new", iter([version(1)[:90_000], version(1)[90_000:]])),
+    "replacing": lambda connector: connector.set_resource("old", version(1)),
+    "storing what is there": lambda connector: connector.set_resource("new", version(0)),
+    "deleting": lambda connector: connector.delete_resource("old"),
+    "sweeping": lambda connector: connector.collect_garbage(0),
+    "storing something small": lambda connector: connector.set_resource("old", b"small"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", ["before", "answered"])
+@pytest.mark.parametrize("work", WORKS)
+def test_killed_at_any_command_nothing_is_half_there_and_nothing_stays(
+    connector: MongoDBStorageConnector, mongodb: Database[Any], work: str, moment: str
+) -> None:
+    connector.set_resource("kept", version(0))
+    number = 0
+    while True:
+        connector.set_resource("old", version(2))
+        connector.set_resource("old", version(3))
+        connector.set_resource("old", version(0))
+
+        was_killed = kill_at_command(number, moment, lambda: WORKS[work](connector))
+
+        for identifier in connector.list_resources():
+            assert content(connector, identifier) in (version(0), version(1), b"small")
+        assert content(connector, "kept") == version(0)
+        connector.collect_garbage(0)
+        assert content(connector, "kept") == version(0)
+        assert_no_orphans(mongodb)
+        with contextlib.suppress(ResourceNotFoundError):  # what is deleted already
+            WORKS[work](connector)  # the next run heals
+        for identifier in connector.list_resources():
+            content(connector, identifier)
+        if not was_killed:
+            break
+        with contextlib.suppress(DataStackError):
+            connector.delete_resource("new")
+        number += 1
+    assert number >= (1 if "small" in work else 2)
+
+
+def store_many_chunks(connector: MongoDBStorageConnector, number: int) -> None:
+    connector.set_resource("a/new", (version(number) for _ in range(30)))
+
+
+def test_what_a_killed_writer_left_is_swept_at_once_where_it_ran(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("kept", version(0))
+    n_left = 0
+    for number in range(20):
+        kill_at_command(number, "answered", partial(store_many_chunks, connector, number))
+        n_left = max(n_left, mongodb["data_stack.uploads"].count_documents({}))
+
+    removed = connector.remove_abandoned("b/") + connector.remove_abandoned("a/")
+
+    assert n_left > 1
+    assert removed
+    assert all("a/new" in name for name in removed)
+    connector.collect_garbage(0)
+    assert_no_orphans(mongodb)
+
+
+def test_an_upload_of_another_machine_is_left_alone_while_its_heart_beats(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("kept", version(0))
+    was_killed = kill_at_command(2, "answered", lambda: connector.set_resource("new", (version(1) for _ in range(60))))
+    uploads = mongodb["data_stack.uploads"]
+    uploads.update_many({}, {"$set": {"owner": "anothermachine-1-1"}, "$currentDate": {"beat": True}})
+    n_uploads = uploads.count_documents({})
+
+    while_it_beats = connector.collect_garbage(0)
+    uploads.update_many({}, {"$set": {"beat": datetime.datetime(2020, 1, 1)}})
+    later = connector.collect_garbage(0)
+
+    assert was_killed
+    assert n_uploads > 0
+    assert while_it_beats == []
+    assert len(later) >= 1
+    assert_no_orphans(mongodb)
+
+
+# ---------------------------------------------------------------------- at the same time
+
+
+def test_an_upload_goes_on_while_garbage_is_collected(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    pieces = [version(number) for number in range(40)]
+
+    def source() -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            connector.collect_garbage(0)
+
+    connector.set_resource("a", source())
+
+    assert content(connector, "a") == b"".join(pieces)
+    connector.collect_garbage(0)
+    assert_no_orphans(mongodb)
+
+
+def test_sweeping_beside_writers_of_equal_content_loses_nothing(mongodb_uri: str, mongodb: Database[Any]) -> None:
+    stop, errors = threading.Event(), list[BaseException]()
+
+    def sweep() -> None:
+        with MongoDBStorageConnector(mongodb_uri) as sweeping:
+            while not stop.is_set():
+                sweeping.collect_garbage(0)
+
+    def write(name: str) -> None:
+        # The same few contents under a few names, so that files lose their last pointer just as another one wants them.
+        with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as writing:
+            for number in range(25):
+                writing.set_resource(name, version(number % 3))
+                try:
+                    assert content(writing, name) == version(number % 3)
+                except BaseException as error:
+                    errors.append(error)
+                    raise
+                writing.delete_resource(name)
+            writing.set_resource(name, version(0))
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b", "c")]
+    sweeper = threading.Thread(target=sweep)
+    for thread in [*threads, sweeper]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    sweeper.join()
+
+    assert errors == []
+    with MongoDBStorageConnector(mongodb_uri) as reading:
+        assert [content(reading, name) for name in "abc"] == [version(0)] * 3
+        reading.collect_garbage(0)
+        assert [content(reading, name) for name in "abc"] == [version(0)] * 3
+    assert_no_orphans(mongodb)
+
+
+# ---------------------------------------------------------------------- what others keep in the bucket
+
+
+STRANGE_IDS: list[Any] = [
+    ObjectId(), "text", 7, Int64(8), 1.5, {"a": 1}, [1], {}, Binary(b"x"), datetime.datetime(2020, 1, 1), True, None,
+]  # fmt: skip
+
+
+def test_files_of_other_tools_are_left_alone_whatever_their_ids(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("a", version(1))
+    bucket = gridfs.GridFSBucket(mongodb, "data_stack")
+    bucket.upload_from_stream("theirs", version(2))
+    for file_id in STRANGE_IDS:
+        if file_id == [1]:
+            continue
+        mongodb["data_stack.files"].insert_one({"_id": file_id, "length": "1", "chunkSize": {}, "metadata": ["x"]})
+        mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 0, "data": b"x"})
+    for file_id in (["list"], Regex("a"), {"lonely": 1}, "lonely"):
+        mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 0, "data": b"x"})
+    n_files = mongodb["data_stack.files"].count_documents({})
+
+    freed = connector.collect_garbage(0)
+    usage, findings = connector.usage(), connector.audit()
+
+    assert len(freed) == 1
+    assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
+    assert usage.stored_bytes == len(version(1))
+    assert not [finding for finding in findings if finding.is_fault]
+    assert bucket.open_download_stream_by_name("theirs").read() == version(2)
+    assert content(connector, "a") == version(1)
+
+
+def test_strange_documents_among_ours_do_no_harm(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", version(0))
+    for strange in STRANGE_IDS:
+        mongodb["data_stack.resources"].insert_one({"_id": ObjectId(), "file_id": strange, "length": strange})
+        with contextlib.suppress(Exception):  # some are there by now
+            mongodb["data_stack.resources"].insert_one({"_id": strange, "file_id": {"$ne": None}, "length": -5})
+        mongodb["data_stack.uploads"].insert_one({"owner": strange, "beat": strange, "identifier": strange})
+        mongodb["data_stack.files"].insert_one(
+            {"filename": strange, "length": strange, "metadata": {"data_stack": 1, "sha256": strange}}
+        )
+
+    connector.collect_garbage(0)
+    connector.remove_abandoned()
+    connector.usage()
+    findings = connector.audit()
+
+    assert [finding for finding in findings if finding.is_fault]
+    assert connector.list_resources() == ["a", "text"]
+    assert content(connector, "a") == version(0)
+
+
+def test_chunks_without_a_file_are_swept_when_they_are_a_day_old(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("a", version(0))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    young, old = ObjectId(), ObjectId.from_datetime(now - datetime.timedelta(days=2))
+    mongodb["data_stack.chunks"].insert_many([{"files_id": each, "n": 0, "data": b"x"} for each in (young, old)])
+
+    freed = connector.collect_garbage(0)
+
+    assert [str(old) in garbage.name for garbage in freed] == [True]
+    assert mongodb["data_stack.chunks"].count_documents({"files_id": young}) == 1
+    assert mongodb["data_stack.chunks"].count_documents({"files_id": old}) == 0
+
+
+# ---------------------------------------------------------------------- audit
+
+
+def test_a_sound_store_has_nothing_to_be_told_of(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    nothing = connector.audit()
+    connector.set_resource("a", version(0))
+    connector.set_resource("b", version(0))
+    connector.set_resource("small", b"small")
+    connector.set_resource("empty", b"")
+
+    with SentCommands(mongodb.name) as sent:
+        findings = connector.audit()
+
+    assert nothing == findings == []
+    assert sent.writing == []
+
+
+@pytest.mark.parametrize(
+    ("collection", "change", "is_fault"),
+    [
+        ("chunks", lambda chunks: chunks.delete_one({"n": 1}), True),
+        ("chunks", lambda chunks: chunks.delete_one({"n": 3}), True),
+        ("chunks", lambda chunks: chunks.delete_many({}), True),
+        ("resources", lambda resources: resources.update_one({"_id": "a"}, {"$set": {"length": -1}}), True),
+        ("resources", lambda resources: resources.update_one({"_id": "a"}, {"$set": {"file_id": ObjectId()}}), True),
+        ("resources", lambda resources: resources.delete_one({"_id": "a"}), False),
+        ("files", lambda files: files.delete_many({}), False),
+        ("files", lambda files: files.update_many({}, {"$set": {"length": 1}}), False),
+        ("chunks", lambda chunks: chunks.drop_index("files_id_1_n_1"), False),
+        ("chunks", lambda chunks: chunks.insert_one({"files_id": ObjectId(), "n": 0, "data": b"x"}), False),
+    ],
+    ids=[
+        "a chunk is missing", "the last chunk is missing", "no chunk is there", "a pointer is damaged", "a pointer leads nowhere",
+        "a file has no name", "a file has lost its document", "a file says another length", "an index is missing", "stray chunks",
+    ],
+)  # fmt: skip
+def test_what_reading_does_not_show_is_found(
+    connector: MongoDBStorageConnector, mongodb: Database[Any], collection: str, change: Callable[[Any], object], is_fault: bool
+) -> None:
+    connector.set_resource("a", version(0))
+    change(mongodb[f"data_stack.{collection}"])
+
+    findings = connector.audit()
+
+    assert findings
+    assert any(finding.is_fault for finding in findings) == is_fault
+    assert all(finding.name and finding.problem for finding in findings)
+
+
+def test_leases_that_anybody_could_take_are_garbage_and_others_are_not(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    just_now, later = now - datetime.timedelta(seconds=5), now + datetime.timedelta(hours=1)  # the server sweeps after a minute
+    leases = mongodb["data_stack.leases"]
+    with connector.lease("held") as held:
+        assert held.acquire()
+        machine, pid, started = leases.find_one({"_id": "held"})["owner"].split("-")  # type: ignore[index]
+        leases.insert_many(
+            [
+                {"_id": "of the dead", "nonce": 1, "owner": f"{machine}-{pid}-{int(started) - 1}", "expires": later},
+                {"_id": "expired", "nonce": 2, "owner": "elsewhere-1-1", "expires": just_now},
+                {"_id": "elsewhere", "nonce": 3, "owner": "elsewhere-1-1", "expires": later},
+            ]
+        )
+
+        found = connector.collect_garbage(DAY_SECONDS)
+
+        assert {garbage.name for garbage in found} == {"lease of 'of the dead'", "lease of 'expired'"}
+        assert set(leases.distinct("_id")) == {"held", "elsewhere"}
+
+
+def test_a_day_of_grace_is_the_default(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("a", version(1))
+    started = time.time()
+
+    def replaced(seconds_ago: float) -> None:
+        date = datetime.datetime.fromtimestamp(started - seconds_ago, datetime.timezone.utc)
+        mongodb["data_stack.files"].update_many({"metadata.replaced": {"$exists": True}}, {"$set": {"metadata.replaced": date}})
+
+    replaced(DAY_SECONDS - 600)
+    assert connector.collect_garbage() == []
+    replaced(DAY_SECONDS + 600)
+    assert len(connector.collect_garbage()) == 1

@@ -1,0 +1,420 @@
+"""MongoDBStorageConnector against servers that hang, die, lose their answers, or do not let us in."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import socket
+import ssl
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import gridfs
+import pytest
+import trustme
+from mongodb_server import MongoDBServer, folder_in_memory, free_port
+
+from data_stack.exception import (
+    DataStackError,
+    ResourceNotFoundError,
+    StorageConflictError,
+    StorageError,
+    StorageUnavailableError,
+)
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+CHUNK_BYTES = 65_536
+CONTENT = hashlib.shake_128(b"content").digest(40 * CHUNK_BYTES + 1234)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MongoDBServer]:
+    """One of this module's own, to be killed and frozen."""
+    with MongoDBServer(folder=folder_in_memory()) as server:
+        yield server
+
+
+#: The driver asks again how a server is that said it is shutting down; a real one would be away meanwhile.
+SOON_MS = 500
+
+
+@pytest.fixture
+def database(server: MongoDBServer, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = "test_" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
+    yield name
+    with server.client() as client:
+        client.drop_database(name)
+
+
+def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return resource.read()
+
+
+# ---------------------------------------------------------------------- a server that hangs
+
+
+def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServer, database: str) -> None:
+    timeout_seconds = 1.0
+    with MongoDBStorageConnector(server.uri(database), timeout_seconds=timeout_seconds, chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("large", CONTENT)
+        connector.set_resource("small", b"small")
+        with server.client() as client:
+            gridfs.GridFSBucket(client[database], "theirs").upload_from_stream("theirs", CONTENT)
+        resource = connector.get_resource("large")
+        lease = connector.lease("lease").__enter__()
+
+        def create() -> None:
+            with connector.create("new") as file:
+                file.write(CONTENT)
+
+        operations: dict[str, Callable[[], object]] = {
+            "has_resource": lambda: connector.has_resource("small"),
+            "get_resource": lambda: connector.get_resource("small"),
+            "stat": lambda: connector.stat("large"),
+            "list_resources": connector.list_resources,
+            "set_resource, small": lambda: connector.set_resource("small", b"other"),
+            "set_resource, large": lambda: connector.set_resource("large", CONTENT[1:]),
+            "create": create,
+            "delete_resource": lambda: connector.delete_resource("small"),
+            "read": lambda: resource.read_at(0, 100),
+            "read_ranges": lambda: resource.read_ranges([(0, 10), (10 * CHUNK_BYTES, 10)]),
+            "verify_resource": lambda: connector.verify_resource("large"),
+            "lease": lease.acquire,
+            "remove_abandoned": connector.remove_abandoned,
+            "collect_garbage": lambda: connector.collect_garbage(0),
+            "audit": connector.audit,
+            "usage": connector.usage,
+            "from_gridfs": lambda: connector.from_gridfs("theirs", "theirs").read(),
+        }
+
+        def attempt(operation: Callable[[], object]) -> tuple[float, BaseException | None]:
+            start = time.monotonic()
+            try:
+                operation()
+            except BaseException as error:
+                return time.monotonic() - start, error
+            return time.monotonic() - start, None
+
+        with server.frozen(), ThreadPoolExecutor(len(operations)) as threads:
+            results = dict(zip(operations, threads.map(attempt, operations.values()), strict=True))
+
+        for name, (seconds, error) in results.items():
+            assert isinstance(error, StorageUnavailableError), (name, error)
+            assert seconds < timeout_seconds + 5, name
+        assert resource.read() == CONTENT  # it is there again
+        assert connector.has_resource("large")
+        resource.close()
+
+
+def test_a_server_that_is_not_there_is_said_so_in_time(tmp_path: Path) -> None:
+    uri = f"mongodb://user:secret@127.0.0.1:{free_port()}/x"
+    start = time.monotonic()
+    with MongoDBStorageConnector(uri, timeout_seconds=1) as connector, pytest.raises(StorageUnavailableError) as raised:
+        connector.get_resource("a")
+
+    assert time.monotonic() - start < 1 + 9
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_an_operation_that_the_server_is_slow_with_ends_in_time(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), timeout_seconds=0.5) as connector:
+        connector.set_resource("a", b"small")
+        server.fail(["find"], times=10, blockConnection=True, blockTimeMS=3000, appName="data_stack")
+        start = time.monotonic()
+        try:
+            with pytest.raises(StorageUnavailableError):
+                connector.get_resource("a")
+            seconds = time.monotonic() - start
+        finally:
+            server.fail(["find"], times=0)
+
+        assert seconds < 2.5
+        assert content(connector, "a") == b"small"
+
+
+# ---------------------------------------------------------------------- a server that dies
+
+
+def test_what_was_acknowledged_survives_the_death_of_the_server(server: MongoDBServer, database: str) -> None:
+    acknowledged: dict[str, bytes] = {}
+    attempted: dict[str, set[bytes]] = {}
+    stop = threading.Event()
+
+    def write(writer: int) -> None:
+        with MongoDBStorageConnector(
+            server.uri(database), timeout_seconds=5, chunk_bytes=CHUNK_BYTES, inline_bytes=1000
+        ) as connector:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                identifier = f"{writer}/{number % 7}"
+                data = b"%d %d" % (writer, number) + CONTENT[: (number % 5) * 50_000]
+                attempted.setdefault(identifier, {acknowledged.get(identifier, b"")}).add(data)
+                with contextlib.suppress(StorageError):
+                    connector.set_resource(identifier, data)
+                    acknowledged[identifier] = data
+                    attempted[identifier] = {data}
+
+    with ThreadPoolExecutor(2) as threads:
+        writers = [threads.submit(write, writer) for writer in range(2)]
+        try:
+            for number in range(3):
+                end = time.monotonic() + 20
+                while len(acknowledged) < 3 * (number + 1) and time.monotonic() < end:
+                    time.sleep(0.01)
+                server.kill9()
+                server.restart()
+        finally:
+            stop.set()
+        for each in writers:
+            each.result()
+
+    with MongoDBStorageConnector(server.uri(database)) as connector:
+        assert len(acknowledged) > 8
+        for identifier in acknowledged:
+            assert content(connector, identifier) in attempted[identifier]
+        connector.collect_garbage(0)
+        for identifier in connector.list_resources():
+            assert content(connector, identifier) in attempted[identifier]
+        assert not [finding for finding in connector.audit() if finding.is_fault]
+
+
+def test_a_reader_goes_on_when_the_server_was_restarted(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", CONTENT)
+        with connector.get_resource("a") as resource:
+            beginning = resource.read(3 * CHUNK_BYTES)
+
+            server.kill9()
+            restarting = threading.Thread(target=server.restart)
+            restarting.start()
+            try:
+                rest = resource.read()
+            except StorageUnavailableError:  # or says so
+                restarting.join()
+                rest = resource.read()
+            restarting.join()
+
+        assert beginning + rest == CONTENT
+
+
+def test_an_upload_during_which_the_server_died_is_published_whole_or_not_at_all(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), timeout_seconds=10, chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", CONTENT)
+        new = CONTENT[::-1] * 4
+        for piece_of_death in (1, 9):
+
+            def source(piece_of_death: int = piece_of_death) -> Iterator[bytes]:
+                for number in range(10):
+                    if number == piece_of_death:
+                        server.kill9()
+                        server.restart()
+                    yield new[number * 1_000_000 : (number + 1) * 1_000_000]
+                yield new[10_000_000:]
+
+            try:
+                connector.set_resource("a", source())
+                expected = new
+            except StorageError:
+                expected = CONTENT
+
+            assert content(connector, "a") == expected
+            connector.set_resource("a", CONTENT)
+        connector.collect_garbage(0)
+        assert content(connector, "a") == CONTENT
+        assert connector.audit() == []
+
+
+# ---------------------------------------------------------------------- a server whose answers are lost
+
+
+@pytest.mark.parametrize(
+    ("data", "expect"), [(b"small", True), (CONTENT, False)], ids=["small, expecting", "large, not expecting"]
+)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"closeConnection": True},
+        {"errorCode": 11600},
+        {"errorCode": 91},
+        {"errorCode": 10107},
+        {"writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out", "errInfo": {"wtimeout": True}}},
+        {"writeConcernError": {"code": 91, "errmsg": "shutting down"}},
+    ],
+    ids=["connection closed", "interrupted", "shutting down", "not primary", "not replicated", "shut down after it"],
+)
+def test_a_publication_whose_answer_is_lost_is_told_truly(
+    server: MongoDBServer, database: str, fault: dict[str, Any], expect: bool, data: bytes
+) -> None:
+    with MongoDBStorageConnector(
+        server.uri(database, heartbeatFrequencyMS=SOON_MS), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
+    ) as connector:
+        connector.set_resource("a", b"old")
+        expected = {"expected_sha256": hashlib.sha256(b"old").hexdigest()} if expect else {}
+        server.fail(["findAndModify"], **fault)
+
+        try:
+            connector.set_resource("a", data, **expected)
+            is_told = True
+        except StorageConflictError:
+            pytest.fail("nobody else wrote")
+        except StorageError:
+            is_told = False
+
+        found = content(connector, "a")
+        assert found == data if is_told else found in (b"old", data)
+        server.fail(["findAndModify"], times=0)
+        connector.set_resource("a", b"old")
+        connector.collect_garbage(0)
+        assert content(connector, "a") == b"old"
+
+
+#: After a closed connection the driver waits 0.5 s before it asks again, so that one command of a kind has to do.
+FAILING_ONCE: list[tuple[str, dict[str, Any]]] = [
+    *((command, {"closeConnection": True}) for command in ("insert", "find", "findAndModify")),
+    *(
+        (command, {"errorCode": 1})
+        for command in ("insert", "update", "find", "delete", "createIndexes", "aggregate", "findAndModify")
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "fault"), FAILING_ONCE, ids=[f"{each[0]}-{next(iter(each[1]))}" for each in FAILING_ONCE])
+def test_any_command_may_fail_once(server: MongoDBServer, database: str, command: str, fault: dict[str, Any]) -> None:
+    with MongoDBStorageConnector(
+        server.uri(database, heartbeatFrequencyMS=SOON_MS), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
+    ) as connector:
+        connector.set_resource("old", CONTENT)
+        work: list[Callable[[], object]] = [
+            lambda: connector.set_resource("old", CONTENT[1:]),
+            lambda: connector.set_resource("new", CONTENT[1:]),
+            lambda: connector.delete_resource("new"),
+            lambda: connector.collect_garbage(0),
+        ]
+        for each in work:
+            server.fail([command], appName="data_stack", **fault)
+
+            with contextlib.suppress(StorageError, ResourceNotFoundError):
+                each()
+            server.fail([command], times=0)
+
+            assert content(connector, "old") in (CONTENT, CONTENT[1:])
+            for identifier in connector.list_resources():
+                content(connector, identifier)
+        connector.collect_garbage(0)
+        assert not [finding for finding in connector.audit() if finding.is_fault]
+
+
+# ---------------------------------------------------------------------- a server that does not let us in
+
+
+def refused(uri: str) -> BaseException:
+    """The error of a connector that asks for a resource there."""
+    start = time.monotonic()
+    with MongoDBStorageConnector(uri, timeout_seconds=1) as connector:
+        with pytest.raises(DataStackError) as raised:
+            connector.get_resource("a")
+    assert time.monotonic() - start < 1 + 9
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    "login", ["owner:wr0ngpass@", "nobody:wr0ngpass@", ""], ids=["wrong password", "unknown user", "no password"]
+)
+def test_without_the_right_password_there_is_no_entrance(mongodb_with_auth: MongoDBServer, login: str) -> None:
+    error = refused(f"mongodb://{login}127.0.0.1:{mongodb_with_auth.port}/x?authSource=admin")
+
+    assert isinstance(error, StorageError)
+    assert not isinstance(error, StorageUnavailableError)  # trying again does not help
+    assert "wr0ngpass" not in "".join(traceback.format_exception(error))
+    assert "user" in str(error)
+
+
+def test_a_server_of_an_unknown_authority_is_refused(mongodb_with_tls: MongoDBServer) -> None:
+    unknown = refused(mongodb_with_tls.uri("x", tlsCAFile=mongodb_with_tls.other_ca_file))
+    by_default = refused(mongodb_with_tls.uri("x", tlsCAFile=None))
+
+    for error in (unknown, by_default):
+        assert isinstance(error, StorageError)
+        assert "certificate" in str(error).lower()
+
+
+def test_a_server_of_another_name_is_refused(mongodb_with_tls: MongoDBServer) -> None:
+    error = refused(mongodb_with_tls.uri("x", host="localhost"))
+
+    assert isinstance(error, StorageError)
+    assert "certificate" in str(error).lower()
+
+
+def test_plain_text_is_refused_where_tls_is_asked_for(mongodb_with_tls: MongoDBServer, server: MongoDBServer) -> None:
+    spoken = refused(mongodb_with_tls.uri("x", tls=None, tlsCAFile=None))
+    heard = refused(f"mongodb://127.0.0.1:{server.port}/x?tls=true&tlsCAFile={mongodb_with_tls.ca_file}")
+
+    assert isinstance(spoken, StorageError)
+    assert isinstance(heard, StorageError)
+
+
+def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
+    # mongod would not start with it; the handshake is all that is needed.
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    certificate = authority.issue_cert("127.0.0.1", not_before=yesterday - datetime.timedelta(days=9), not_after=yesterday)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.1)
+        stop = threading.Event()
+
+        def shake_hands() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.settimeout(2)
+                        context.wrap_socket(connection, server_side=True).close()
+
+        thread = threading.Thread(target=shake_hands)
+        thread.start()
+        try:
+            error = refused(f"mongodb://127.0.0.1:{listening.getsockname()[1]}/x?tls=true&tlsCAFile={tmp_path}/ca.pem")
+        finally:
+            stop.set()
+            thread.join()
+
+    assert isinstance(error, StorageError)
+    assert "expired" in str(error)
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n\r\n" * 10, b"\x10\0\0\0" + bytes(12)], ids=repr)
+def test_what_is_no_mongodb_is_an_error_of_ours(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.1)
+        stop = threading.Event()
+
+        def answer_all() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.settimeout(1)
+                        connection.recv(10_000)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=answer_all)
+        thread.start()
+        try:
+            error = refused(f"mongodb://127.0.0.1:{listening.getsockname()[1]}/x")
+        finally:
+            stop.set()
+            thread.join()
+
+    assert isinstance(error, StorageError)

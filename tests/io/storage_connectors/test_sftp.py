@@ -1,0 +1,225 @@
+"""What FsspecStorageConnector promises of SFTP beyond the contract: whom it trusts, lost connections, silence, secrets."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import paramiko
+import pytest
+from sftp_server import PASSWORD, USER, SFTPServer
+
+from data_stack.exception import ConfigError, StorageError, StorageUnavailableError
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+
+BIG = os.urandom(1 << 20) * 5
+
+
+@pytest.fixture
+def url(sftp_server: SFTPServer) -> str:
+    return f"sftp://127.0.0.1/{os.urandom(6).hex()}"
+
+
+@pytest.fixture
+def connector(sftp_server: SFTPServer, url: str) -> FsspecStorageConnector:
+    return FsspecStorageConnector(url, **sftp_server.options())
+
+
+@pytest.fixture
+def of_another_key(sftp_server: SFTPServer, tmp_path: Path) -> Path:
+    """A file of known hosts that knows the server by another key."""
+    key = paramiko.ECDSAKey.generate()
+    file = tmp_path / "known_hosts"
+    file.write_text(f"[127.0.0.1]:{sftp_server.port} {key.get_name()} {key.get_base64()}\n")
+    return file
+
+
+def content(connector: FsspecStorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return resource.read()
+
+
+# ---------------------------------------------------------------------- whom it trusts
+
+
+def test_a_server_that_is_not_known_is_refused_with_advice(
+    sftp_server: SFTPServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    connector = FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": None})
+
+    with pytest.raises(
+        StorageError, match=r"not known.*SHA256:.*ssh-keyscan.*host_key_policy='auto_add'.*hostKeyPolicy"
+    ) as caught:
+        connector.set_resource("a", b"a")
+
+    assert not isinstance(caught.value, StorageUnavailableError)  # trying again does not help
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_server_that_its_user_knows_is_trusted(
+    sftp_server: SFTPServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/known_hosts").write_bytes(sftp_server.known_hosts.read_bytes())
+    connector = FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": None})
+
+    connector.set_resource("a", b"a")
+
+    assert content(connector, "a") == b"a"
+
+
+def test_any_server_is_trusted_only_if_asked_for(
+    sftp_server: SFTPServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = {**sftp_server.options(), "known_hosts": None, "host_key_policy": "auto_add"}
+
+    assert FsspecStorageConnector(url, **options).list_resources() == []
+    assert not (tmp_path / ".ssh").exists()
+
+
+@pytest.mark.parametrize("policy", ["reject", "auto_add"])
+def test_a_server_with_another_key_than_the_known_one_is_refused(
+    sftp_server: SFTPServer, url: str, of_another_key: Path, policy: str
+) -> None:
+    options = {**sftp_server.options(), "known_hosts": of_another_key, "host_key_policy": policy}
+
+    with pytest.raises(StorageError, match="another host key than the known one"):
+        FsspecStorageConnector(url, **options).has_resource("a")
+
+
+@pytest.mark.parametrize("options", [{"host_key_policy": "none"}, {"known_hosts": "/no/such/file"}])
+def test_options_that_cannot_be_kept_are_errors(sftp_server: SFTPServer, url: str, options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        FsspecStorageConnector(url, **{**sftp_server.options(), **options}).has_resource("a")
+
+
+# ---------------------------------------------------------------------- secrets
+
+
+def test_a_login_in_the_url_is_decoded_and_shown_nowhere(sftp_server: SFTPServer, url: str) -> None:
+    place = f"sftp://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{sftp_server.port}/{url.rpartition('/')[2]}"
+    options = f"?knownHosts={sftp_server.known_hosts}"
+    wrong = FsspecStorageConnector.from_url(place.replace("canary", "wrong-canary") + options)
+
+    connector = FsspecStorageConnector.from_url(place + options)
+    connector.set_resource("a", b"a")
+    with pytest.raises(StorageError, match="Check the credentials") as caught:
+        wrong.has_resource("a")
+
+    assert content(connector, "a") == b"a"
+    assert "canary" not in f"{connector!r} {wrong!r} {caught.value!r} {caught.value}"
+    assert not isinstance(caught.value, StorageUnavailableError)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_a_link_is_not_followed(connector: FsspecStorageConnector, sftp_server: SFTPServer, url: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    connector.set_resource("a", b"a")
+    (sftp_server.folder / url.rpartition("/")[2] / "link").symlink_to(tmp_path / "secret")
+
+    assert connector.list_resources() == ["a"]
+    assert not connector.has_resource("link")
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_sweep(
+    connector: FsspecStorageConnector, sftp_server: SFTPServer, url: str
+) -> None:
+    program = (
+        "import os, sys; from data_stack.io.storage_connectors.owners import this_process;"
+        "open(os.path.join(sys.argv[1], this_process() + '.1'), 'x')"
+    )
+    connector.set_resource("a", b"a")
+    folder = sftp_server.folder / url.rpartition("/")[2] / ".data_stack/temporaries"
+    (folder / "elsewhere-1-1.1").write_bytes(b"of a process that may live")
+
+    subprocess.run([sys.executable, "-c", program, folder], check=True)
+    removed = connector.remove_abandoned()
+
+    assert len(removed) == 1
+    assert [file.name for file in folder.iterdir()] == ["elsewhere-1-1.1"]
+
+
+# ---------------------------------------------------------------------- connections
+
+
+def test_a_lost_connection_is_made_anew(connector: FsspecStorageConnector) -> None:
+    connector.set_resource("a", BIG)
+    with connector.get_resource("a") as resource:
+        beginning = resource.read(10)
+        connector._files._handle().file_system.client.close()
+
+        assert beginning + resource.read() == BIG
+    connector.set_resource("b", b"b")
+    assert content(connector, "b") == b"b"
+
+
+def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_falls_silent_or_ends(tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    with SFTPServer(tmp_path / "served") as server, socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        options = server.options()
+        silent = {**options, "port": listener.getsockname()[1]}
+        blind = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.15, **silent)
+        connector = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.15, **options)
+        connector.set_resource("a", BIG)
+
+        def check(connector: FsspecStorageConnector) -> None:
+            calls: list[Callable[[], object]] = [
+                lambda: connector.has_resource("a"),
+                lambda: connector.get_resource("a"),
+                lambda: connector.set_resource("a", b"a"),
+                lambda: connector.set_resource("a", BIG),
+                lambda: connector.delete_resource("a"),
+                connector.list_resources,
+                connector.remove_abandoned,
+                lambda: connector.collect_garbage(0),
+                connector.audit,
+            ]
+            for call in calls:
+                start = time.monotonic()
+                with pytest.raises(StorageUnavailableError, match="sftp://"):
+                    call()
+                assert time.monotonic() - start < 5
+
+        check(blind)
+        with connector.get_resource("a") as resource:
+            os.kill(server.pid, signal.SIGSTOP)
+            with pytest.raises(StorageUnavailableError):
+                resource.read()
+            check(connector)
+            os.kill(server.pid, signal.SIGCONT)
+            assert resource.read() == BIG
+        server.stop()
+        check(connector)
+
+
+def test_nothing_is_left_behind(sftp_server: SFTPServer, url: str) -> None:
+    def left() -> tuple[int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    before = left()
+    connector = FsspecStorageConnector(url, **sftp_server.options())
+    connector.set_resource("a", BIG * 3)
+    with connector.lease("a") as lease:
+        assert lease.acquire()
+    assert content(connector, "a") == BIG * 3
+    del connector, lease
+
+    until = time.monotonic() + 10
+    while left() != before and time.monotonic() < until:  # what asked for pieces of a file ends by itself
+        time.sleep(0.05)
+    assert left() == before, threading.enumerate()

@@ -1,0 +1,819 @@
+"""Copies arrive whole and verified or not at all, send nothing twice, and go on where they were interrupted."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from s3_server import S3Server
+
+import data_stack
+from data_stack import FileStorageConnector, InMemoryStorageConnector, StorageConnector, copy_datasets
+from data_stack.exception import (
+    ConfigError,
+    DatasetNotFoundError,
+    IncompleteCopyError,
+    MalformedIdentifierError,
+    PreparationError,
+    ResourceNotFoundError,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.copying import Copied, Parcel, Seal, Wanted, copy_parcels
+from data_stack.io.identifiers import checked_identifier
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, binary_chunks
+from data_stack.repository.repository import default_repository
+
+MiB = 1 << 20
+
+
+class Minimal(StorageConnector):
+    """A third party's connector, which has the three methods that it must have and no others."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        if not self.has_resource(identifier):
+            raise ResourceNotFoundError(identifier, "a dict")
+        return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
+
+    def set_resource(self, identifier: str, resource: Storable) -> None:
+        checked_identifier(identifier)
+        self.stored[identifier] = b"".join(bytes(chunk) for chunk in binary_chunks(resource))
+
+    def has_resource(self, identifier: str) -> bool:
+        return checked_identifier(identifier) in self.stored
+
+
+class Watched(InMemoryStorageConnector):
+    """Notes what is read from it and stored in it, in order; ``before`` is called with each beforehand."""
+
+    def __init__(self, before: Callable[[str, str], None] = lambda action, identifier: None) -> None:
+        super().__init__()
+        self.actions: list[tuple[str, str]] = []
+        self.before = before
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        self._note("get", identifier)
+        return super().get_resource(identifier, resource_type)
+
+    def set_resource(self, identifier: str, resource: Storable) -> None:
+        self._note("set", identifier)
+        super().set_resource(identifier, resource)
+
+    def delete_resource(self, identifier: str) -> None:
+        self._note("delete", identifier)
+        super().delete_resource(identifier)
+
+    def identifiers(self, action: str) -> list[str]:
+        """What an action was done to."""
+        return [identifier for each, identifier in self.actions if each == action]
+
+    def _note(self, action: str, identifier: str) -> None:
+        self.before(action, identifier)
+        self.actions.append((action, identifier))
+
+
+class Deduplicating(Watched):
+    """Finds content by its digest."""
+
+    def store_known(self, identifier: str, size: int, sha256: str) -> bool:
+        for data, info in list(self._stored.values()):
+            if info.sha256 == sha256:
+                super().set_resource(identifier, [data])
+                self.actions.pop()
+                return True
+        return False
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> FileStorageConnector:
+    """A folder with digits and iris, prepared; nobody writes to it."""
+    connector = FileStorageConnector(tmp_path_factory.mktemp("prepared"))
+    for name in ("digits", "iris"):
+        data_stack.load(name, storage=connector)
+    return connector
+
+
+def contents(connector: StorageConnector) -> dict[str, bytes]:
+    """All that is stored."""
+    found = {}
+    for identifier in connector.list_resources():
+        with connector.get_resource(identifier) as resource:
+            found[identifier] = resource.read()
+    return found
+
+
+def is_ready(name: str, connector: StorageConnector) -> bool:
+    """Whether a dataset needs no preparation there."""
+    factory: Any = default_repository().get_factory(name, connector)
+    return bool(factory.is_ready() and factory.prepare().already_ready)
+
+
+def loose(*identifiers: str) -> list[Parcel]:
+    """A parcel without a seal."""
+    return [Parcel("loose", tuple(map(Wanted, identifiers)))]
+
+
+def outcomes(resources: tuple[Copied, ...]) -> dict[str, str]:
+    return {each.identifier: each.outcome for each in resources}
+
+
+# ------------------------------------------------------------------ whole and valid
+
+
+@pytest.mark.parametrize("make", [InMemoryStorageConnector, Watched, Deduplicating])
+def test_a_copied_store_has_all_bytes_and_needs_no_preparation(prepared: FileStorageConnector, make: Any) -> None:
+    target = make()
+
+    report = copy_datasets(prepared, target)
+
+    assert contents(target) == contents(prepared)
+    assert (report.complete, report.faults, report.skipped) == (("digits", "iris"), (), ())
+    assert is_ready("digits", target)
+    assert is_ready("iris", target)
+
+
+def test_a_dataset_that_went_to_memory_and_back_to_a_folder_loads_as_it_was(
+    prepared: FileStorageConnector, tmp_path: Path
+) -> None:
+    memory = InMemoryStorageConnector()
+
+    copy_datasets(prepared, memory, ["digits"])
+    copy_datasets(memory, tmp_path / "back", ["digits"])
+
+    assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
+    there, here = (data_stack.load("digits", "test", storage) for storage in (prepared, tmp_path / "back"))
+    assert all(np.array_equal(mine[0], its[0]) and mine[1] == its[1] for mine, its in zip(here, there, strict=True))
+    assert {each.partition("/")[0] for each in memory.list_resources()} == {"digits"}
+
+
+def test_a_store_of_three_methods_can_be_copied_to_and_from(prepared: FileStorageConnector) -> None:
+    minimal, memory = Minimal(), InMemoryStorageConnector()
+
+    copy_datasets(prepared, minimal, ["digits"])
+    copy_datasets(minimal, memory, ["digits"])
+
+    copied = {identifier: data for identifier, data in contents(prepared).items() if identifier.startswith("digits/")}
+    assert contents(memory) == copied
+    assert is_ready("digits", minimal)
+
+
+def test_a_store_that_cannot_list_is_copied_by_name_only(prepared: FileStorageConnector) -> None:
+    minimal = Minimal()
+    copy_datasets(prepared, minimal)
+
+    with pytest.raises(UnsupportedStorageOperationError, match="name the datasets"):
+        copy_datasets(minimal, InMemoryStorageConnector())
+
+
+def test_what_belongs_to_no_dataset_is_copied_with_the_whole_store() -> None:
+    source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
+    source.set_resource("notes.txt", b"read me")
+    source.set_resource("other/raw/data", b"raw")
+
+    report = copy_datasets(source, target)
+
+    assert contents(target) == {"notes.txt": b"read me", "other/raw/data": b"raw"}
+    assert report.complete == ()
+
+
+@pytest.mark.parametrize("size", [0, 1, MiB - 1, MiB, MiB + 1, 5 * MiB])
+def test_resources_of_any_size_arrive(tmp_path: Path, size: int) -> None:
+    source, target = InMemoryStorageConnector(), FileStorageConnector(tmp_path)
+    source.set_resource("a", os.urandom(size))
+
+    report = copy_parcels(source, target, loose("a"))
+
+    assert contents(target) == contents(source)
+    assert report.resources == (Copied("a", size, "copied"),)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    there=st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=3)),
+    here=st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=3)),
+)
+def test_after_a_copy_the_target_has_what_the_source_has_and_keeps_the_rest(
+    there: dict[str, bytes], here: dict[str, bytes]
+) -> None:
+    source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
+    for connector, stored in ((source, there), (target, here)):
+        for identifier, data in stored.items():
+            connector.set_resource(identifier, data)
+
+    copy_datasets(source, target)
+
+    assert contents(target) == here | there
+
+
+def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no folder"):
+        copy_datasets(tmp_path / "misspelt", InMemoryStorageConnector())
+
+
+def test_an_empty_store_is_copied_in_no_time() -> None:
+    assert copy_datasets(InMemoryStorageConnector(), InMemoryStorageConnector()).resources == ()
+
+
+# ------------------------------------------------------------------ order
+
+
+def test_the_manifest_comes_last_and_the_mark_before_all(prepared: FileStorageConnector) -> None:
+    target = Watched()
+
+    copy_datasets(prepared, target, ["digits"])
+
+    assert target.actions[0] == ("set", "digits/journal.json")
+    assert target.actions[-2:] == [("set", "digits/manifest.json"), ("delete", "digits/journal.json")]
+    assert not target.has_resource("digits/journal.json")
+
+
+class BreaksOff:
+    """Lets a target do ``n_actions`` that change it, and no more."""
+
+    def __init__(self, n_actions: int) -> None:
+        self.n_actions = n_actions
+
+    def __call__(self, action: str, identifier: str) -> None:
+        if action != "get":
+            self.n_actions -= 1
+            if self.n_actions < 0:
+                raise StorageUnavailableError("gone")
+
+
+@pytest.mark.parametrize("n_actions", range(8))  # journal, five resources, manifest, away with the journal
+def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(prepared: FileStorageConnector, n_actions: int) -> None:
+    target = Watched(BreaksOff(n_actions))
+    with pytest.raises(StorageUnavailableError):
+        copy_datasets(prepared, target, ["digits"], n_threads=1)
+    target.before = lambda action, identifier: None
+    there = set(target.list_resources())
+
+    factory: Any = default_repository().get_factory("digits", target)
+    looks_ready = factory.is_ready()
+    report = copy_datasets(prepared, target, ["digits"])
+
+    assert looks_ready == ("digits/manifest.json" in there) == (n_actions == 7)
+    assert not there or "digits/journal.json" in there
+    assert report.count("present") == len(there - {"digits/journal.json"})
+    assert is_ready("digits", target)
+    assert contents(target) == {each: data for each, data in contents(prepared).items() if each.startswith("digits/")}
+
+
+def test_the_mark_of_a_copy_that_was_killed_goes_with_the_next_one(prepared: FileStorageConnector) -> None:
+    for n_actions in (6, 7):  # before and after the manifest
+        target = Watched(BreaksOff(n_actions))
+        with pytest.raises(StorageUnavailableError):
+            copy_datasets(prepared, target, ["digits"])
+        target.before = lambda action, identifier: None
+
+        copy_datasets(prepared, target, ["digits"])
+
+        assert not target.has_resource("digits/journal.json")
+
+
+def test_a_preparation_under_way_at_the_target_keeps_its_journal(prepared: FileStorageConnector) -> None:
+    target = InMemoryStorageConnector()
+    copy_datasets(prepared, target, ["digits"])
+    target.set_resource("digits/journal.json", b"of somebody else")
+
+    copy_datasets(prepared, target, ["digits"])
+
+    assert target.has_resource("digits/journal.json")
+
+
+def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced(prepared: FileStorageConnector) -> None:
+    target = Watched()
+    copy_datasets(prepared, target, ["digits"])
+    target.set_resource("digits/manifest.json", b'{"of": "another version"}')
+    target.set_resource("digits/preprocessed/test/targets.npy", b"of another version")
+    target.actions.clear()
+
+    copy_datasets(prepared, target, ["digits"])
+
+    assert target.actions.index(("delete", "digits/manifest.json")) < target.actions.index(
+        ("set", "digits/preprocessed/test/targets.npy")
+    )
+    assert is_ready("digits", target)
+
+
+def test_where_nothing_can_be_deleted_an_old_manifest_is_made_void(prepared: FileStorageConnector) -> None:
+    target = Minimal()
+    target.set_resource("digits/manifest.json", b"of another version")
+    seen = []
+    store = target.set_resource
+
+    def watching(identifier: str, resource: Storable) -> None:
+        seen.append(target.stored["digits/manifest.json"])
+        store(identifier, resource)
+
+    target.set_resource = watching  # type: ignore[method-assign]
+    copy_datasets(prepared, target, ["digits"])
+
+    assert set(seen[2:]) == {b"{}\n"}
+    assert is_ready("digits", target)
+
+
+# ------------------------------------------------------------------ nothing twice
+
+
+def test_what_is_there_is_neither_read_nor_sent_again(prepared: FileStorageConnector) -> None:
+    source, target = Watched(), Watched()
+    copy_datasets(prepared, source)
+    copy_datasets(source, target)
+    source.actions.clear()
+    target.actions.clear()
+
+    report = copy_datasets(source, target)
+
+    assert report.count("present") == len(report.resources) == 8
+    assert set(source.identifiers("get")) == set(target.identifiers("get")) == {"digits/manifest.json", "iris/manifest.json"}
+    assert not target.identifiers("set")
+
+
+def test_only_what_is_missing_or_other_is_sent(prepared: FileStorageConnector) -> None:
+    target = Watched()
+    copy_datasets(prepared, target, ["digits"])
+    InMemoryStorageConnector.delete_resource(target, "digits/preprocessed/test/targets.npy")
+    target.set_resource("digits/preprocessed/train/targets.npy", b"another")
+    target.actions.clear()
+
+    report = copy_datasets(prepared, target, ["digits"])
+
+    copied = {identifier for identifier, outcome in outcomes(report.resources).items() if outcome == "copied"}
+    assert copied == {"digits/preprocessed/test/targets.npy", "digits/preprocessed/train/targets.npy"}
+    assert copied < set(target.identifiers("set"))
+    assert is_ready("digits", target)
+
+
+def test_equal_content_is_read_and_sent_once_where_the_target_finds_it_by_digest() -> None:
+    source, target = Watched(), Deduplicating()
+    for identifier in ("a", "b", "c", "d"):
+        source.set_resource(identifier, b"same" * 1000)
+    source.actions.clear()
+
+    report = copy_datasets(source, target, n_threads=4)
+
+    assert (report.count("copied"), report.count("shared")) == (1, 3)
+    assert (len(source.identifiers("get")), len(target.identifiers("set"))) == (1, 1)
+    assert contents(target) == contents(source)
+
+
+def test_a_file_that_somebody_put_there_is_hashed_rather_than_sent_again(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "by-hand").write_bytes(b"data")
+    target = Watched()
+    copy_datasets(tmp_path / "source", target)
+    target.actions.clear()
+
+    report = copy_datasets(tmp_path / "source", target)
+
+    assert outcomes(report.resources) == {"by-hand": "present"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "mongodb", "cached"])
+def test_what_is_damaged_at_the_target_is_replaced_by_a_deep_copy(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    source, target = InMemoryStorageConnector(), FileStorageConnector(tmp_path / "target")
+    for identifier in ("a", "b"):
+        source.set_resource(identifier, os.urandom(MiB))
+    url = request.getfixturevalue("mongodb_uri") if kind == "mongodb" else target.root_path
+    url = f"file://{url}?cache={tmp_path / 'cache'}" if kind == "cached" else url
+    copy_datasets(source, url)
+    if kind == "mongodb":
+        mongodb = request.getfixturevalue("mongodb")
+        file = mongodb["data_stack.files"].find_one({"filename": "a"})
+        mongodb["data_stack.chunks"].update_one({"files_id": file["_id"], "n": 2}, {"$set": {"data": bytes(261_120)}})
+    else:
+        path = tmp_path / "target" / "a"
+        status = path.stat()
+        path.write_bytes(path.read_bytes()[:-1] + b"X")
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    report = copy_datasets(source, url, deep=True)
+
+    assert outcomes(report.resources) == {"a": "copied", "b": "present"}
+    assert contents(data_stack.storage_connector_from_url(url)) == contents(source)
+
+
+def test_a_dry_run_stores_nothing_and_tells_what_would_be_done(prepared: FileStorageConnector) -> None:
+    target = Watched()
+
+    report = copy_datasets(prepared, target, dry_run=True)
+
+    assert target.actions == []
+    assert (report.dry_run, report.complete, report.count("copied")) == (True, ("digits", "iris"), 8)
+    assert report.size("copied") == sum(map(len, contents(prepared).values()))
+
+
+# ------------------------------------------------------------------ damage
+
+
+def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_is_copied(
+    prepared: FileStorageConnector, tmp_path: Path
+) -> None:
+    copy_datasets(prepared, tmp_path / "source")
+    path = tmp_path / "source" / "digits/preprocessed/test/images.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    status = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    target = InMemoryStorageConnector()
+
+    with pytest.raises(IncompleteCopyError, match=r"digits/preprocessed/test/images\.npy") as caught:
+        copy_datasets(tmp_path / "source", target)
+
+    report = caught.value.report
+    assert [fault.identifier for fault in report.faults] == ["digits/preprocessed/test/images.npy"]
+    assert report.complete == ("iris",)
+    assert not target.has_resource("digits/preprocessed/test/images.npy")
+    assert not target.has_resource("digits/manifest.json")
+    assert target.has_resource("digits/preprocessed/train/images.npy")
+    assert is_ready("iris", target)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_missing_resource_is_named(prepared: FileStorageConnector) -> None:
+    source = InMemoryStorageConnector()
+    copy_datasets(prepared, source, ["digits"])
+    source.delete_resource("digits/preprocessed/test/targets.npy")
+
+    with pytest.raises(IncompleteCopyError, match=r"digits/preprocessed/test/targets.npy.*no resource") as caught:
+        copy_datasets(source, InMemoryStorageConnector(), ["digits"])
+
+    assert caught.value.report.complete == ()
+
+
+class Lying(InMemoryStorageConnector):
+    """Gives other bytes than it says that it has."""
+
+    def __init__(self, change: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self._change = change
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        with super().get_resource(identifier) as resource:
+            return StreamedResource(identifier, io.BytesIO(self._change(resource.read())))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda data: b"X" + data[1:], lambda data: data[:-1], lambda data: data + b"X", lambda data: b""],
+    ids=["flipped", "cut", "longer", "empty"],
+)
+@pytest.mark.parametrize("make", [InMemoryStorageConnector, Minimal])
+def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, make: Any) -> None:
+    source, target = Lying(change), make()
+    source.set_resource("a", os.urandom(3 * MiB))
+    target.set_resource("a", b"before")
+
+    with pytest.raises(IncompleteCopyError):
+        copy_parcels(source, target, loose("a"))
+
+    with target.get_resource("a") as resource:
+        assert resource.read() == b"before"
+
+
+def test_a_target_that_says_it_has_other_bytes_is_not_believed() -> None:
+    class Forgetful(InMemoryStorageConnector):
+        def stat(self, identifier: str) -> ResourceInfo:
+            return ResourceInfo(identifier, super().stat(identifier).size, "0" * 64)
+
+    source = InMemoryStorageConnector()
+    source.set_resource("a", b"data")
+
+    with pytest.raises(IncompleteCopyError, match=r"0{64}"):
+        copy_parcels(source, Forgetful(), loose("a"))
+
+
+def test_a_resource_that_cannot_be_read_does_not_stop_the_others() -> None:
+    def fail(action: str, identifier: str) -> None:
+        if (action, identifier) == ("get", "b"):
+            raise StorageError("bad sector", 5)
+
+    source, target = Watched(fail), InMemoryStorageConnector()
+    for identifier in "abc":
+        source.set_resource(identifier, identifier.encode())
+
+    with pytest.raises(IncompleteCopyError, match="bad sector"):
+        copy_datasets(source, target)
+
+    assert target.list_resources() == ["a", "c"]
+
+
+@pytest.mark.parametrize("error", [StorageFullError("no room"), StorageUnavailableError("gone")])
+def test_a_target_that_fails_ends_the_copy(error: StorageError) -> None:
+    def fail(action: str, identifier: str) -> None:
+        raise error
+
+    source = InMemoryStorageConnector()
+    source.set_resource("a", b"data")
+
+    with pytest.raises(type(error)):
+        copy_datasets(source, Watched(fail))
+
+
+# ------------------------------------------------------------------ what is not copied
+
+
+def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnector) -> None:
+    source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
+    copy_datasets(prepared, source)
+    source.delete_resource("digits/manifest.json")
+    source.set_resource("digits/journal.json", b"{}")
+
+    report = copy_datasets(source, target)
+
+    assert [skipped.identifier for skipped in report.skipped] == ["digits"]
+    assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
+
+
+def test_beside_a_preparation_only_what_the_manifest_lists_is_copied(prepared: FileStorageConnector) -> None:
+    source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
+    copy_datasets(prepared, source, ["digits"])
+    source.set_resource("digits/journal.json", b"{}")
+    source.set_resource("digits/preprocessed/half-made", b"half")
+
+    copy_datasets(source, target)
+
+    assert contents(target) == {each: data for each, data in contents(prepared).items() if each.startswith("digits/")}
+
+
+def test_a_damaged_manifest_is_a_fault(prepared: FileStorageConnector) -> None:
+    source = InMemoryStorageConnector()
+    copy_datasets(prepared, source)
+    source.set_resource("digits/manifest.json", b"{")
+    target = InMemoryStorageConnector()
+
+    with pytest.raises(IncompleteCopyError, match=r"digits/manifest\.json"):
+        copy_datasets(source, target)
+
+    assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
+
+
+def test_the_error_on_an_unprepared_dataset_says_what_is_there() -> None:
+    source = InMemoryStorageConnector()
+    source.set_resource("digits/raw/digits.csv.gz", b"raw")
+    source.set_resource("digits/journal.json", b"{}")
+
+    with pytest.raises(PreparationError, match=r"'digits' is not prepared.* 1 other resources.*begun.*data-stack prepare digits"):
+        copy_datasets(source, InMemoryStorageConnector(), ["digits"])
+
+
+def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copied(prepared: FileStorageConnector) -> None:
+    target = Watched()
+
+    with pytest.raises(DatasetNotFoundError, match=r"'digit'.*did you mean 'digits'.*digits, iris"):
+        copy_datasets(prepared, target, ["iris", "digit"])
+
+    assert target.actions == []
+
+
+@pytest.mark.parametrize("name", ["../up", "a b", "/etc"])
+def test_a_name_outside_of_the_grammar_is_refused(prepared: FileStorageConnector, name: str) -> None:
+    with pytest.raises(MalformedIdentifierError):
+        copy_datasets(prepared, InMemoryStorageConnector(), [name])
+
+
+# ------------------------------------------------------------------ onto itself
+
+
+def test_a_store_is_not_copied_onto_itself(prepared: FileStorageConnector, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(prepared.root_path)
+    memory = InMemoryStorageConnector()
+
+    pairs: list[tuple[Any, Any]] = [
+        (memory, memory),
+        (prepared, FileStorageConnector(prepared.root_path)),
+        (prepared, tmp_path / "link"),
+        (prepared, os.path.join(prepared.root_path, "below")),
+    ]
+
+    for source, target in pairs:
+        with pytest.raises(ConfigError):
+            copy_datasets(source, target)
+
+
+def test_two_stores_in_memory_that_look_alike_are_not_the_same() -> None:
+    copy_datasets(InMemoryStorageConnector(), InMemoryStorageConnector())
+
+
+# ------------------------------------------------------------------ threads, interruptions
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 16])
+def test_any_number_of_threads_comes_to_the_same(prepared: FileStorageConnector, n_threads: int) -> None:
+    target = InMemoryStorageConnector()
+
+    copy_datasets(prepared, target, n_threads=n_threads)
+
+    assert contents(target) == contents(prepared)
+
+
+def test_no_thread_at_all_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        copy_datasets(InMemoryStorageConnector(), InMemoryStorageConnector(), n_threads=0)
+
+
+def test_no_thread_is_left_behind(prepared: FileStorageConnector) -> None:
+    before = set(threading.enumerate())
+
+    copy_datasets(prepared, InMemoryStorageConnector())
+
+    assert set(threading.enumerate()) <= before
+
+
+def test_no_more_resources_are_on_their_way_than_there_are_threads() -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    class Counting(InMemoryStorageConnector):
+        def set_resource(self, identifier: str, resource: Storable) -> None:
+            nonlocal now, most
+            with lock:
+                now += 1
+                most = max(most, now)
+            time.sleep(0.01)
+            super().set_resource(identifier, resource)
+            with lock:
+                now -= 1
+
+    source = InMemoryStorageConnector()
+    for number in range(12):
+        source.set_resource(str(number), os.urandom(10))
+
+    copy_datasets(source, Counting(), n_threads=3)
+
+    assert 1 < most <= 3
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import data_stack
+from data_stack import FileStorageConnector
+from data_stack.io.resources import StreamedResource
+
+class Slow(FileStorageConnector):
+    def get_resource(self, identifier, *arguments):
+        with super().get_resource(identifier, *arguments) as resource:
+            data = resource.read()
+        class Trickle:
+            def __init__(self):
+                self.left = 200
+            def read(self, size=-1):
+                if identifier.endswith("manifest.json"):
+                    self.left, given = 0, (data if self.left else b"")
+                    return given
+                time.sleep(0.05)
+                if not (self.left and started): print("started", flush=True); started.append(1)
+                return b"x"
+            def close(self):
+                pass
+        return StreamedResource(identifier, Trickle())
+
+started = []
+try:
+    data_stack.copy_datasets(Slow(sys.argv[1]), sys.argv[2], ["digits"])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_interrupted_copy_ends_soon_and_leaves_no_half(prepared: FileStorageConnector, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", INTERRUPTED, prepared.root_path, str(tmp_path / "target")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "started\n"
+        running.send_signal(2)
+        began = time.monotonic()
+        out = running.stdout.read()
+        seconds = time.monotonic() - began
+
+    target = FileStorageConnector(tmp_path / "target")
+    assert out.splitlines()[-1] == "interrupted"
+    assert seconds < 8  # whole, it would take 20 s
+    assert target.list_resources() == ["digits/journal.json"]
+    assert [path for path in tmp_path.rglob("*") if ".~" in path.name] == []
+    copy_datasets(prepared, target, ["digits"])
+    assert is_ready("digits", target)
+
+
+# ------------------------------------------------------------------ parcels
+
+
+def test_a_parcel_of_nothing_but_its_seal_is_sealed() -> None:
+    target = InMemoryStorageConnector()
+
+    report = copy_parcels(InMemoryStorageConnector(), target, [Parcel("p", (), Seal("p/seal", b"s", "p/mark", b"m"))])
+
+    assert (report.complete, contents(target)) == (("p",), {"p/seal": b"s"})
+
+
+# ------------------------------------------------------------------ MongoDB
+
+
+def test_a_dataset_that_went_to_mongodb_and_back_is_ready_at_once(
+    prepared: FileStorageConnector, mongodb_uri: str, tmp_path: Path
+) -> None:
+    copy_datasets(prepared, mongodb_uri)
+    mongodb = data_stack.storage_connector_from_url(mongodb_uri)
+    report = copy_datasets(mongodb_uri, tmp_path / "back")
+
+    assert contents(mongodb) == contents(prepared) == contents(FileStorageConnector(tmp_path / "back"))
+    assert report.complete == ("digits", "iris")
+    assert is_ready("digits", mongodb)
+    assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
+
+
+def test_mongodb_is_not_copied_onto_itself(mongodb_uri: str) -> None:
+    with pytest.raises(ConfigError):
+        copy_datasets(mongodb_uri, mongodb_uri)
+
+
+def test_equal_content_goes_to_mongodb_once(mongodb_uri: str, mongodb: Any) -> None:
+    source = InMemoryStorageConnector()
+    for identifier in ("a", "b", "c"):
+        source.set_resource(identifier, bytes(range(256)) * 4096)
+
+    report = copy_datasets(source, mongodb_uri)
+
+    assert report.count("copied") + report.count("shared") == 3
+    assert mongodb["data_stack.files"].count_documents({}) == 1
+
+
+# ------------------------------------------------------------------ S3, caches
+
+
+def test_a_dataset_that_went_to_s3_and_back_through_a_cache_is_ready_at_once(
+    prepared: FileStorageConnector, s3_server: S3Server, tmp_path: Path
+) -> None:
+    s3 = data_stack.FsspecStorageConnector(f"s3://{s3_server.new_bucket()}/folder", **s3_server.options())
+
+    copy_datasets(prepared, s3, ["digits"])
+    again = copy_datasets(prepared, s3, ["digits"])
+    copy_datasets(data_stack.CachedStorageConnector(s3, tmp_path / "cache"), tmp_path / "back", ["digits"])
+
+    assert again.count("present") == 6
+    assert is_ready("digits", s3)
+    assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
+
+
+def test_equal_content_goes_through_a_cache_to_a_store_once(tmp_path: Path) -> None:
+    source, store = InMemoryStorageConnector(), Deduplicating()
+    target = data_stack.CachedStorageConnector(store, tmp_path / "cache")
+    for identifier in ("a", "b"):
+        source.set_resource(identifier, b"same" * 1000)
+
+    report = copy_datasets(source, target)
+
+    assert (report.count("copied"), report.count("shared"), len(store.identifiers("set"))) == (1, 1, 1)
+    assert contents(target) == contents(source)
+
+
+# ------------------------------------------------------------------ killed
+
+
+COPY = "import sys; from data_stack.cli.main import main; sys.exit(main(['copy', *sys.argv[1:], '--json']))"
+
+
+@pytest.mark.parametrize("kind", ["folder", "mongodb"])
+def test_a_copy_that_is_killed_is_resumed_with_what_is_missing(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    target_url = str(tmp_path / "target") if kind == "folder" else request.getfixturevalue("mongodb_uri")
+    source = FileStorageConnector(tmp_path / "source")
+    for number in range(24):
+        source.set_resource(f"loose/{number:02}", os.urandom(MiB))
+    source.set_resource("loose/same", [b"0" * MiB] * 3)
+    target = data_stack.storage_connector_from_url(target_url)
+    arguments = [sys.executable, "-c", COPY, source.root_path, target_url, "--jobs", "2"]
+
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+        end = time.monotonic() + 60
+        while running.poll() is None and len(target.list_resources()) < 3 and time.monotonic() < end:
+            time.sleep(0.005)
+        running.kill()
+    there = target.list_resources()
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
+
+    facts = json.loads(done.stdout)
+    assert facts["present"]["resources"] >= len(there) > 0
+    assert facts["copied"]["resources"] <= 25 - len(there)
+    assert contents(target) == contents(source)

@@ -1,0 +1,107 @@
+"""A real S3 server on loopback for tests: moto's, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import boto3
+
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+
+ACCESS_KEY = "test-access-key"
+SECRET_KEY = "test-secret-key-canary"
+REGION = "us-east-1"
+
+_PROGRAM = """
+import logging, sys
+from moto.server import ThreadedMotoServer
+from werkzeug.serving import WSGIRequestHandler
+WSGIRequestHandler.protocol_version = "HTTP/1.1"  # keeps connections, as S3 does
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()  # until our parent closes it, or is gone
+"""
+
+
+class S3Server:
+    """A server with buckets in its memory; it ends with this process at the latest.
+
+    Attributes:
+        endpoint_url: where it listens.
+        port: on 127.0.0.1.
+    """
+
+    def __init__(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("moto's server did not start")
+        self.port = int(line)
+        self.endpoint_url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> S3Server:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server; what it holds is gone."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def client(self) -> Any:
+        """A plain boto3 client, for looking at and damaging what is stored."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name=REGION,
+        )
+
+    def new_bucket(self) -> str:
+        """A new, empty bucket."""
+        bucket = f"bucket-{secrets.token_hex(6)}"
+        request = urllib.request.Request(f"{self.endpoint_url}/{bucket}", method="PUT")
+        with urllib.request.urlopen(request, timeout=10):
+            return bucket
+
+    def options(self, port: int | None = None) -> dict[str, Any]:
+        """What FsspecStorageConnector takes besides a URL; ``port`` is that of a proxy to go through."""
+        return {
+            "endpoint_url": f"http://127.0.0.1:{port or self.port}",
+            "key": ACCESS_KEY,
+            "secret": SECRET_KEY,
+            "client_kwargs": {"region_name": REGION},
+        }
+
+    @contextlib.contextmanager
+    def kept_connection(self) -> Iterator[None]:
+        """Keep the client that connectors with our options share, so that not each test makes one."""
+        connector = FsspecStorageConnector("s3://kept", **self.options())
+        connector.has_resource("a")
+        yield
+        del connector

@@ -1,0 +1,180 @@
+"""A real SFTP server on loopback for tests: paramiko's, in a process of its own, over a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import paramiko
+
+USER = "test-user"
+PASSWORD = "test-password-canary/%"  # of a server that lives as long as a test
+
+
+class SFTPServer:
+    """A server of the files below ``folder``, as absolute paths; it ends with this process at the latest.
+
+    Attributes:
+        folder: what it serves.
+        pid: of its process.
+        port: on 127.0.0.1.
+        known_hosts: a file with its host key, in ``folder``'s parent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen([sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        port, _, host_key = self._process.stdout.readline().decode().strip().partition(" ")
+        if not port:
+            raise RuntimeError("paramiko's server did not start")
+        self.folder, self.pid, self.port = folder, self._process.pid, int(port)
+        self.known_hosts = folder.parent / f"known_hosts_{port}"
+        self.known_hosts.write_text(f"[127.0.0.1]:{port} {host_key}\n")
+
+    def __enter__(self) -> SFTPServer:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._process.kill()
+        self._process.wait()
+
+    def options(self) -> dict[str, Any]:
+        """What FsspecStorageConnector takes besides ``sftp://127.0.0.1/folder``."""
+        return {
+            "port": self.port,
+            "username": USER,
+            "password": PASSWORD,
+            "known_hosts": self.known_hosts,
+            "look_for_keys": False,
+            "allow_agent": False,
+        }
+
+
+class _Login(paramiko.ServerInterface):  # type: ignore[misc]  # paramiko has no types
+    def check_auth_password(self, username: str, password: str) -> int:
+        return int(paramiko.AUTH_SUCCESSFUL if (username, password) == (USER, PASSWORD) else paramiko.AUTH_FAILED)
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "password"
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return int(paramiko.OPEN_SUCCEEDED)
+
+
+def _status(error: OSError) -> int:
+    return int(paramiko.SFTPServer.convert_errno(error.errno or 0))
+
+
+class _Handle(paramiko.SFTPHandle):  # type: ignore[misc]  # likewise
+    def stat(self) -> Any:
+        return paramiko.SFTPAttributes.from_stat(os.fstat(self.readfile.fileno()))
+
+
+class _Folder(paramiko.SFTPServerInterface):  # type: ignore[misc]  # likewise
+    root = Path("/")
+
+    def _real(self, path: str) -> str:
+        return str(self.root / self.canonicalize(path).lstrip("/"))
+
+    def list_folder(self, path: str) -> Any:
+        try:
+            with os.scandir(self._real(path)) as entries:
+                return [paramiko.SFTPAttributes.from_stat(entry.stat(follow_symlinks=False), entry.name) for entry in entries]
+        except OSError as error:
+            return _status(error)
+
+    def stat(self, path: str) -> Any:
+        try:
+            return paramiko.SFTPAttributes.from_stat(os.stat(self._real(path)))
+        except OSError as error:
+            return _status(error)
+
+    def lstat(self, path: str) -> Any:
+        try:
+            return paramiko.SFTPAttributes.from_stat(os.lstat(self._real(path)))
+        except OSError as error:
+            return _status(error)
+
+    def open(self, path: str, flags: int, attr: Any) -> Any:
+        writes = flags & (os.O_WRONLY | os.O_RDWR)
+        try:
+            descriptor = os.open(self._real(path), flags, 0o644)
+        except OSError as error:
+            return _status(error)
+        handle = _Handle(flags)
+        handle.readfile = handle.writefile = os.fdopen(descriptor, "wb" if writes else "rb", buffering=0)
+        return handle
+
+    def remove(self, path: str) -> Any:
+        return self._done(os.remove, path)
+
+    def rename(self, oldpath: str, newpath: str) -> Any:
+        if os.path.lexists(self._real(newpath)):  # as version 3 of the protocol has it
+            return paramiko.SFTP_FAILURE
+        return self._done(os.rename, oldpath, newpath)
+
+    def posix_rename(self, oldpath: str, newpath: str) -> Any:
+        return self._done(os.replace, oldpath, newpath)
+
+    def mkdir(self, path: str, attr: Any) -> Any:
+        return self._done(os.mkdir, path)
+
+    def rmdir(self, path: str) -> Any:
+        return self._done(os.rmdir, path)
+
+    def _done(self, work: Any, *paths: str) -> Any:
+        try:
+            work(*(self._real(path) for path in paths))
+        except OSError as error:
+            return _status(error)
+        return paramiko.SFTP_OK
+
+
+def _serve(client: socket.socket, key: paramiko.PKey) -> None:
+    transport = paramiko.Transport(client)
+    transport.add_server_key(key)
+    transport.set_subsystem_handler("sftp", paramiko.SFTPServer, _Folder)
+    with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+        transport.start_server(server=_Login())
+
+
+def _main(folder: str) -> None:
+    _Folder.root = Path(folder)
+    key = paramiko.ECDSAKey.generate()
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+
+    def accept() -> None:
+        while True:
+            client, _ = listener.accept()
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=_serve, args=(client, key), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    print(listener.getsockname()[1], key.get_name(), key.get_base64(), flush=True)
+    sys.stdin.read()  # until our parent closes it, or is gone
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    import logging
+
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    _main(sys.argv[1])
