@@ -1,0 +1,86 @@
+"""How much is tried, and the processes that it is tried in."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import fault_dataset
+import pytest
+from fault_processes import FaultProcesses
+from fault_size import FAULTS_FULL, Figures
+from fault_stores import CachedStores, FileStores, MongoDBStores, S3Stores, StoreKind
+from mongodb_server import MongoDBServer, folder_in_memory
+from s3_server import ACCESS_KEY, SECRET_KEY
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """No test of these may hang, whatever it does to a process or server: it fails with the stacks of all threads."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(1_200 if FAULTS_FULL else 150))
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can reach; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="data_stack-faults-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def processes(open_folder: Path) -> Iterator[FaultProcesses]:
+    folder = open_folder / "processes"
+    folder.mkdir()
+    folder.chmod(0o777)
+    secrets = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_EC2_METADATA_DISABLED": "true"}
+    with FaultProcesses(folder, **secrets) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="session")
+def sources(open_folder: Path) -> str:
+    folder = open_folder / "sources"
+    folder.mkdir()
+    return str(fault_dataset.write_sources(folder))
+
+
+@pytest.fixture(scope="session")
+def quick_mongodb() -> Iterator[MongoDBServer]:
+    """A server whose disk and journal take no time: its clients are killed, not its power is cut."""
+    with MongoDBServer(folder=folder_in_memory(), arguments=["--journalCommitInterval", "1"]) as server:
+        yield server
+
+
+@pytest.fixture(params=["file", "mongodb", "cached", "s3"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreKind:
+    """Every kind of store in turn."""
+    if request.param == "file":
+        return FileStores(tmp_path)
+    if request.param == "cached":
+        return CachedStores(tmp_path)
+    if request.param == "s3":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        return S3Stores(request.getfixturevalue("s3_server"))
+    server: MongoDBServer = request.getfixturevalue("quick_mongodb")
+    return MongoDBStores(server.uri())
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
+    """Counts of a scenario, printed as one line for docs/reliability.md in the full form."""
+    figures = Figures(request.node.name)
+    yield figures
+    if FAULTS_FULL and figures.counts:
+        capture = request.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            print(f"\n  {figures}", end="", flush=True)
+        if path := os.environ.get("DATA_STACK_FAULTS_LOG"):
+            with Path(path).open("a") as log:
+                log.write(f"{figures}\n")

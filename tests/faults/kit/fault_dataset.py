@@ -1,0 +1,274 @@
+"""A dataset to be prepared under faults, and what a process can be told to do with it.
+
+A store is described by plain data that another process can be given: ``{"url": "mongodb://…", "leases": True}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import resource
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import s3fs  # noqa: F401
+from hostile_identifiers import Attempt, hostile_identifiers
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.exception import ResourceNotFoundError
+from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_connectors.cached import CachedStorageConnector  # noqa: F401  # a fork is to have them already
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector  # noqa: F401
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector  # noqa: F401
+from data_stack.io.storage_connectors.url import storage_connector_from_url
+
+NAME = "numbers"
+SPLITS = ("train", "valid", "test", "more")
+N_SAMPLES = {"train": 2_600, "valid": 300, "test": 20, "more": 700}
+WIDTH = 32
+NOT_READY, RIGHT = "not ready", "right"
+
+Description = Mapping[str, Any]
+
+
+# ---------------------------------------------------------------------- the dataset
+
+
+def source_bytes(split: str) -> bytes:
+    """The source of a split: bytes that depend on nothing but its name. 83, 10, 1 and 22 kB."""
+    block = hashlib.sha256(split.encode()).digest()
+    return b"".join(hashlib.sha256(block + i.to_bytes(4, "big")).digest() for i in range(N_SAMPLES[split]))
+
+
+def expected_samples(split: str, factor: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """What the samples of a split must be, shape (n_samples, 32)."""
+    return np.frombuffer(source_bytes(split), np.uint8).reshape(-1, WIDTH).astype(np.int64) * factor
+
+
+def write_sources(folder: Path) -> Path:
+    """Put the sources into a folder."""
+    for split in SPLITS:
+        (folder / f"{split}.bin").write_bytes(source_bytes(split))
+    return folder
+
+
+def factory_for(connector: StorageConnector, folder: str, version: int = 1) -> DatasetFactory:
+    """The dataset in a store. Its version is the factor of its samples, so that versions do not mix unnoticed."""
+
+    class NumbersFactory(DatasetFactory):
+        """Rows of 32 numbers and their sums."""
+
+        card = DatasetCard(name=NAME, version=str(version))
+        sources = tuple(
+            ResourceDefinition(
+                f"raw/{split}.bin", Path(folder, f"{split}.bin").as_uri(), sha256=hashlib.sha256(source_bytes(split)).hexdigest()
+            )
+            for split in SPLITS
+        )
+        splits = SPLITS
+        prepared_resources = tuple(f"preprocessed/{split}/{part}.npy" for split in SPLITS for part in ("samples", "sums"))
+
+        def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+            for split in prepared.steps(self.splits):
+                with raw[f"raw/{split}.bin"] as source:
+                    samples = np.frombuffer(source.read(), np.uint8).reshape(-1, WIDTH).astype(np.int64) * version
+                time.sleep(float(os.environ.get("FAULTS_PAUSE", "0")))
+                for part, array in (("samples", samples), ("sums", samples.sum(axis=1))):
+                    with prepared.create(f"preprocessed/{split}/{part}.npy") as file:
+                        write_npy(file, array)
+
+        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+            return NumpyDatasetIterator([prepared[f"preprocessed/{split}/{part}.npy"] for part in ("samples", "sums", "sums")])
+
+    return NumbersFactory(connector)
+
+
+def wrong_samples(factory: DatasetFactory, version: int) -> str | None:
+    """What is wrong with the samples of a ready dataset; None if each is as it should be."""
+    for split in SPLITS:
+        expected = expected_samples(split, version)
+        iterator, _ = factory.get_dataset_iterator({"split": split})
+        if len(iterator) != len(expected):
+            return f"{split}: {len(iterator)} samples instead of {len(expected)}"
+        if not np.array_equal(iterator.read_column(0), expected) or not np.array_equal(
+            iterator.read_column(1), expected.sum(axis=1)
+        ):
+            return f"{split}: other samples than expected"
+    return None
+
+
+# ---------------------------------------------------------------------- the stores
+
+
+def connector_for(description: Description) -> StorageConnector:
+    """The store of a description; ``"leases": False`` gives one where every process may think that it is alone."""
+    connector = storage_connector_from_url(description["url"])
+    if not description.get("leases", True):
+        kind = type(connector)
+        connector.__class__ = type(f"Unleased{kind.__name__}", (kind,), {"lease": StorageConnector.lease})
+    return connector
+
+
+def close(connector: StorageConnector) -> None:
+    """Let go of what a connector keeps open, where it keeps something."""
+    getattr(connector, "close", lambda: None)()
+
+
+# ---------------------------------------------------------------------- what a process can be told to do
+
+
+def nothing(description: Description) -> None:
+    """Make the connector and let go of it, for what that alone costs."""
+    close(connector_for(description))
+
+
+def touch(description: Description) -> None:
+    """Change something of no meaning in a store's folder: a point for a fault."""
+    Path(description["url"], "touched").touch()
+
+
+def prepare(description: Description, sources: str, version: int = 1) -> str:
+    """Prepare the dataset."""
+    with contextlib.closing(_Closing(description)) as held:
+        report = factory_for(held.connector, sources, version).prepare(progress=False)
+        return "ready" if report.already_ready else "prepared"
+
+
+def prepare_with_small_files(description: Description, sources: str, most_bytes: int) -> str:
+    """Prepare the dataset where no file can be longer than ``most_bytes``: any write may find the disk full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+    try:
+        return prepare(description, sources)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def create_with_small_files(description: Description, most_bytes: int) -> tuple[str, str, bool]:
+    """Write what does not fit, in small pieces and in one; the errors, and whether something is there."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+    said = []
+    with contextlib.closing(_Closing(description)) as held:
+        for piece_bytes in (1_000, 5 * most_bytes):
+            try:
+                with held.connector.create("x") as file:
+                    for _ in range(5 * most_bytes // piece_bytes):
+                        file.write(bytes(piece_bytes))
+                said.append("nothing")
+            except OSError as error:
+                said.append(type(error).__name__)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        return said[0], said[1], held.connector.has_resource("x")
+
+
+def check(description: Description, sources: str, version: int = 1) -> str:
+    """Whether the dataset looks ready, and if so whether it is: "not ready", "right" or what is wrong."""
+    with contextlib.closing(_Closing(description)) as held:
+        factory = factory_for(held.connector, sources, version)
+        if not factory.is_ready():
+            return NOT_READY
+        return wrong_samples(factory, version) or "; ".join(str(finding) for finding in factory.verify()) or RIGHT
+
+
+def heal(description: Description, sources: str, version: int = 1) -> str:
+    """Prepare it again, sweep, and say whether it is right now."""
+    with contextlib.closing(_Closing(description)) as held:
+        factory_for(held.connector, sources, version).prepare(progress=False)
+        held.connector.collect_garbage(0)
+        if left := held.connector.collect_garbage(0, dry_run=True):
+            return f"left over: {left}"
+    return check(description, sources, version)
+
+
+def use(description: Description, sources: str, version: int = 1) -> str:
+    """Load the dataset as a training program does, prepared or not, and read every sample."""
+    with contextlib.closing(_Closing(description)) as held:
+        return wrong_samples(factory_for(held.connector, sources, version), version) or RIGHT
+
+
+def try_identifiers(url: str, base: str, token: str, n: int) -> tuple[dict[str, int], list[str]]:
+    """Try hostile identifiers at a store; how many of what, and what should not have been."""
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # a naive store would read /dev/zero
+    os.chdir(f"{base}/cwd")
+    with contextlib.closing(_Closing({"url": url})) as held:
+        attempt = Attempt(held.connector, base, token.encode())
+        attempt.run(hostile_identifiers(n))
+        return dict(attempt.counts), attempt.bad
+
+
+def sweep(description: Description, grace_seconds: float) -> None:
+    """Collect garbage once in a while, beside whoever writes."""
+    with contextlib.closing(_Closing(description)) as held:
+        for _ in range(5):
+            held.connector.collect_garbage(grace_seconds)
+            time.sleep(0.05)
+
+
+def version_of(number: int) -> bytes:
+    """A resource of 300 kB that says throughout which version it is, and of how many bytes."""
+    return (b"%07d\n" % number) * (37_000 + number % 1_000)
+
+
+def check_version(data: bytes) -> int:
+    """The number of a version; an error if the bytes are not all of one."""
+    number = int(data[:7])
+    if data != version_of(number):
+        raise ValueError(f"a mixture of versions: {len(data)} bytes that begin as {number}")
+    return number
+
+
+def read_while_replaced(description: Description) -> str:
+    """Open a resource, have it replaced and deleted in between, and read it to its end."""
+    with contextlib.closing(_Closing(description)) as held:
+        connector = held.connector
+        connector.set_resource("x", version_of(1))
+        with connector.get_resource("x") as opened, connector.get_resource("x") as also_opened:
+            head = opened.read(100_000) + also_opened.read_at(0, 1)
+            connector.set_resource("x", version_of(2))
+            connector.collect_garbage(3600)
+            middle = opened.read(100_000)
+            connector.delete_resource("x")
+            connector.set_resource("x", version_of(3))
+            check_version(head[:-1] + middle + opened.read())
+            also_opened.seek(0)
+            if check_version(also_opened.read()) != 1:
+                return "the second reader saw another version"
+        with connector.get_resource("x") as opened_again:
+            return "old to the end, then new" if check_version(opened_again.read()) == 3 else "not the new version"
+
+
+def replace_again_and_again(description: Description, start: int, seconds: float) -> int:
+    """Replace a resource as often as it goes; the number of times."""
+    until, n_replaced = time.monotonic() + seconds, 0
+    with contextlib.closing(_Closing(description)) as held:
+        while time.monotonic() < until:
+            held.connector.set_resource("x", version_of(start + 2 * n_replaced))
+            n_replaced += 1
+    return n_replaced
+
+
+def read_again_and_again(description: Description, seconds: float) -> int:
+    """Read a resource that others replace, in pieces; the number of times that all was of one version."""
+    until, n_read = time.monotonic() + seconds, 0
+    with contextlib.closing(_Closing(description)) as held:
+        while time.monotonic() < until:
+            with contextlib.suppress(ResourceNotFoundError), held.connector.get_resource("x") as opened:
+                check_version(b"".join(iter(lambda: opened.read(50_000), b"")))
+                n_read += 1
+    return n_read
+
+
+class _Closing:
+    """A connector of a description, closed at the end."""
+
+    def __init__(self, description: Description) -> None:
+        self.connector = connector_for(description)
+
+    def close(self) -> None:
+        close(self.connector)

@@ -1,0 +1,270 @@
+"""New, empty stores of each kind for one try of a fault each, and what is left in them."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pymongo
+from bson import Binary
+from fault_processes import Fault
+from s3_server import REGION, S3Server
+
+Description = Mapping[str, Any]
+
+
+#: What a disk, a quota, a mount option, a permission, a limit or a network file system may answer.
+DISK_ERRORS = (
+    "ENOSPC", "EIO", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EMFILE", "ENFILE", "EINTR", "ENOMEM", "ESTALE", "EXDEV",
+    "EBUSY",
+)  # fmt: skip
+NETWORK_ERRORS = ("ECONNRESET", "EPIPE", "ETIMEDOUT", "ENETUNREACH", "EINTR", "ENOBUFS")
+
+
+def flipped(data: bytes, position: int) -> bytes:
+    """``data`` with one bit turned round."""
+    changed = bytearray(data)
+    changed[position // 8] ^= 1 << position % 8
+    return bytes(changed)
+
+
+def flip_bit_of_file(path: Path, position: int) -> None:
+    """Turn one bit of a file round, by other means than its store's."""
+    with path.open("r+b") as file:
+        file.seek(position // 8)
+        byte = file.read(1)
+        file.seek(position // 8)
+        file.write(flipped(byte, position % 8))
+
+
+class StoreKind(ABC):
+    """A kind of store, as a row of the tables of the fault tests.
+
+    Attributes:
+        name: of the row.
+        errors: what a call that reaches it may fail with.
+        cost: how long one try takes; the small form has that much fewer of them.
+        slowness: how much less its server does at once than others.
+        keeps_open: its client keeps a thread and its handles for the life of a process, one for all connectors.
+    """
+
+    name: str
+    errors: Sequence[str] = DISK_ERRORS
+    cost = 1
+    slowness = 1
+    keeps_open = False
+
+    @abstractmethod
+    def new(self) -> Description:
+        """Description of a new, empty store, as fault_dataset.py wants it."""
+
+    def hurried(self, description: Description) -> Description:
+        """The same store for a client that soon gives up waiting, where one waits."""
+        return description
+
+    @abstractmethod
+    def fault(self, description: Description, **what: Any) -> Fault:
+        """A fault at one of the calls that reach the store."""
+
+    @abstractmethod
+    def left_over(self, description: Description) -> list[str]:
+        """What lies in a store after a sweep that no resource needs; found without our own code."""
+
+    @abstractmethod
+    def discard(self, description: Description) -> None:
+        """Remove a store."""
+
+    @abstractmethod
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        """Turn a bit of the stored bytes round behind the store's back: bit ``position % 8`` of byte ``position // 8``."""
+
+    def left_open(self) -> list[str]:
+        """What a server still keeps open for clients that are gone."""
+        return []
+
+
+class FileStores(StoreKind):
+    """Folders."""
+
+    name = "file"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, itertools.count()
+
+    def new(self) -> Description:
+        return {"url": str(self._folder / f"file-{next(self._numbers)}")}
+
+    def fault(self, description: Description, **what: Any) -> Fault:
+        return Fault(folder=description["url"], **what)
+
+    def left_over(self, description: Description) -> list[str]:
+        return [
+            str(path) for path in Path(description["url"]).rglob("*") if path.name.startswith(".~") or path.name == "journal.json"
+        ]
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        flip_bit_of_file(Path(description["url"], identifier), position)
+
+    def discard(self, description: Description) -> None:
+        shutil.rmtree(description["url"], ignore_errors=True)
+
+
+class CachedStores(StoreKind):
+    """A folder before a folder: both are hit."""
+
+    name = "cached"
+    cost = 4
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, itertools.count()
+
+    def new(self) -> Description:
+        top = self._folder / f"cached-{next(self._numbers)}"
+        top.mkdir()
+        return {"url": f"file://{quote(str(top))}/remote?cache={quote(str(top))}/local", "folder": str(top)}
+
+    def fault(self, description: Description, **what: Any) -> Fault:
+        return Fault(folder=description["folder"], **what)
+
+    def left_over(self, description: Description) -> list[str]:
+        remote = FileStores(self._folder).left_over({"url": f"{description['folder']}/remote"})
+        return remote + [str(path) for path in Path(description["folder"], "local", "unfinished").rglob("*")]
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        flip_bit_of_file(Path(description["folder"], "remote", identifier), position)
+
+    def discard(self, description: Description) -> None:
+        shutil.rmtree(description["folder"], ignore_errors=True)
+
+
+class MongoDBStores(StoreKind):
+    """Databases of one server.
+
+    Args:
+        uri: its connection string without database, and with options.
+        cache: a folder for a cache before each; None for none.
+    """
+
+    errors = NETWORK_ERRORS
+    cost = 4
+
+    def __init__(self, uri: str, cache: Path | None = None) -> None:
+        self.name = "mongodb" if cache is None else "mongodb cached"
+        self._before, self._after = uri.split("/?")
+        self._cache, self._numbers = cache, itertools.count()
+
+    def new(self) -> Description:
+        name = f"faults_{secrets.token_hex(6)}"
+        # Small chunks and little that is inlined, so that a small dataset uses all of it.
+        url = f"{self._before}/{name}?{self._after}&chunkBytes=65536&inlineBytes=16384&timeoutSeconds=10"
+        if self._cache is None:
+            return {"url": url, "database": name}
+        folder = f"{self._cache}/{name}"
+        return {"url": f"{url}&cache={quote(folder)}", "database": name, "folder": folder}
+
+    def hurried(self, description: Description) -> Description:
+        return {**description, "url": description["url"].replace("timeoutSeconds=10", "timeoutSeconds=1")}
+
+    def fault(self, description: Description, **what: Any) -> Fault:
+        return Fault(folder=description.get("folder", ""), sockets=True, **what)
+
+    def left_over(self, description: Description) -> list[str]:
+        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
+            database = client[description["database"]]
+            needed = {pointer.get("file_id") for pointer in database["data_stack.resources"].find({}, {"file_id": 1})}
+            left = [f"chunks of {each}" for each in database["data_stack.chunks"].distinct("files_id") if each not in needed]
+            left += [
+                f"file {each['_id']}" for each in database["data_stack.files"].find({}, {"_id": 1}) if each["_id"] not in needed
+            ]
+            left += [f"upload {each}" for each in database["data_stack.uploads"].find()]
+            left += [f"lease {each}" for each in database["data_stack.leases"].find()]
+            left += [f"journal {each}" for each in database["data_stack.resources"].find({"_id": {"$regex": "journal"}})]
+        if "folder" in description:
+            left += [str(path) for path in Path(description["folder"], "unfinished").rglob("*")]
+        return left
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
+            database = client[description["database"]]
+            pointer = database["data_stack.resources"].find_one({"_id": identifier}) or {}
+            if "data" in pointer:
+                data = flipped(pointer["data"], position)
+                database["data_stack.resources"].update_one({"_id": identifier}, {"$set": {"data": Binary(data)}})
+                return
+            number, rest = divmod(position, 8 * pointer["chunkSize"])
+            place = {"files_id": pointer["file_id"], "n": number}
+            chunk = database["data_stack.chunks"].find_one(place) or {}
+            database["data_stack.chunks"].update_one(place, {"$set": {"data": Binary(flipped(chunk["data"], rest))}})
+
+    def disown_uploads(self, description: Description) -> None:
+        """Let the server believe that the processes which wrote are dead, though they are this one."""
+        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
+            uploads = client[description["database"]]["data_stack.uploads"]
+            for upload in list(uploads.find()):
+                machine, pid, started = upload["owner"].split("-")
+                uploads.update_one({"_id": upload["_id"]}, {"$set": {"owner": f"{machine}-{pid}-{int(started) - 1}"}})
+            # What they were about to sweep, too.
+            files = client[description["database"]]["data_stack.files"]
+            files.update_many({"metadata.condemned": {"$exists": True}}, {"$set": {"metadata.condemned": "nobody"}})
+
+    def discard(self, description: Description) -> None:
+        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
+            client.drop_database(description["database"])
+        if "folder" in description:
+            shutil.rmtree(description["folder"], ignore_errors=True)
+
+    def left_open(self) -> list[str]:
+        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
+            open_cursors = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+        return [f"{open_cursors} cursors"] if open_cursors else []
+
+
+class S3Stores(StoreKind):
+    """Buckets of one server; credentials come from the environment."""
+
+    name = "s3"
+    errors = NETWORK_ERRORS
+    cost = 10
+    slowness = 4  # a server in Python, that answers one request after the other
+    keeps_open = True
+
+    def __init__(self, server: S3Server) -> None:
+        self._server = server
+
+    def new(self) -> Description:
+        bucket = self._server.new_bucket()
+        return {
+            "url": f"s3://{bucket}/store?endpointUrl={quote(self._server.endpoint_url, safe='')}&region={REGION}",
+            "bucket": bucket,
+        }
+
+    def hurried(self, description: Description) -> Description:
+        return {**description, "url": f"{description['url']}&timeoutSeconds=1"}
+
+    def fault(self, description: Description, **what: Any) -> Fault:
+        return Fault(sockets=True, **what)
+
+    def left_over(self, description: Description) -> list[str]:
+        names = self._names(description)
+        return [name for name in names if "/temporaries/" in name or name.endswith("journal.json~")]
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        # Parts are named by their digests; the one that begins the resource is the longest, or the only one.
+        where = {"Bucket": description["bucket"]}
+        objects = self._server.client.list_objects_v2(**where).get("Contents", [])
+        key = max((each for each in objects if "/objects/" in each["Key"]), key=lambda each: int(each["Size"]))["Key"]
+        data = self._server.client.get_object(**where, Key=key)["Body"].read()
+        self._server.client.put_object(**where, Key=key, Body=flipped(data, position))
+
+    def discard(self, description: Description) -> None:
+        for name in self._names(description):
+            self._server.client.delete_object(Bucket=description["bucket"], Key=name)
+
+    def _names(self, description: Description) -> list[str]:
+        return [each["Key"] for each in self._server.client.list_objects_v2(Bucket=description["bucket"]).get("Contents", [])]

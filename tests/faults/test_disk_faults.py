@@ -1,0 +1,182 @@
+"""A full disk, a store that cannot be written or read: an error of ours that says so, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fault_dataset import RIGHT
+from fault_processes import FaultProcesses
+from fault_size import Figures, sized, spread
+from fault_stores import CachedStores, StoreKind
+from small_disk import remount_larger, tmpfs, why_no_mounts
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def open_stores(open_folder: Path) -> Iterator[Path]:
+    """A folder for stores that another user may look into."""
+    folder = open_folder / "stores"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def unprivileged() -> int | None:
+    """Who to be so that permissions mean something; None for who we are."""
+    return NOBODY if os.geteuid() == 0 else None
+
+
+def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
+    processes: FaultProcesses, stores: StoreKind, sources: str, figures: Figures
+) -> None:
+    for limit in spread(700_000, sized(10, 100, cost=stores.cost)):
+        store = stores.new()
+
+        outcome = processes.run(
+            "fault_dataset:prepare_with_small_files", store, sources, limit, look_for_left=not stores.keeps_open
+        )
+
+        assert outcome.value == "prepared" or outcome.error == "StorageFullError", outcome
+        assert outcome.left == []
+        figures.counts["prepared" if outcome.value else outcome.error or ""] += 1
+        healed = processes.run("fault_dataset:heal", store, sources)
+        assert healed.value == RIGHT, healed
+        assert stores.left_over(store) == []
+        stores.discard(store)
+    assert figures.counts["StorageFullError"] > 0
+
+
+def test_a_writer_that_finds_the_disk_full_is_told_by_our_error(processes: FaultProcesses, stores: StoreKind) -> None:
+    store = stores.new()
+
+    outcome = processes.run("fault_dataset:create_with_small_files", store, 100_000)
+
+    assert outcome.value == ["StorageFullError", "StorageFullError", False], outcome
+    assert stores.left_over(store) == []
+    stores.discard(store)
+
+
+def test_on_a_small_disk_nothing_is_half_ready_and_with_more_room_all_is(
+    processes: FaultProcesses, sources: str, figures: Figures, tmp_path: Path
+) -> None:
+    if reason := why_no_mounts():
+        pytest.skip(f"no small disk can be mounted: {reason}")
+    for size in spread(2_400_000, sized(6, 60)):
+        with tmpfs(tmp_path / "disk", size) as disk:
+            store = {"url": str(disk / "store")}
+
+            outcome = processes.run("fault_dataset:prepare", store, sources)
+
+            assert outcome.value == "prepared" or outcome.error == "StorageFullError", outcome
+            figures.counts[outcome.value or outcome.error or ""] += 1
+            assert processes.run("fault_dataset:check", store, sources).value == (RIGHT if outcome.value else "not ready")
+            assert [path for path in disk.rglob("*") if path.name.startswith(".~")] == []
+            remount_larger(disk)
+            healed = processes.run("fault_dataset:heal", store, sources)
+            assert healed.value == RIGHT, healed
+    assert figures.counts["prepared"] > 0
+    assert figures.counts["StorageFullError"] > 0
+
+
+def test_a_cache_on_a_full_disk_serves_the_remote(
+    processes: FaultProcesses, sources: str, figures: Figures, tmp_path: Path
+) -> None:
+    if reason := why_no_mounts():
+        pytest.skip(f"no small disk can be mounted: {reason}")
+    remote = tmp_path / "remote"
+    assert processes.run("fault_dataset:prepare", {"url": str(remote)}, sources).value == "prepared"
+    for size in spread(1_200_000, sized(4, 40)):
+        with tmpfs(tmp_path / "disk", size) as disk:
+            store = {"url": f"file://{remote}?cache={disk}/local"}
+
+            outcomes = [processes.run("fault_dataset:use", store, sources, look_for_left=True) for _ in range(2)]
+
+            assert [(outcome.value, outcome.left) for outcome in outcomes] == [(RIGHT, [])] * 2, outcomes
+            figures.counts["right"] += 1
+
+
+def test_a_store_that_may_be_read_only_serves_and_refuses(
+    processes: FaultProcesses, sources: str, figures: Figures, open_stores: Path
+) -> None:
+    root = open_stores / "store"
+    assert processes.run("fault_dataset:prepare", {"url": str(root)}, sources).value == "prepared"
+    lock(root, 0o555, 0o444)
+    before = {path: path.lstat().st_mtime_ns for path in root.rglob("*")}
+
+    reading = processes.run("fault_dataset:use", {"url": str(root)}, sources, user=unprivileged(), look_for_left=True)
+    writing = processes.run("fault_dataset:prepare", {"url": str(root)}, sources, 2, user=unprivileged(), look_for_left=True)
+
+    assert (reading.value, reading.left) == (RIGHT, []), reading
+    assert (writing.error, writing.own, writing.left) == ("StorageError", True, []), writing
+    assert "could not" in writing.message
+    assert {path: path.lstat().st_mtime_ns for path in root.rglob("*")} == before
+    figures.counts["read, and not written"] += 1
+    lock(root, 0o755, 0o644)
+
+
+def test_a_read_only_mongodb_serves_refuses_and_is_not_touched(
+    processes: FaultProcesses, sources: str, mongodb_uri: str, figures: Figures
+) -> None:
+    store, locked = {"url": mongodb_uri}, {"url": f"{mongodb_uri}&readOnly=true"}
+    assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
+
+    reading = processes.run("fault_dataset:use", locked, sources)
+    writing = processes.run("fault_dataset:prepare", locked, sources, 2)
+
+    assert reading.value == RIGHT, reading
+    assert writing.error == "ReadOnlyStorageError", writing
+    assert processes.run("fault_dataset:check", store, sources).value == RIGHT
+    figures.counts["read, and not written"] += 1
+
+
+@pytest.mark.parametrize(
+    "closed", ["store", "store/numbers", "store/numbers/preprocessed/train/samples.npy", "store/.data_stack"]
+)
+def test_what_one_is_not_permitted_to_read_is_our_error_or_not_needed(
+    processes: FaultProcesses, sources: str, open_stores: Path, closed: str
+) -> None:
+    assert processes.run("fault_dataset:prepare", {"url": str(open_stores / "store")}, sources).value == "prepared"
+    lock(open_stores / "store", 0o555, 0o444)
+    (open_stores / closed).chmod(0)
+
+    outcome = processes.run(
+        "fault_dataset:use", {"url": str(open_stores / "store")}, sources, user=unprivileged(), look_for_left=True
+    )
+
+    assert outcome.value == RIGHT or outcome.own, outcome
+    assert outcome.left == []
+    (open_stores / closed).chmod(0o755)
+    lock(open_stores / "store", 0o755, 0o644)
+    assert processes.run("fault_dataset:heal", {"url": str(open_stores / "store")}, sources).value == RIGHT
+
+
+@pytest.mark.parametrize("mode", [0o555, 0o000], ids=["read only", "closed"])
+def test_a_cache_that_cannot_be_used_is_no_error_of_the_reader(
+    processes: FaultProcesses, sources: str, open_stores: Path, mode: int
+) -> None:
+    store = CachedStores(open_stores).new()
+    assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
+    assert processes.run("fault_dataset:use", store, sources).value == RIGHT
+    lock(open_stores, 0o755, 0o644)
+    lock(Path(store["folder"], "local"), mode, mode & 0o444)
+
+    outcome = processes.run("fault_dataset:use", store, sources, user=unprivileged(), look_for_left=True)
+
+    assert (outcome.value, outcome.left) == (RIGHT, []), outcome
+    lock(Path(store["folder"], "local"), 0o755, 0o644)
+
+
+def lock(root: Path, folders: int, files: int) -> None:
+    """Set the modes of all below a folder."""
+    root.chmod(0o755)
+    for path in sorted(root.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else files)
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.is_dir():
+            path.chmod(folders)
+    root.chmod(folders)

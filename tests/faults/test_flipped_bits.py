@@ -1,0 +1,200 @@
+"""One flipped bit in any stored block, on any store: an error that names resource and block, never data."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from bson import ObjectId
+from fault_dataset import close, connector_for
+from fault_size import Figures, sized
+from fault_stores import CachedStores, MongoDBStores, StoreKind, flip_bit_of_file, flipped
+from mongodb_server import MongoDBServer
+
+from data_stack.exception import DamagedBlockError, DataStackError
+from data_stack.io.storage_connectors import StorageConnector
+
+CONTENT = random.Random(2).randbytes(2_700_000)  # three blocks of a file, 42 chunks of MongoDB
+SMALL = CONTENT[:5_000]
+GONE = object()
+OLD = datetime.datetime(2001, 1, 1)
+
+
+@contextlib.contextmanager
+def opened(description: Mapping[str, Any]) -> Iterator[StorageConnector]:
+    """A connector that has seen nothing yet."""
+    connector = connector_for(description)
+    try:
+        yield connector
+    finally:
+        close(connector)
+
+
+def read(description: Mapping[str, Any], identifier: str) -> bytes:
+    with opened(description) as connector, connector.get_resource(identifier) as resource:
+        return resource.read()
+
+
+def positions(size: int, n: int) -> list[int]:
+    """Bits to be flipped: the first, the last, and any others."""
+    chance = random.Random(size)
+    return [0, 8 * size - 1, *(chance.randrange(8 * size) for _ in range(n - 2))]
+
+
+def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKind, figures: Figures) -> None:
+    store = stores.new()
+    with opened(store) as connector:
+        connector.set_resource("a/large", CONTENT)
+    for position in positions(len(CONTENT), sized(10, 100, cost=stores.cost)):
+        stores.flip_bit(store, "a/large", position)
+
+        with (
+            pytest.raises(DamagedBlockError) as caught,
+            opened(store) as connector,
+            connector.get_resource("a/large") as resource,
+        ):
+            resource.read()
+
+        assert caught.value.identifier == "a/large"
+        assert caught.value.block == position // 8 // caught.value.block_bytes
+        assert "'a/large'" in str(caught.value)
+        assert f"block {caught.value.block} " in str(caught.value)
+        figures.counts["flips found and named"] += 1
+        stores.flip_bit(store, "a/large", position)
+    assert read(store, "a/large") == CONTENT
+    stores.discard(store)
+
+
+def test_no_reader_of_pieces_gets_a_flipped_bit(stores: StoreKind, figures: Figures) -> None:
+    store = stores.new()
+    with opened(store) as connector:
+        connector.set_resource("a/large", CONTENT)
+    for position in positions(len(CONTENT), sized(4, 50)):
+        stores.flip_bit(store, "a/large", position)
+        start = max(0, position // 8 - 10)
+
+        with opened(store) as connector, connector.get_resource("a/large") as resource:
+            with pytest.raises(DamagedBlockError):
+                resource.read_at(start, 100)
+            with pytest.raises(DamagedBlockError):
+                resource.read_ranges([(0, 10), (start, 100)])
+            with pytest.raises(DamagedBlockError):
+                resource.seek(start)
+                resource.read(1)
+            with pytest.raises(DataStackError):
+                connector.verify_resource("a/large")
+
+        figures.counts["flips not handed out in pieces"] += 1
+        stores.flip_bit(store, "a/large", position)
+    stores.discard(store)
+
+
+def test_a_flipped_bit_of_a_small_resource_of_mongodb_is_found(quick_mongodb: MongoDBServer, figures: Figures) -> None:
+    stores = MongoDBStores(quick_mongodb.uri())
+    store = stores.new()
+    with opened(store) as connector:
+        connector.set_resource("small", SMALL)
+    for position in positions(len(SMALL), sized(10, 200)):
+        stores.flip_bit(store, "small", position)
+
+        with pytest.raises(DamagedBlockError, match="block 0 of resource 'small'"):
+            read(store, "small")
+
+        figures.counts["flips found and named"] += 1
+        stores.flip_bit(store, "small", position)
+    stores.discard(store)
+
+
+def test_a_document_of_mongodb_that_was_tampered_with_is_our_error(quick_mongodb: MongoDBServer, figures: Figures) -> None:
+    stores = MongoDBStores(quick_mongodb.uri())
+    store = stores.new()
+    with opened(store) as connector:
+        connector.set_resource("x", CONTENT)
+    with pymongo.MongoClient[Any](quick_mongodb.uri()) as client:
+        database = client[store["database"]]
+        pointer = database["data_stack.resources"].find_one({"_id": "x"})
+        assert pointer is not None
+        resources = database["data_stack.resources"]
+        others: list[Any] = [None, "text", -1, 0, 1 << 40, b"\xff" * 32, {"$gt": ""}, [], True, 1.5, GONE]
+        alike = {"length": 2_699_999, "sha256": "0" * 64, "chunkSize": 65_537, "file_id": ObjectId(), "blake3": b"", "format": 2}
+        for field in pointer.keys() | alike:
+            for other in others if field not in alike else [*others, alike[field]]:
+                if field in ("_id", "rev"):
+                    continue
+                resources.update_one({"_id": "x"}, {"$unset": {field: ""}} if other is GONE else {"$set": {field: other}})
+                if resources.find_one({"_id": "x"}) != pointer:  # a field that is absent was not taken away
+                    with pytest.raises(DataStackError):
+                        read(store, "x")
+
+                    figures.counts["tampered pointers"] += 1
+                resources.replace_one({"_id": "x"}, pointer)
+        # What a reader does not look at: how often it was replaced, when and by which writing, and what is none of ours.
+        for field, other in {"rev": "text", "modified": OLD, "write_id": ObjectId(), "unknown": {"$gt": ""}}.items():
+            resources.update_one({"_id": "x"}, {"$set": {field: other}})
+
+            assert read(store, "x") == CONTENT
+        resources.replace_one({"_id": "x"}, pointer)
+        chunks = database["data_stack.chunks"]
+        first, second = list(chunks.find({"files_id": pointer["file_id"]}, sort=[("n", 1)], limit=2))
+        for harm in (
+            {"$set": {"data": second["data"]}},
+            {"$set": {"data": second["data"], "blake3": second["blake3"]}},
+            {"$set": {"data": first["data"][:-1]}},
+            {"$set": {"data": "text"}},
+            {"$set": {"blake3": flipped(first["blake3"], 7)}},
+            {"$set": {"n": 1 << 30}},
+            {"$unset": {"data": ""}},
+            {"$unset": {"blake3": ""}},
+        ):
+            chunks.update_one({"_id": first["_id"]}, harm)
+
+            with pytest.raises(DamagedBlockError, match="block 0 of resource 'x'"):
+                read(store, "x")
+
+            figures.counts["tampered chunks"] += 1
+            chunks.replace_one({"_id": first["_id"]}, first)
+    assert read(store, "x") == CONTENT
+    stores.discard(store)
+
+
+def test_what_a_cache_holds_is_never_served_damaged(tmp_path: Path, figures: Figures) -> None:
+    stores = CachedStores(tmp_path)
+    store = stores.new()
+    with opened(store) as connector:
+        connector.set_resource("x", CONTENT)
+    for position in positions(len(CONTENT), sized(6, 100)):
+        assert read(store, "x") == CONTENT
+        files = [
+            path for path in Path(store["folder"], "local").rglob("*") if path.is_file() and path.stat().st_size >= len(CONTENT)
+        ]
+        assert files, "the cache holds it"
+        for file in files:
+            flip_bit_of_file(file, position)
+
+        assert hashlib.sha256(read(store, "x")).digest() == hashlib.sha256(CONTENT).digest()
+        figures.counts["flips not served"] += 1
+    stores.discard(store)
+
+
+def test_damaged_notes_of_a_cache_are_never_believed(tmp_path: Path, figures: Figures) -> None:
+    stores = CachedStores(tmp_path)
+    store = stores.new()
+    chance = random.Random(5)
+    with opened(store) as connector:
+        connector.set_resource("x", SMALL)
+    for _ in range(sized(30, 500)):
+        assert read(store, "x") == SMALL
+        files = [path for path in Path(store["folder"], "local").rglob("*") if path.is_file() and path.stat().st_size]
+        file = chance.choice(files)
+        flip_bit_of_file(file, chance.randrange(8 * file.stat().st_size))
+
+        assert read(store, "x") == SMALL
+        figures.counts["flips not served"] += 1
+    stores.discard(store)
