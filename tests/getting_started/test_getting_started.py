@@ -141,7 +141,24 @@ def test_the_notebook_on_stacking_runs_from_top_to_bottom(home: Path) -> None:
     assert any("CC-BY-4.0" in result for result in results)
 
 
-@pytest.mark.parametrize("name", ["getting_started.ipynb", "02_stacking.ipynb"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
+def test_the_notebook_on_storage_moves_digits_to_mongodb_and_trains_from_there(
+    home: Path, mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    notebook = read_notebook("03_storage.ipynb")
+
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+
+    results = [
+        "".join(output.get("data", {}).get("text/plain", "")) for cell in notebook.cells for output in cell.get("outputs", [])
+    ]
+    accuracies = [float(result) for result in results if re.fullmatch(r"0\.\d+", result)]
+    assert [accuracy > 0.8 for accuracy in accuracies] == [True]
+    assert any("'digits/manifest.json': 'copied'" in result for result in results)
+
+
+@pytest.mark.parametrize("name", ["getting_started.ipynb", "02_stacking.ipynb", "03_storage.ipynb"])
 def test_a_notebook_is_kept_without_outputs(name: str) -> None:
     notebook = read_notebook(name)
 
