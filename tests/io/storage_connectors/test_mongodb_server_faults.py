@@ -123,6 +123,16 @@ def test_a_server_that_is_not_there_is_said_so_in_time(tmp_path: Path) -> None:
     assert "secret" not in "".join(traceback.format_exception(raised.value))
 
 
+def test_at_the_first_use_a_server_is_looked_for_no_longer_than_the_connection_string_says() -> None:
+    with MongoDBStorageConnector(f"mongodb://127.0.0.1:{free_port()}/x?serverSelectionTimeoutMS=500") as connector:
+        started = time.monotonic()
+
+        with pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
+            connector.has_resource("a")
+
+        assert time.monotonic() - started < 10  # an operation may take 30 s
+
+
 def test_an_operation_that_the_server_is_slow_with_ends_in_time(server: MongoDBServer, database: str) -> None:
     with MongoDBStorageConnector(server.uri(database), timeout_seconds=0.5) as connector:
         connector.set_resource("a", b"small")

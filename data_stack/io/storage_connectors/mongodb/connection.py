@@ -60,6 +60,7 @@ class Connection:
         self._client: MongoClient[dict[str, Any]] | None = None
         self._collections: dict[tuple[str, str], Documents] = {}
         self._is_prepared = False
+        self._reached_by = -1
 
     # ------------------------------------------------------------------ collections
 
@@ -127,12 +128,22 @@ class Connection:
 
     @contextlib.contextmanager
     def operation(self, action: str, identifier: str) -> Iterator[None]:
-        """A limit of time around what is done inside, and MongoDB's errors as ours."""
+        """A limit of time around what is done inside, and MongoDB's errors as ours.
+
+        Before the first one of a process there is a look whether a server is there, with the shorter limit for that: who has
+        the address wrong need not wait as long as for a server that is just being restarted.
+        """
+        seconds = self.settings.timeout_seconds
         try:
-            with pymongo.timeout(self.settings.timeout_seconds):
+            if self._reached_by != os.getpid():
+                seconds = min(seconds, self.client.options.server_selection_timeout)
+                with pymongo.timeout(seconds):
+                    self.client.admin.command("ping", read_preference=ReadPreference.NEAREST)
+                self._reached_by, seconds = os.getpid(), self.settings.timeout_seconds
+            with pymongo.timeout(seconds):
                 yield
         except (PyMongoError, BSONError) as error:
-            self._raise(action, identifier, error)
+            self._raise(action, identifier, error, seconds)
 
     @staticmethod
     def briefly() -> contextlib.AbstractContextManager[Any]:
@@ -155,7 +166,7 @@ class Connection:
                     time.sleep(pause)
                     pause *= 2
 
-    def _raise(self, action: str, identifier: str, error: Exception) -> NoReturn:
+    def _raise(self, action: str, identifier: str, error: Exception, seconds: float) -> NoReturn:
         at = f"{action} {identifier!r} in {self.settings.name}" if identifier else f"{action} {self.settings.name}"
         code = error.code if isinstance(error, OperationFailure) else None
         if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
@@ -175,7 +186,7 @@ class Connection:
             ) from error
         if isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout):
             raise StorageUnavailableError(
-                f"could not {at}: the server did not answer within {self.settings.timeout_seconds:g} s ({reason}). Check that it "
+                f"could not {at}: the server did not answer within {seconds:g} s ({reason}). Check that it "
                 f"runs and can be reached from here, and try again."
             ) from error
         raise StorageError(f"could not {at}: {reason}. The store is as it was.") from error

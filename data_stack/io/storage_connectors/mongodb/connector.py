@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -66,8 +65,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ANYTHING", "MongoDBStorageConnector"]
 
-logger = logging.getLogger(__name__)
-
 #: As ``expected_sha256``: replace whatever is there.
 ANYTHING: Final = "anything"
 _ATTEMPTS: Final = 8
@@ -99,7 +96,8 @@ class MongoDBStorageConnector(StorageConnector):
         database: in which to store; default: that of ``uri``, or else ``data_stack``.
         bucket: what the names of the collections begin with.
         read_only: write nothing, not even indexes; storing raises ReadOnlyStorageError.
-        timeout_seconds: how long one operation may take, waiting for a server included.
+        timeout_seconds: how long one operation may take, waiting for a server included. At the first use of a process, a server
+            has to be found within 5 s (or the connection string's ``serverSelectionTimeoutMS``).
         chunk_bytes: length of the chunks that are written, 64 KiB to 1 MiB serve well.
         inline_bytes: resources up to this length are stored in their pointer document, in one round trip.
         read_preference: from which servers to read, e.g. ``"secondaryPreferred"``, ``"nearest"``. What a secondary does not have
