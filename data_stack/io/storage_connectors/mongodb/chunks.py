@@ -7,6 +7,9 @@ BLAKE3 of ``data`` in keyed mode, with the file and ``n`` as the key: a chunk in
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +18,7 @@ from blake3 import blake3
 from bson import Binary, ObjectId
 from pymongo import ReadPreference
 
-from data_stack.exception import DamagedBlockError
+from data_stack.exception import DamagedBlockError, DataStackError
 from data_stack.io.storage_connectors.blocks import Blocks
 from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents
 
@@ -61,13 +64,39 @@ class FileChunks(Blocks):
         self.size, self.block_bytes, self.sha256 = size, chunk_bytes, sha256
         self._connection, self._chunks = connection, chunks
         self._identifier, self._file_id, self._on_damage = identifier, file_id, on_damage
+        self._ahead: _Ahead | None = None
+        self._end_of_last = -1
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        found = self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._chunks()))
+        ahead, self._ahead = self._ahead, None
+        found = ahead.found() if ahead is not None and ahead.is_for(numbers) else None
+        if found is None:
+            found = self._asked_for(numbers)
+        self._ask_ahead(numbers)
         if len(found) < len(numbers):
             # A secondary may not have them yet.
             found = self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._from_primary()))
         return [self._verified(number, found.get(number)) for number in numbers]
+
+    def close(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.give_up()
+
+    def _ask_ahead(self, numbers: Sequence[int]) -> None:
+        """Let the server look for what comes next while these chunks are digested, if somebody reads on and on.
+
+        Only after two full windows in a row: the next one is then asked for, and exactly that.
+        """
+        first, end = numbers[0], numbers[-1] + 1
+        follows, self._end_of_last = first == self._end_of_last, end
+        is_full = end - first == len(numbers) == max(2, self.ahead_bytes // self.block_bytes)
+        last = min(end + len(numbers), -(-self.size // self.block_bytes))
+        if follows and is_full and end < last:
+            self._ahead = _Ahead(range(end, last), self._asked_for)
+
+    def _asked_for(self, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+        return self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._chunks()))
 
     def _found(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
         first, last = numbers[0], numbers[-1]
@@ -103,6 +132,37 @@ class FileChunks(Blocks):
         return DamagedBlockError(
             self._identifier, self._connection.settings.name, number, self.block_bytes, expected, actual, algorithm
         )
+
+
+class _Ahead:
+    """A query in a thread that ends with it. What it finds is digested by whoever takes it, while the next one is on its way:
+    256 MiB take 0.35 s so, 0.45 s one after the other, and 0.43 s if the thread digests too (a bare cursor: 0.28 s).
+    """
+
+    def __init__(self, numbers: range, ask: Callable[[Sequence[int]], dict[int, dict[str, Any]]]) -> None:
+        self._numbers, self._pid = numbers, os.getpid()
+        self._found: dict[int, dict[str, Any]] | None = None
+        self._thread = threading.Thread(target=self._run, args=(ask,), name="data_stack-read-ahead", daemon=True)
+        self._thread.start()
+
+    def is_for(self, numbers: Sequence[int]) -> bool:
+        """Whether these chunks were asked for, by this process: a fork inherits no thread."""
+        return self._pid == os.getpid() and list(numbers) == list(self._numbers)
+
+    def found(self) -> dict[int, dict[str, Any]] | None:
+        """The documents; None if they have to be asked for again."""
+        self._thread.join()
+        return self._found
+
+    def give_up(self) -> None:
+        """Wait for the answer, if it comes soon; it is not needed."""
+        if self._pid == os.getpid():
+            self._thread.join(1.0)
+
+    def _run(self, ask: Callable[[Sequence[int]], dict[int, dict[str, Any]]]) -> None:
+        # An error is not lost: whoever needs these chunks asks for them again, and is told then.
+        with contextlib.suppress(DataStackError):
+            self._found = ask(self._numbers)
 
 
 def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
