@@ -58,11 +58,15 @@ class FaultyTCPProxy:
 
         async def end() -> None:
             self._server.close()
-            self._cut(list(self._writers))
+            left = list(self._writers)
+            self._cut(left)
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            for writer in left:
+                writer.transport.abort()
+            await asyncio.sleep(0.05)  # the loop closes sockets in its next rounds
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -96,9 +100,11 @@ class FaultyTCPProxy:
                 writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._to)
         except OSError:
+            self._writers.discard(writer)
             writer.close()
             return
         pair = [writer, far_writer]
