@@ -179,12 +179,8 @@ class StorageConnector(ABC):
     @contextlib.contextmanager
     def _create_by_set_resource(self, identifier: str) -> Iterator[ResourceWriter]:
         with local_file(identifier) as file:
-            writer = LocalWriter(identifier, file)
-            try:
+            with sealing(LocalWriter(identifier, file)) as writer:
                 yield writer
-                writer.seal()
-            finally:
-                writer.digest.finish()
             file.seek(0)  # for those whose set_resource() does not rewind
             self.set_resource(identifier, StreamedResource(identifier, file))
 
@@ -500,6 +496,16 @@ def _local_errors(identifier: str) -> Iterator[None]:
             f"({error.strerror or error}). Nothing was published; make room in {tempfile.gettempdir()!r}, or set TMPDIR.",
             error.errno,
         ) from error
+
+
+@contextlib.contextmanager
+def sealing(writer: ResourceWriter) -> Iterator[ResourceWriter]:
+    """The writer; it is sealed when the block ends cleanly, and leaves no thread behind however it ends."""
+    try:
+        yield writer
+        writer.seal()
+    finally:
+        writer.digest.finish()
 
 
 def store_bytes(resource: Storable, writer: ResourceWriter) -> None:

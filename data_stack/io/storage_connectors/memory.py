@@ -12,7 +12,15 @@ from typing import Any, cast
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceInfo, ResourceWriter, StorageConnector, store_bytes
+from data_stack.io.storage_connectors.connector import (
+    BINARY,
+    Lease,
+    ResourceInfo,
+    ResourceWriter,
+    StorageConnector,
+    sealing,
+    store_bytes,
+)
 
 
 class InMemoryStorageConnector(StorageConnector):
@@ -59,11 +67,8 @@ class InMemoryStorageConnector(StorageConnector):
         checked_identifier(identifier)
         buffer = io.BytesIO()
         writer = ResourceWriter(identifier, buffer)
-        try:
+        with sealing(writer):
             yield writer
-            writer.seal()
-        finally:
-            writer.digest.finish()
         digest = writer.digest
         # One assignment of one value: a reader sees the old resource or the new one.
         self._stored[identifier] = (

@@ -42,10 +42,11 @@ class FileChunks(Blocks):
 
     Args:
         connection: where it is.
-        bucket: names the collections.
+        chunks: gives the collection of the chunks, in whatever process asks.
         identifier: the resource, for messages.
         file_id: the file; what is read is this file's, whatever the identifier stands for meanwhile.
-        has_digests: whether we wrote it. Of what other tools wrote only the lengths can be checked.
+        size, chunk_bytes: length of the whole, and of each chunk but the last.
+        sha256: of the whole, 64 hex digits; None for what other tools wrote, of which only the lengths can be checked.
         on_damage: called before damage is reported; may raise a better error.
     """
 

@@ -41,6 +41,7 @@ from data_stack.io.storage_connectors.connector import (
     StoreUsage,
     binary_chunks,
     local_file,
+    sealing,
 )
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
@@ -299,12 +300,8 @@ class MongoDBStorageConnector(StorageConnector):
         self._check_writable("store", identifier)
         # HDF5 and zip writers go back to what they wrote. Chunks that are on the server do not change, so it waits in a file.
         with local_file(identifier) as file:
-            writer = LocalWriter(identifier, file)
-            try:
+            with sealing(LocalWriter(identifier, file)) as writer:
                 yield writer
-                writer.seal()
-            finally:
-                writer.digest.finish()
             file.seek(0)
             if writer.digest.size <= self._settings.inline_bytes:
                 self._publish_small(identifier, file.read(), ANYTHING)
