@@ -252,6 +252,13 @@ def test_deep_verification_of_one_dataset_leaves_the_others_alone(command: Any, 
     assert command("verify", "--deep", "nothing").code == 2
 
 
+def test_deep_verification_of_a_folder_that_is_not_there_is_a_fault(command: Any, tmp_path: Path) -> None:
+    outcome = command("verify", "--deep", "--storage", str(tmp_path / "backpu"))
+
+    assert outcome.code == 1
+    assert "there is no such folder" in outcome.out
+
+
 def test_a_sample_finds_the_damage_in_its_part_and_its_seed_repeats_it() -> None:
     connector = data_stack.InMemoryStorageConnector()
     connector.set_resource("loose/data", bytes(60 * MiB))

@@ -55,6 +55,7 @@ from data_stack.io.storage_connectors.connector import (
     ResourceInfo,
     ResourceWriter,
     StorageConnector,
+    StoreFinding,
     StoreUsage,
     store_bytes,
 )
@@ -219,6 +220,13 @@ class FileStorageConnector(StorageConnector):
             *self._abandoned(dry_run=dry_run),
             *self._orphaned_notes(grace_seconds, dry_run),
         ]
+
+    def audit(self) -> list[StoreFinding]:
+        if os.path.isdir(self._root_path):
+            return []
+        # Resources are stored in a folder that is not there yet; but who checks a backup has then named the wrong one.
+        problem = "there is no such folder, so nothing is stored here; check the path"
+        return [StoreFinding(self._root_path, problem, is_fault=True)]
 
     def usage(self) -> StoreUsage:
         sizes = []
