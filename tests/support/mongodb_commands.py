@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final
 
@@ -102,6 +103,55 @@ class _FanOut(monitoring.CommandListener):
 
 _FAN_OUT: Final = _FanOut()
 monitoring.register(_FAN_OUT)
+
+
+class Meanwhile(monitoring.CommandListener):
+    """Does something else at a command of this process to MongoDB, once, before it goes on.
+
+    Only clients made after :func:`meanwhile` was imported are heard.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: tuple[str, str, Callable[[], object]] | None = None
+        self._sent: dict[int, str] = {}
+
+    @contextlib.contextmanager
+    def at(self, moment: str, command: str, work: Callable[[], object]) -> Iterator[None]:
+        """Inside of the block, do ``work`` ``"before"`` the first such command is sent, or when it is ``"answered"``.
+
+        ``command`` is its name and what the name of its collection ends with: ``"find .resources"``.
+        """
+        self._waiting = (moment, command, work)
+        try:
+            yield
+            assert self._waiting is None, f"{command} was not sent"
+        finally:
+            self._waiting = None
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self._sent[event.request_id] = f"{event.command_name} {event.command.get(event.command_name)}"
+        self._look("before", event.request_id)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        self._look("answered", event.request_id)
+        self._sent.pop(event.request_id, None)
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        self._sent.pop(event.request_id, None)
+
+    def _look(self, moment: str, request_id: int) -> None:
+        if self._waiting is None:
+            return
+        wanted, command, work = self._waiting
+        name, _, collection = command.partition(" ")
+        sent_name, _, sent_collection = self._sent.get(request_id, "").partition(" ")
+        if moment == wanted and name == sent_name and sent_collection.endswith(collection):
+            self._waiting = None
+            work()
+
+
+meanwhile: Final = Meanwhile()
+monitoring.register(meanwhile)
 
 
 def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> bool:

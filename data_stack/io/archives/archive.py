@@ -46,6 +46,11 @@ class ArchiveMember:
     _offset: int = field(default=0, repr=False, compare=False)
     _archive: object = field(default=None, repr=False, compare=False)
 
+    @property
+    def offset(self) -> int:
+        """Where the bytes of a member of a plain tar begin in the stream, for whoever reads them by position."""
+        return self._offset
+
 
 class CreatesResources(Protocol):
     """What members are unpacked into: a StorageConnector, or the PreparedResources of a dataset."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import gc
 import hashlib
 import logging
@@ -10,6 +11,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pymongo
 import pytest
-from mongodb_commands import SentCommands
+from mongodb_commands import SentCommands, meanwhile
 from mongodb_server import MongoDBServer
 from pymongo.database import Database
 
@@ -27,6 +30,7 @@ from data_stack.exception import (
     DataStackError,
     MalformedIdentifierError,
     ReadOnlyStorageError,
+    ResourceNotFoundError,
     StorageConflictError,
     StorageError,
 )
@@ -213,6 +217,7 @@ def test_read_concern_and_preference_reach_the_server(mongodb_with_auth: MongoDB
     url = uri + "&readPreference=secondaryPreferred&readConcernLevel=local"
     for reading in (
         MongoDBStorageConnector(uri, read_preference="secondaryPreferred", read_concern="local"),
+        MongoDBStorageConnector(url),
         MongoDBStorageConnector.from_url(url),
     ):
         with reading, SentCommands() as sent:
@@ -227,12 +232,56 @@ def test_read_concern_and_preference_reach_the_server(mongodb_with_auth: MongoDB
     assert all(command["readConcern"]["level"] == "majority" for command in sent.of("find"))
 
 
+def on_replica_set(uri: str) -> str:
+    """A connection to all of it: one to a single server asks that, whatever is preferred."""
+    return uri.replace("directConnection=true", "replicaSet=rs0")
+
+
+def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
+    with MongoDBStorageConnector(on_replica_set(mongodb_auth_uri), read_preference="secondaryPreferred") as connector:
+        asking: list[Callable[[], object]] = [
+            lambda: connector.has_resource("a"),
+            lambda: connector.get_resource("a"),
+            lambda: connector.stat("a"),
+            lambda: connector.from_gridfs("theirs", "a"),
+        ]
+        for ask in asking:
+            with SentCommands() as sent, contextlib.suppress(ResourceNotFoundError):
+                ask()
+
+            modes = [command.get("$readPreference", {"mode": "primary"})["mode"] for command in sent.of("find")]
+            assert modes == ["secondaryPreferred", "primary"]
+
+
+def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(
+    mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str
+) -> None:
+    uri = on_replica_set(mongodb_auth_uri)
+    with MongoDBStorageConnector(uri, read_preference="nearest", read_concern="local") as connector:
+        connector.set_resource("a", CONTENT)
+
+        with SentCommands() as sent:
+            connector.set_resource("a", CONTENT[1:])
+            connector.set_resource("b", CONTENT[1:])
+            connector.collect_garbage(0)
+
+    looks = [command for command in sent.all if next(iter(command)) in ("find", "aggregate")]
+    assert len(looks) > 5
+    assert {command["readConcern"]["level"] for command in looks} == {"majority"}
+    assert {command.get("$readPreference", {"mode": "primary"})["mode"] for command in looks} == {"primary"}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         {"uri": "http://host/"},
         {"uri": "mongodb://"},
         {"uri": "mongodb://user:se/cret@host/"},
+        {"uri": "mongodb://user:se/cret@localhost"},
+        {"uri": "mongodb://user:12/cret@localhost"},
+        {"uri": "mongodb://user:se?cret@localhost/database"},
+        {"uri": "mongodb://user:p@se/cret@localhost"},
+        {"uri": "mongodb://user:secret"},
         {"uri": None},
         {"bucket": ""},
         {"bucket": "a$b"},
@@ -252,8 +301,12 @@ def test_read_concern_and_preference_reach_the_server(mongodb_with_auth: MongoDB
     ids=repr,
 )
 def test_an_argument_that_is_not_allowed_is_refused_without_contacting_anybody(arguments: dict[str, Any]) -> None:
+    arguments = {"uri": "mongodb://user:secret@127.0.0.1:1/database", **arguments}
     with pytest.raises(ConfigError) as raised:
-        MongoDBStorageConnector(**{"uri": "mongodb://user:secret@127.0.0.1:1/database", **arguments})
+        MongoDBStorageConnector(**arguments)
+    if list(arguments) == ["uri"] and arguments["uri"] is not None:
+        with pytest.raises(ConfigError):
+            MongoDBStorageConnector.from_url(arguments["uri"])
 
     assert "cret" not in str(raised.value)
 
@@ -269,6 +322,18 @@ def test_a_read_option_that_does_not_exist_is_an_error_of_ours(mongodb_uri: str,
 def test_an_unverified_server_has_to_be_asked_for(option: str) -> None:
     with pytest.raises(ConfigError, match="certificate"):
         MongoDBStorageConnector(f"mongodb://127.0.0.1:1/database?tls=true&{option}")
+    for make in (MongoDBStorageConnector, MongoDBStorageConnector.from_url):
+        with pytest.raises(ConfigError, match="'&'"):
+            make(f"mongodb://127.0.0.1:1/database?tls=true;{option}")
+
+
+@pytest.mark.parametrize("option", ["tls=yes", "tls=1", "tlsCAFiel=/etc/ca.pem", "w=majority&maxPoolSize=many"])
+def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_out(option: str) -> None:
+    with MongoDBStorageConnector(f"mongodb://127.0.0.1:1/database?{option}") as connector, SentCommands() as sent:
+        with pytest.raises(ConfigError, match="options"):
+            connector.has_resource("a")
+
+    assert sent.all == []
 
 
 # ---------------------------------------------------------------------- compare and swap
@@ -574,6 +639,38 @@ def test_threads_of_several_connectors_share_one_client(mongodb_uri: str, mongod
         assert n_connections(mongodb_server) <= before + 3
 
 
+def test_threads_that_begin_at_the_same_time_make_one_client(mongodb_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr("data_stack.io.storage_connectors.mongodb.connection.MongoClient", counting(made))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            barrier = threading.Barrier(8)
+            with MongoDBStorageConnector(mongodb_uri) as connector, ThreadPoolExecutor(8) as threads:
+
+                def begin(connector: MongoDBStorageConnector = connector, barrier: threading.Barrier = barrier) -> None:
+                    barrier.wait()
+                    connector.has_resource("a")
+
+                for each in [threads.submit(begin) for _ in range(8)]:
+                    each.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert len(made) == 30
+
+
+def counting(made: list[object]) -> Callable[..., object]:
+    """Makes clients, and keeps them in mind."""
+
+    def make(*arguments: Any, **options: Any) -> object:
+        made.append(None)
+        return pymongo.MongoClient(*arguments, **options)
+
+    return make
+
+
 def test_a_fork_in_the_middle_of_reading_by_threads_works(stored: MongoDBStorageConnector) -> None:
     stop = threading.Event()
     with stored.get_resource("large") as resource, ThreadPoolExecutor(3) as threads:
@@ -645,6 +742,19 @@ def test_nothing_is_left_after_close(mongodb_uri: str, mongodb_server: Any) -> N
         assert threading.active_count() <= n_threads, threading.enumerate()
         assert sockets() <= n_sockets
         assert client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"] == 0
+
+
+def test_who_collects_a_forgotten_connector_as_garbage_is_not_touched(mongodb_uri: str) -> None:
+    """Before Python 3.12, what changes context variables while another change is interrupted ends in a segmentation fault."""
+    variable = contextvars.ContextVar("variable", default="of nobody")
+    seen: list[str] = []
+
+    variable.set("of who collects")
+    with meanwhile.at("before", "endSessions", lambda: seen.append(variable.get())):
+        MongoDBStorageConnector(mongodb_uri, timeout_seconds=17).has_resource("a")
+        gc.collect()
+
+    assert seen == ["of nobody"]
 
 
 def test_a_connector_can_be_used_again_after_close(stored: MongoDBStorageConnector) -> None:

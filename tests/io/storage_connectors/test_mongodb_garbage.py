@@ -14,7 +14,7 @@ from typing import Any
 import gridfs
 import pytest
 from bson import Binary, Int64, ObjectId, Regex
-from mongodb_commands import SentCommands, kill_at_command
+from mongodb_commands import SentCommands, kill_at_command, meanwhile
 from pymongo.database import Database
 
 from data_stack.exception import ConfigError, DataStackError, ReadOnlyStorageError, ResourceChangedError, ResourceNotFoundError
@@ -142,6 +142,52 @@ def test_a_connector_for_reading_looks_for_garbage_and_leaves_it(mongodb_uri: st
 def test_a_grace_that_is_none_is_refused(connector: MongoDBStorageConnector, grace_seconds: float) -> None:
     with pytest.raises(ConfigError):
         connector.collect_garbage(grace_seconds)
+
+
+def test_the_grace_of_what_several_had_begins_when_the_last_of_them_lets_it_go(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("a", version(0))
+    connector.set_resource("b", version(0))
+    connector.delete_resource("a")
+    long_ago = {"$set": {"metadata.replaced": datetime.datetime(2020, 1, 1)}}
+    mongodb["data_stack.files"].update_many({"metadata.replaced": {"$exists": True}}, long_ago)
+    connector.collect_garbage()
+
+    with connector.get_resource("b") as resource:
+        mongodb["data_stack.resources"].delete_one({"_id": "b"})  # by who died before it was noted
+
+        assert connector.collect_garbage() == []
+        assert resource.read() == version(0)
+    assert len(connector.collect_garbage(0)) == 1
+
+
+def test_the_mark_of_a_dead_sweeper_costs_nobody_the_grace(
+    connector: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("a", version(0))
+    mark = {"by": ObjectId(), "owner": "elsewhere-1-1", "at": datetime.datetime(2020, 1, 1)}
+    mongodb["data_stack.files"].update_many({}, {"$set": {"metadata.condemned": mark}})
+
+    with connector.get_resource("a") as resource, MongoDBStorageConnector(mongodb_uri, inline_bytes=1000) as other:
+        with meanwhile.at("answered", "find .resources", lambda: other.set_resource("a", version(1))):
+            connector.collect_garbage()
+        connector.collect_garbage()
+
+        assert resource.read() == version(0)
+    connector.collect_garbage(0)
+    assert content(connector, "a") == version(1)
+    assert_no_orphans(mongodb)
+
+
+def test_ages_are_known_whatever_the_connection_string_says_of_dates(mongodb_uri: str, mongodb: Database[Any]) -> None:
+    with MongoDBStorageConnector(f"{mongodb_uri}&tz_aware=true", inline_bytes=1000) as connector:
+        connector.set_resource("a", version(0))
+        connector.set_resource("a", version(1))
+        mongodb["data_stack.chunks"].insert_one({"files_id": ObjectId(), "n": 0, "data": b"x"})
+
+        assert connector.collect_garbage() == []
+        assert len(connector.collect_garbage(0)) == 1
 
 
 # ---------------------------------------------------------------------- what is stored once
@@ -277,6 +323,67 @@ def test_an_upload_of_another_machine_is_left_alone_while_its_heart_beats(
     assert n_uploads > 0
     assert while_it_beats == []
     assert len(later) >= 1
+    assert_no_orphans(mongodb)
+
+
+def test_what_is_left_by_a_writer_that_is_killed_while_garbage_is_collected_is_swept_next_time(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("kept", version(0))
+    killed = 0
+
+    def kill_a_writer() -> None:
+        nonlocal killed
+        for number in range(20):  # at each of its commands, those after its first chunks included
+            killed += kill_at_command(number, "answered", partial(connector.set_resource, "new", iter([version(1)])))
+            with contextlib.suppress(ResourceNotFoundError):
+                connector.delete_resource("new")
+
+    with meanwhile.at("answered", "aggregate .chunks", kill_a_writer):
+        connector.collect_garbage(0)
+    connector.collect_garbage(0)
+
+    assert killed > 5
+    assert_no_orphans(mongodb)
+
+
+def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
+    connector: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
+) -> None:
+    """Nothing was heard of it for long, and it ends just as its chunks are being deleted."""
+    connector.set_resource("a", version(0))
+    batch = NOISE[:CHUNK_BYTES] * 64  # is sent as soon as it is full
+    go_on, errors = threading.Event(), list[BaseException]()
+
+    def source() -> Iterator[bytes]:
+        yield batch
+        go_on.wait(30)
+
+    def write() -> None:
+        try:
+            connector.set_resource("a", source())
+        except DataStackError as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=write)
+
+    def end_upload() -> None:
+        go_on.set()
+        writer.join()
+
+    writer.start()
+    end = time.monotonic() + 30
+    while mongodb["data_stack.chunks"].count_documents({}) < 64 + 4 and time.monotonic() < end:
+        time.sleep(0.01)
+    silent = {"owner": "elsewhere-1-1", "beat": datetime.datetime(2020, 1, 1)}
+    mongodb["data_stack.uploads"].update_many({}, {"$set": silent})
+    with MongoDBStorageConnector(mongodb_uri, timeout_seconds=29) as sweeping:
+        with meanwhile.at("before", "delete .chunks", end_upload):
+            sweeping.collect_garbage(0)
+
+    assert len(errors) == 1
+    assert content(connector, "a") == version(0)
+    connector.collect_garbage(0)
     assert_no_orphans(mongodb)
 
 

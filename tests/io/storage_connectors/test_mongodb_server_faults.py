@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import os
+import signal
 import socket
 import ssl
 import threading
@@ -12,12 +14,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gridfs
 import pytest
 import trustme
+from mongodb_commands import SentCommands, meanwhile
 from mongodb_server import MongoDBServer, folder_in_memory, free_port
 
 from data_stack.exception import (
@@ -284,6 +288,88 @@ def test_a_publication_whose_answer_is_lost_is_told_truly(
         connector.set_resource("a", b"old")
         connector.collect_garbage(0)
         assert content(connector, "a") == b"old"
+
+
+def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", CONTENT)
+        server.fail(["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack")
+
+        # The server has been asked to publish, and has not begun; the writer dies, and others sweep.
+        writer = os.fork()
+        if writer == 0:
+            connector.set_resource("a", iter([CONTENT[1:]]))
+            os._exit(0)
+        with server.client() as client:
+            wait_for(lambda: client[database]["data_stack.files"].count_documents({}) == 2)
+            time.sleep(0.3)
+            os.kill(writer, signal.SIGKILL)
+            os.waitpid(writer, 0)
+            connector.remove_abandoned()
+            connector.collect_garbage()
+            before = content(connector, "a")
+            wait_for(lambda: connector.stat("a").size == len(CONTENT) - 1)
+
+        assert before == CONTENT
+        assert content(connector, "a") == CONTENT[1:]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_failure_of_cleaning_up_after_the_work_is_none_of_the_work(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", CONTENT)
+        server.fail(["delete"], times=100, errorCode=1, appName="data_stack")
+        connector.set_resource("b", iter([CONTENT]))  # its own chunks are not needed
+        server.fail(["delete"], times=0)
+        server.fail(["update"], times=100, errorCode=1, appName="data_stack")
+        connector.delete_resource("a")  # when that was cannot be noted
+        server.fail(["update"], times=0)
+
+        assert connector.list_resources() == ["b"]
+        assert content(connector, "b") == CONTENT
+
+
+def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", CONTENT)
+        fail = partial(server.fail, ["find"], times=100, errorCode=1, appName="data_stack")
+        with meanwhile.at("answered", "findAndModify .resources", fail):
+            with pytest.raises(StorageUnavailableError, match="published whole"):
+                connector.set_resource("a", iter([CONTENT[1:]]))
+        server.fail(["find"], times=0)
+
+        assert content(connector, "a") == CONTENT[1:]
+        connector.collect_garbage(0)
+        assert content(connector, "a") == CONTENT[1:]
+
+
+@pytest.mark.parametrize("old", [b"old", None], ids=["replacing", "creating"])
+def test_a_publication_that_the_server_does_late_is_no_conflict_with_itself(
+    server: MongoDBServer, database: str, old: bytes | None
+) -> None:
+    with (
+        MongoDBStorageConnector(server.uri(database, heartbeatFrequencyMS=SOON_MS)) as connector,
+        SentCommands(database) as sent,
+        server.client() as client,
+    ):
+        if old is not None:
+            connector.set_resource("a", old)
+
+        def do_it_now() -> None:
+            late = dict(sent.of("findAndModify")[-1])
+            client[database].command({name: late[name] for name in ("findAndModify", "query", "update", "upsert")})
+
+        server.fail(["findAndModify"], closeConnection=True)
+        with meanwhile.at("answered", "update .resources", do_it_now):  # when it was asked whether it was done
+            connector.set_resource("a", b"new", expected_sha256=None if old is None else hashlib.sha256(old).hexdigest())
+
+        assert content(connector, "a") == b"new"
 
 
 #: After a closed connection the driver waits 0.5 s before it asks again, so that one command of a kind has to do.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import re
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import pymongo
+from bson.codec_options import CodecOptions
 from bson.errors import BSONError, InvalidBSON
 from pymongo import MongoClient, ReadPreference
 from pymongo.collection import Collection
@@ -25,6 +27,7 @@ from pymongo.errors import (
 )
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import make_read_preference, read_pref_mode_from_name
+from pymongo.uri_parser import split_options
 from pymongo.write_concern import WriteConcern
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageError, StorageFullError, StorageUnavailableError
@@ -55,10 +58,10 @@ class Connection:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._pid = -1
-        self._opening = threading.Lock()
-        self._client: MongoClient[dict[str, Any]] | None = None
-        self._collections: dict[tuple[str, str], Documents] = {}
+        # By process: setdefault of a dict is one step, so threads that come first at the same time get the same lock.
+        self._opening: dict[int, threading.Lock] = {}
+        self._clients: dict[int, MongoClient[dict[str, Any]]] = {}
+        self._collections: dict[tuple[int, str, str], Documents] = {}
         self._is_prepared = False
         self._reached_by = -1
 
@@ -67,16 +70,17 @@ class Connection:
     @property
     def client(self) -> MongoClient[dict[str, Any]]:
         """The client of this process. What a fork inherits is left alone: its sockets are the parent's."""
-        if self._pid != os.getpid():
-            if self._client is not None:
-                _INHERITED.append(self._client)
-            self._client, self._opening, self._collections, self._pid = None, threading.Lock(), {}, os.getpid()
-        if self._client is None:
-            with self._opening:
-                if self._client is None:
-                    self._client = self._connected()
-                    weakref.finalize(self, _close, self._client, os.getpid())
-        return self._client
+        pid = os.getpid()
+        client = self._clients.get(pid)
+        if client is None:
+            with self._opening.setdefault(pid, threading.Lock()):
+                client = self._clients.get(pid)
+                if client is None:
+                    client = self._connected()
+                    _INHERITED.extend(self._clients.values())
+                    weakref.finalize(self, _close, client, pid)
+                    self._clients[pid] = client
+        return client
 
     def _connected(self) -> MongoClient[dict[str, Any]]:
         settings, given = self.settings, self.settings.options_given()
@@ -87,6 +91,8 @@ class Connection:
         }
         options = {name: value for name, value in defaults.items() if name.lower() not in given}
         with _configuration_errors():
+            # Of an option that it does not understand the client would only warn: with "tls=yes" it spoke without TLS.
+            split_options(settings.uri.partition("?")[2] or "appName=data_stack", warn=False)
             return MongoClient(settings.uri, connect=False, **options)
 
     def readable(self, name: str) -> Documents:
@@ -94,24 +100,30 @@ class Connection:
         return self._collection(name, "readable")
 
     def writable(self, name: str, *, durable: bool = True) -> Documents:
-        """The collection on the primary; ``durable``: acknowledged by the majority and the journal."""
+        """The collection on the primary; ``durable``: acknowledged by the majority and the journal.
+
+        Reads see what no failover takes back, whatever the settings say of other reads: what is deleted depends on them.
+        """
         return self._collection(name, "durable" if durable else "passing")
 
     def _collection(self, name: str, kind: str) -> Documents:
-        client = self.client  # first: after a fork it empties what is kept
-        if (name, kind) not in self._collections:
+        key = (os.getpid(), name, kind)
+        if key not in self._collections:
             preference: Any = ReadPreference.PRIMARY
+            level = "majority"
             if kind == "readable":
+                level = self.settings.read_concern
                 with _configuration_errors():
                     mode = read_pref_mode_from_name(self.settings.read_preference)
                     preference = make_read_preference(mode, None)
-            self._collections[name, kind] = client[self.settings.database].get_collection(
+            self._collections[key] = self.client[self.settings.database].get_collection(
                 f"{self.settings.bucket}.{name}",
+                codec_options=CodecOptions(),  # a connection string can make dates be read with a zone
                 read_preference=preference,
-                read_concern=ReadConcern(self.settings.read_concern),
+                read_concern=ReadConcern(level),
                 write_concern=_DURABLE if kind == "durable" else _PASSING,
             )
-        return self._collections[name, kind]
+        return self._collections[key]
 
     def make_indexes(self) -> None:
         """Make sure of the indexes, once a process: a bucket that another tool filled may lack them."""
@@ -211,15 +223,25 @@ def _configuration_errors() -> Iterator[None]:
 
 
 def _close(client: MongoClient[dict[str, Any]], pid: int) -> None:
+    # Python's collection of garbage may call this anywhere, before 3.12 also in the middle of a change of a context variable such
+    # as the driver's timeout; changing another one of the same context then ended in a segmentation fault.
     if pid == os.getpid():
+        contextvars.Context().run(_close_in_time, client)
+
+
+def _close_in_time(client: MongoClient[dict[str, Any]]) -> None:
+    with pymongo.timeout(_BRIEF_SECONDS):
         client.close()
 
 
 #: Clients of the process that this one was forked from: neither used nor closed here.
 _INHERITED: Final[list[Any]] = []
 _CONNECTIONS: Final[weakref.WeakValueDictionary[Settings, Connection]] = weakref.WeakValueDictionary()
+_LOOKING: Final = threading.Lock()
+os.register_at_fork(before=_LOOKING.acquire, after_in_parent=_LOOKING.release, after_in_child=_LOOKING.release)
 
 
 def connection_of(settings: Settings) -> Connection:
     """The connection that all connectors of these settings share, so that a thousand pickled resources make one client."""
-    return _CONNECTIONS.setdefault(settings, Connection(settings))
+    with _LOOKING:
+        return _CONNECTIONS.setdefault(settings, Connection(settings))

@@ -101,9 +101,10 @@ class MongoDBStorageConnector(StorageConnector):
             has to be found within 5 s (or the connection string's ``serverSelectionTimeoutMS``).
         chunk_bytes: length of the chunks that are written, 64 KiB to 1 MiB serve well.
         inline_bytes: resources up to this length are stored in their pointer document, in one round trip.
-        read_preference: from which servers to read, e.g. ``"secondaryPreferred"``, ``"nearest"``. What a secondary does not have
-            yet is asked of the primary.
-        read_concern: level of reads; below ``"majority"`` one may see what a failover takes back.
+        read_preference: from which servers to read, e.g. ``"secondaryPreferred"``, ``"nearest"``; default: what ``uri`` says, or
+            else ``"primary"``. What a secondary does not have yet is asked of the primary.
+        read_concern: level of reads; default: what ``uri`` says, or else ``"majority"``. Below that one may see what a failover
+            takes back.
         allow_invalid_certificates: accept that the connection string turns the check of certificates off.
 
     Raises:
@@ -123,8 +124,8 @@ class MongoDBStorageConnector(StorageConnector):
         timeout_seconds: float = 30.0,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         inline_bytes: int = DEFAULT_INLINE_BYTES,
-        read_preference: str = "primary",
-        read_concern: str = "majority",
+        read_preference: str | None = None,
+        read_concern: str | None = None,
         allow_invalid_certificates: bool = False,
     ) -> None:
         self._settings = Settings.checked(
@@ -228,9 +229,16 @@ class MongoDBStorageConnector(StorageConnector):
         return GridFSFile.latest(self._settings, bucket, filename).get_resource(filename)
 
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        return self._connection.reading(
-            "look for", identifier, lambda: self._connection.readable("resources").find_one({"_id": identifier}, projection)
+        connection = self._connection
+        document = connection.reading(
+            "look for", identifier, lambda: connection.readable("resources").find_one({"_id": identifier}, projection)
         )
+        if document is None and self._settings.read_preference != "primary":
+            # A secondary may not have it yet.
+            document = connection.reading(
+                "look for", identifier, lambda: connection.writable("resources").find_one({"_id": identifier}, projection)
+            )
+        return document
 
     def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> Pointer:
         document = self._document(checked_identifier(identifier), projection)
@@ -327,7 +335,8 @@ class MongoDBStorageConnector(StorageConnector):
                 resources.delete_one({"_id": identifier})
                 return
             if deleted is not None:
-                self._mark_replaced(deleted.get("file_id"))
+                with contextlib.suppress(PyMongoError):  # it is deleted; the sweeper finds its file without
+                    self._mark_replaced(deleted.get("file_id"))
         if deleted is None:
             raise ResourceNotFoundError(identifier, repr(self))
 
@@ -353,7 +362,8 @@ class MongoDBStorageConnector(StorageConnector):
         try:
             upload.send(in_pieces(source, connection.settings.chunk_bytes))
             if known is None and self._publish_stored(identifier, upload.digest, expected):
-                upload.abort()  # the bytes were there before
+                with contextlib.suppress(DataStackError):  # it is published; what stays is found by its record
+                    upload.abort()  # the bytes were there before
                 return
             upload.complete()
             if not self._publish_file(identifier, upload.file_id, connection.settings.chunk_bytes, upload.digest, expected):
@@ -436,14 +446,17 @@ class MongoDBStorageConnector(StorageConnector):
         pointer = Pointer(identifier, digest.size, digest.sha256, ObjectId(), file_id=file_id, chunk_bytes=chunk_bytes)
         before = self._publish(pointer, expected)
         connection = self._connection
-        with connection.operation("store", identifier):
-            if not is_condemned(connection, file_id):
-                return True
-            resources, ours = connection.writable("resources"), {"_id": identifier, "write_id": pointer.write_id}
-            if before is None:
-                resources.delete_one(ours)
-            else:
-                resources.replace_one(ours, before)
+        try:
+            with connection.operation("store", identifier):
+                if not is_condemned(connection, file_id):
+                    return True
+                resources, ours = connection.writable("resources"), {"_id": identifier, "write_id": pointer.write_id}
+                if before is None:
+                    resources.delete_one(ours)
+                else:
+                    resources.replace_one(ours, before)
+        except StorageError as error:
+            raise self._unknown(identifier, error) from error  # the claim stays
         return False
 
     def _publish(self, pointer: Pointer, expected: str | None) -> dict[str, Any] | None:
@@ -464,10 +477,11 @@ class MongoDBStorageConnector(StorageConnector):
                     before = resources.find_one_and_update(
                         _condition(identifier, expected), pointer.update(), upsert=expected is ANYTHING or expected is None
                     )
+                    is_conflict = before is None and expected not in (ANYTHING, None)
                 except DuplicateKeyError:
-                    if expected is None:
-                        raise self._conflict(identifier, expected) from None
-                    continue  # two created it at once; now it is there
+                    if expected is not None:
+                        continue  # two created it at once; now it is there
+                    before, is_conflict = None, True
                 except PyMongoError as error:
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
                         raise  # there was nobody to send it to
@@ -479,7 +493,9 @@ class MongoDBStorageConnector(StorageConnector):
                         raise self._unknown(identifier, error) from error
                     is_asking = True
                     continue
-                if before is None and expected not in (ANYTHING, None):
+                if is_conflict:
+                    if is_asking and self._is_published(pointer):
+                        return None  # the server was still at it when it was asked
                     raise self._conflict(identifier, expected)
                 if before is not None and before.get("file_id") != pointer.file_id:
                     with contextlib.suppress(PyMongoError):  # the sweeper finds it without

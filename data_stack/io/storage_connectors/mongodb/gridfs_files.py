@@ -64,9 +64,13 @@ class GridFSFile:
 
 
 def _document(connection: Connection, query: dict[str, Any], filename: str) -> dict[str, Any]:
-    document = connection.reading(
-        "look for", filename, lambda: connection.readable("files").find_one(query, sort=[("uploadDate", -1), ("_id", -1)])
-    )
+    newest_first = [("uploadDate", -1), ("_id", -1)]
+    document = connection.reading("look for", filename, lambda: connection.readable("files").find_one(query, sort=newest_first))
+    if document is None and connection.settings.read_preference != "primary":
+        # A secondary may not have it yet.
+        document = connection.reading(
+            "look for", filename, lambda: connection.writable("files").find_one(query, sort=newest_first)
+        )
     if document is None:
         raise ResourceNotFoundError(filename, f"the GridFS bucket of {connection.settings.name}")
     return document

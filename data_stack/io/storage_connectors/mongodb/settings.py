@@ -19,6 +19,7 @@ DEFAULT_CHUNK_BYTES: Final = 255 * 1024
 DEFAULT_INLINE_BYTES: Final = 128 * 1024
 
 _URI: Final = re.compile(r"(?P<scheme>mongodb(?:\+srv)?)://(?P<authority>[^/?]*)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?")
+_HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}", re.ASCII)
 _DATABASE: Final = re.compile(r"[^/\\. \"$*<>:|?\0]{1,63}")
 _UNVERIFIED: Final = {"tlsallowinvalidcertificates", "tlsallowinvalidhostnames", "tlsinsecure", "ssl_cert_reqs"}
@@ -66,15 +67,15 @@ class Settings:
         Raises:
             ConfigError: something is not allowed. No part of the connection string is in the message.
         """
-        match = _URI.fullmatch(str(uri))
-        if match is None or not match["authority"].rpartition("@")[2]:
-            raise ConfigError(
-                "not a connection string of MongoDB; write mongodb://host:27017/database, or "
-                "mongodb://user:password@host/database with '@', ':', '/', '?', '#' and '%' in the password percent-encoded"
-            )
+        match = _matched(uri)
         database = database if database is not None else unquote(match["database"] or "") or DEFAULT_DATABASE
         if not _DATABASE.fullmatch(str(database)):
             raise ConfigError("a database of MongoDB has 1 to 63 characters, none of them '/\\. \"$*<>:|?'; check the URL's path")
+        given = {name.lower(): value for name, value in parse_qsl(match["query"] or "")}
+        for option, in_uri in (("read_preference", "readpreference"), ("read_concern", "readconcernlevel")):
+            if options.get(option) is None:
+                options.pop(option, None)
+                options |= {option: given[in_uri]} if in_uri in given else {}
         settings = cls(uri, database, **options)
         settings._check(match["query"] or "")
         return settings
@@ -84,6 +85,7 @@ class Settings:
         """Settings of a URL whose query may hold, besides MongoDB's options, ``bucket``, ``readOnly``, ``timeoutSeconds``,
         ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
         """
+        _matched(url)  # as it was written: what is put together again below is encoded
         head, question, query = url.partition("?")
         options: dict[str, Any] = {}
         kept = []
@@ -91,8 +93,6 @@ class Settings:
             known = _OPTIONS.get(name.lower())
             if known is not None:
                 options[known[0]] = _parsed(name, value, known[1])
-            elif name.lower() in ("readpreference", "readconcernlevel"):
-                options["read_preference" if name.lower() == "readpreference" else "read_concern"] = value
             else:
                 kept.append((name, value))
         return cls.checked(head + (question + urlencode(kept, quote_via=quote) if kept else ""), None, **options)
@@ -132,6 +132,26 @@ class Settings:
                 "the connection string turns the check of the server's certificate off; name the authority with tlsCAFile=…, "
                 "or pass allow_invalid_certificates=True (in a URL: allowInvalidCertificates=true) if anybody may be the server"
             )
+
+
+def _matched(uri: str) -> re.Match[str]:
+    """The parts of a connection string, the hosts of which are no part of a password."""
+    match = _URI.fullmatch(str(uri))
+    # An '@' after the hosts, or a port that is no number: a '/' or '?' of the password looks like the end of the hosts.
+    if (
+        match is None
+        or "@" in str(uri)[match.end("authority") :]
+        or not all(_HOST.fullmatch(host) for host in match["authority"].rpartition("@")[2].split(","))
+    ):
+        raise ConfigError(
+            "not a connection string of MongoDB; write mongodb://host:27017/database, or "
+            "mongodb://user:password@host/database with '@', ':', '/', '?', '#' and '%' in the password percent-encoded, "
+            "and '@' in options too"
+        )
+    if ";" in (match["query"] or ""):
+        # The driver may take it as '&', unlike whoever looks at the options here.
+        raise ConfigError("options of a connection string are separated by '&'; percent-encode a ';' as '%3B'")
+    return match
 
 
 def _parsed(name: str, value: str, kind: type) -> Any:

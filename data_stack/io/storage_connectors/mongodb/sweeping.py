@@ -5,7 +5,8 @@ and lets the claim go. Who sweeps *condemns* the file, by a mark in its document
 deletes it if there are none, or else takes the mark away. Both write before they look, so in any order of events one of both
 sees the other, and no reader ever sees a pointer to a file that is being deleted. Of several sweepers one has the mark; who was
 too slow with it must not delete. A mark or claim of a process that died counts for nothing where that is known, and elsewhere
-after a while.
+after a while. As long as a file has no document, the record of its upload is condemned instead, and the writer looks there once
+the document is written.
 
 All ages are by the server's clock.
 """
@@ -23,7 +24,18 @@ from data_stack.io.storage_connectors.connector import DAY_SECONDS
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 
-__all__ = ["UNKNOWN_AGE", "is_alive", "is_condemned", "record_claim", "release_claim", "server_time", "sweep"]
+__all__ = [
+    "UNKNOWN_AGE",
+    "is_alive",
+    "is_condemned",
+    "is_upload_condemned",
+    "record_claim",
+    "release_claim",
+    "release_claim_of_the_dead",
+    "remove_useless_mark",
+    "server_time",
+    "sweep",
+]
 
 #: Who has not begun to delete so long after condemning does not delete; after much longer another sweeper may.
 _SWEEPING_SECONDS: Final = 10.0
@@ -55,6 +67,12 @@ def release_claim(connection: Connection, record_id: Any) -> None:
     connection.writable("uploads", durable=False).delete_one({"_id": {"$eq": record_id}})
 
 
+def release_claim_of_the_dead(connection: Connection, claim: Mapping[str, Any]) -> None:
+    """The same for a process that is dead; unless it has been heard of again."""
+    unchanged = {name: {"$eq": claim.get(name)} for name in ("_id", "beat")}
+    connection.writable("uploads", durable=False).delete_one(unchanged)
+
+
 def is_alive(claim: Mapping[str, Any], now: datetime.datetime, silence_seconds: float) -> bool:
     """Whether the process that recorded a claim may still be at work."""
     owner, beat = claim.get("owner"), claim.get("beat")
@@ -82,6 +100,12 @@ def is_condemned(connection: Connection, file_id: ObjectId) -> bool:
         time.sleep(0.02)
 
 
+def is_upload_condemned(connection: Connection, file_id: ObjectId) -> bool:
+    """Whether the chunks of a file may be deleted any time, or are gone, asked by who has just written its document."""
+    record = connection.writable("uploads").find_one({"_id": file_id}, {"condemned": 1})
+    return record is None or "condemned" in record
+
+
 def sweep(
     connection: Connection,
     file_id: Any,
@@ -106,8 +130,9 @@ def sweep(
         if not _condemn(connection, file_id, nonce, replaced, now):
             return False
         # Claims first: a claim that is let go in between has a pointer by then.
-        claims = connection.writable("uploads").find({"file_id": {"$eq": file_id}, "_id": {"$ne": own_claim}})
+        claims = list(connection.writable("uploads").find({"file_id": {"$eq": file_id}, "_id": {"$ne": own_claim}}))
         is_needed = any(is_alive(claim, now, silence_seconds) for claim in claims)
+        is_needed = is_needed or not all(_condemn_upload(connection, claim) for claim in claims if claim["_id"] == file_id)
         is_needed = is_needed or connection.writable("resources").find_one({"file_id": {"$eq": file_id}}, {"_id": 1}) is not None
         if is_needed or time.monotonic() - begun > _SWEEPING_SECONDS:
             files.update_one({"_id": file_id, "metadata.condemned.by": nonce}, {"$unset": {"metadata.condemned": ""}})
@@ -128,15 +153,42 @@ def _condemn(connection: Connection, file_id: Any, nonce: ObjectId, replaced: An
     if not isinstance(file.get("metadata"), dict) or file["metadata"].get("data_stack") != 1:
         return False  # another tool's
     mark = _mark_of(file)
-    if isinstance(mark, dict) and not _is_of_the_dead(mark):
-        since = mark.get("at")
-        if isinstance(since, datetime.datetime) and (now - since).total_seconds() < _FORGOTTEN_SECONDS:
-            return False
+    if _is_at_work(mark, now):
+        return False
     condition: dict[str, Any] = {"_id": {"$eq": file_id}, "metadata.condemned": {"$eq": mark}}
     if replaced is not UNKNOWN_AGE:
         condition["metadata.replaced"] = {"$eq": replaced}
     condemned = {"by": nonce, "owner": this_process(), "at": now}
     return bool(files.update_one(condition, {"$set": {"metadata.condemned": condemned}}).matched_count)
+
+
+def _condemn_upload(connection: Connection, record: Mapping[str, Any]) -> bool:
+    """Mark the record of an upload that nothing was heard of for long; False if it is going on, or has its document by now.
+
+    A file with a document is left to its mark: whoever publishes it looks there.
+    """
+    files = connection.writable("files")
+    if files.find_one({"_id": {"$eq": record["_id"]}, "metadata.condemned": {"$ne": None}}, {"_id": 1}) is not None:
+        return True
+    unchanged = {name: {"$eq": record.get(name)} for name in ("_id", "beat")}
+    is_marked = connection.writable("uploads").update_one(unchanged, {"$set": {"condemned": True}}).matched_count
+    return bool(is_marked) and files.find_one({"_id": {"$eq": record["_id"]}}, {"_id": 1}) is None
+
+
+def remove_useless_mark(connection: Connection, file: Mapping[str, Any], now: datetime.datetime) -> None:
+    """Take away the mark that a dead sweeper left on a file that a resource has."""
+    mark = _mark_of(file)
+    if mark is not None and not _is_at_work(mark, now):
+        with connection.operation("sweep", str(file["_id"])):
+            connection.writable("files").update_one(
+                {"_id": {"$eq": file["_id"]}, "metadata.condemned": {"$eq": mark}}, {"$unset": {"metadata.condemned": ""}}
+            )
+
+
+def _is_at_work(mark: Any, now: datetime.datetime) -> bool:
+    """Whether the sweeper that left a mark may still delete."""
+    since = mark.get("at") if isinstance(mark, dict) and not _is_of_the_dead(mark) else None
+    return isinstance(since, datetime.datetime) and (now - since).total_seconds() < _FORGOTTEN_SECONDS
 
 
 def _mark_of(file: Mapping[str, Any]) -> Any:

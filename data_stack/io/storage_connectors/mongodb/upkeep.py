@@ -17,7 +17,14 @@ from data_stack.io.identifiers import checked_identifier
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, StoreFinding, StoreUsage
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
-from data_stack.io.storage_connectors.mongodb.sweeping import UNKNOWN_AGE, is_alive, release_claim, server_time, sweep
+from data_stack.io.storage_connectors.mongodb.sweeping import (
+    UNKNOWN_AGE,
+    is_alive,
+    release_claim_of_the_dead,
+    remove_useless_mark,
+    server_time,
+    sweep,
+)
 from data_stack.io.storage_connectors.owners import is_dead
 
 __all__ = ["audit", "collect_garbage", "remove_abandoned", "usage"]
@@ -30,23 +37,31 @@ _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId
 
 def remove_abandoned(connection: Connection, prefix: str) -> list[str]:
     """Remove unfinished files of identifiers that begin with ``prefix``, whose writer is dead or silent for a day."""
-    removed = []
     with connection.operation("clean up", prefix):
         uploads = connection.writable("uploads")
         if uploads.find_one({}, {"_id": 1}) is None:
             return []
         now = server_time(connection)
         records = list(uploads.find({"identifier": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}))
-    for record in records:
-        if not is_alive(record, now, DAY_SECONDS):
-            if _is_upload(record):
-                if sweep(connection, record["_id"], replaced=None):
-                    removed.append(f"{record['identifier']} (unfinished file {record['_id']})")
-                elif not _has_document(connection, record["_id"]):
-                    continue  # there was no time; the record is all that tells of it
-            with connection.operation("clean up", prefix):
-                release_claim(connection, record["_id"])
-    return removed
+    return [
+        f"{record['identifier']} (unfinished file {record['_id']})"
+        for record in records
+        if not is_alive(record, now, DAY_SECONDS) and _clean_up_after(connection, record, DAY_SECONDS)
+    ]
+
+
+def _clean_up_after(connection: Connection, record: dict[str, Any], silence_seconds: float) -> bool:
+    """Remove the record of a dead process, and the file that it has not finished; whether there was one.
+
+    A file that is finished is left to the collection of garbage and its grace: the server may just be publishing it, if the
+    writer was killed after it had sent that.
+    """
+    is_unfinished = _is_upload(record) and not _has_document(connection, record["_id"])
+    if is_unfinished and not sweep(connection, record["_id"], silence_seconds=silence_seconds, replaced=None):
+        return False  # it is at work again, or there was no time; the record is all that tells of it
+    with connection.operation("clean up", ""):
+        release_claim_of_the_dead(connection, record)
+    return is_unfinished
 
 
 def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bool) -> list[Garbage]:
@@ -62,9 +77,8 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         if dry_run or sweep(connection, file_id, silence_seconds=census.silence_seconds, replaced=replaced):
             found.append(Garbage(f"file {file_id}", size, reason))
     if not dry_run:
-        for record_id in census.dead:
-            with connection.operation("clean up", ""):
-                release_claim(connection, record_id)
+        for record in census.dead:
+            _clean_up_after(connection, record, census.silence_seconds)
     found += _useless_leases(connection, census.now, dry_run)
     return found
 
@@ -93,7 +107,7 @@ class _Census:
         silence_seconds: who was not heard of for so long, on another machine, is taken for dead.
         chunked: files that have chunks.
         alive: files that a living process wants.
-        unfinished: files whose writer died.
+        unfinished: files whose writer died; some may be finished, and not published.
         dead: records of dead processes.
     """
 
@@ -102,7 +116,7 @@ class _Census:
     chunked: list[ObjectId]
     alive: set[ObjectId]
     unfinished: set[ObjectId]
-    dead: list[Any]
+    dead: list[dict[str, Any]]
 
     @classmethod
     def of(cls, connection: Connection, silence_seconds: float) -> _Census:
@@ -121,7 +135,7 @@ class _Census:
             chunked,
             {record["file_id"] for record in alive if _is_id(record.get("file_id"))},
             {record["_id"] for record in dead if _is_upload(record)},
-            [record["_id"] for record in dead],
+            dead,
         )
 
 
@@ -135,22 +149,23 @@ def _unneeded(
         needed = _needed(connection)
     for file_id, file in files.items():
         since, is_marked = file["metadata"].get("replaced"), "condemned" in file["metadata"]
-        if file_id in needed and is_marked and not dry_run:
-            sweep(connection, file_id)  # takes the mark away that a dead sweeper left
+        if file_id in needed and not dry_run:
+            remove_useless_mark(connection, file, census.now)
+            if since is not None:
+                # Of another resource that had it too. The last one's replacement begins the grace, also if nobody notes it.
+                _note_replacement(connection, file_id, since, {"$unset": {"metadata.replaced": ""}})
         if file_id in needed or file_id in census.alive:
             continue
         size = file["length"] if isinstance(file.get("length"), int) else None
         if isinstance(since, datetime.datetime):
             if (census.now - since).total_seconds() >= grace_seconds:
                 yield file_id, size, "replaced or deleted", since
-        elif is_marked or file_id in census.unfinished:
+        elif is_marked or (grace_seconds == 0 and file_id in census.unfinished):
             yield file_id, size, "left by a writer or sweeper that died", since
         elif grace_seconds == 0:
             yield file_id, size, "replaced or deleted", since
         elif not dry_run:
-            with connection.operation("mark", str(file_id)):
-                marked = {"$currentDate": {"metadata.replaced": True}}
-                connection.writable("files").update_one({"_id": file_id, "metadata.replaced": {"$eq": since}}, marked)
+            _note_replacement(connection, file_id, since, {"$currentDate": {"metadata.replaced": True}})
     for file_id in census.chunked:
         if file_id in files or file_id in needed or file_id in census.alive:
             continue
@@ -160,6 +175,12 @@ def _unneeded(
             yield file_id, None, "left by a writer that died", UNKNOWN_AGE
         elif age >= max(grace_seconds, DAY_SECONDS) and not _has_document(connection, file_id):
             yield file_id, None, "chunks without a file, a day old or more", UNKNOWN_AGE
+
+
+def _note_replacement(connection: Connection, file_id: ObjectId, since: Any, update: dict[str, Any]) -> None:
+    """Change when a file was replaced, if that is still what it was."""
+    with connection.operation("mark", str(file_id)):
+        connection.writable("files").update_one({"_id": file_id, "metadata.replaced": {"$eq": since}}, update)
 
 
 def _is_id(value: Any) -> bool:

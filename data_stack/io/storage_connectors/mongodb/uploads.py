@@ -16,7 +16,7 @@ from data_stack.exception import StorageError
 from data_stack.io.storage_connectors.connector import Digest
 from data_stack.io.storage_connectors.mongodb.chunks import insert_chunks
 from data_stack.io.storage_connectors.mongodb.connection import Connection
-from data_stack.io.storage_connectors.mongodb.sweeping import record_claim, release_claim, sweep
+from data_stack.io.storage_connectors.mongodb.sweeping import is_upload_condemned, record_claim, release_claim, sweep
 
 __all__ = ["Upload"]
 
@@ -53,7 +53,7 @@ class Upload:
         """Store the document that makes the chunks a file, also for other tools; all of it is durable then.
 
         Raises:
-            StorageError: the server lost a part of the chunks meanwhile.
+            StorageError: the server lost a part of the chunks meanwhile, or somebody took this process for dead and sweeps them.
         """
         chunk_bytes = self._connection.settings.chunk_bytes
         document = {
@@ -70,6 +70,12 @@ class Upload:
             # That was acknowledged from the journal of the majority, so all that came before is there too; unless a server
             # went down in between and the driver took up with it, or with its successor, anew.
             n_stored = self._connection.writable("chunks").count_documents({"files_id": self.file_id})
+            is_swept = self.size > 0 and is_upload_condemned(self._connection, self.file_id)
+        if is_swept:
+            raise StorageError(
+                f"could not store {self._identifier!r} in {self._connection.settings.name}: this process was not heard of for so "
+                f"long that its unfinished file was swept. Nothing was published; try again."
+            )
         if n_stored != -(-self.size // chunk_bytes):
             n_lost = -(-self.size // chunk_bytes) - n_stored
             raise StorageError(
