@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
@@ -30,7 +31,14 @@ from pymongo.read_preferences import make_read_preference, read_pref_mode_from_n
 from pymongo.uri_parser import split_options
 from pymongo.write_concern import WriteConcern
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageError, StorageFullError, StorageUnavailableError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from data_stack.io.storage_connectors.mongodb.settings import Settings
 
 __all__ = ["Connection", "Documents", "connection_of"]
@@ -152,7 +160,7 @@ class Connection:
                 with pymongo.timeout(seconds):
                     self.client.admin.command("ping", read_preference=ReadPreference.NEAREST)
                 self._reached_by, seconds = os.getpid(), self.settings.timeout_seconds
-            with pymongo.timeout(seconds):
+            with pymongo.timeout(seconds), readable_answers():
                 yield
         except (PyMongoError, BSONError) as error:
             self._raise(action, identifier, error, seconds)
@@ -184,7 +192,7 @@ class Connection:
         if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
             code = 18  # for a while after it was refused, the driver does not even ask
         reason = _reason(error)
-        if isinstance(error, InvalidBSON) or (isinstance(error, BSONError) and not isinstance(error, PyMongoError)):
+        if isinstance(error, (UnreadableAnswerError, BSONError)):
             raise DatasetFileCorruptError(f"could not {at}: the server sent a document that is none ({reason})") from error
         if code in _REFUSED:
             raise StorageError(
@@ -202,6 +210,36 @@ class Connection:
                 f"runs and can be reached from here, and try again."
             ) from error
         raise StorageError(f"could not {at}: {reason}. The store is as it was.") from error
+
+
+#: What the driver raises where an answer lacks a field, or has another type in it.
+_STUMBLES: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+class UnreadableAnswerError(PyMongoError):
+    """What the server, or a network that turns bits round, sent is no answer: whether the command was carried out is unknown."""
+
+
+@contextlib.contextmanager
+def readable_answers() -> Iterator[None]:
+    """Tell by one error of an answer that the driver stumbles over: it looks into documents as if all of them were whole."""
+    try:
+        yield
+    except (PyMongoError, DataStackError):
+        raise
+    except Exception as error:
+        if isinstance(error, InvalidBSON) or _is_raised_by_driver(error):
+            raise UnreadableAnswerError(f"{type(error).__name__}: {error}") from error
+        raise
+
+
+def _is_raised_by_driver(error: Exception) -> bool:
+    if isinstance(error, BSONError) or not isinstance(
+        error, (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+    ):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_globals.get("__name__", "").partition(".")[0] in ("bson", "pymongo")
 
 
 def _reason(error: Exception) -> str:

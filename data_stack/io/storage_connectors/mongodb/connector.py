@@ -46,7 +46,12 @@ from data_stack.io.storage_connectors.connector import (
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
 from data_stack.io.storage_connectors.mongodb.chunks import FileChunks, in_pieces
-from data_stack.io.storage_connectors.mongodb.connection import Connection, connection_of
+from data_stack.io.storage_connectors.mongodb.connection import (
+    Connection,
+    UnreadableAnswerError,
+    connection_of,
+    readable_answers,
+)
 from data_stack.io.storage_connectors.mongodb.gridfs_files import GridFSFile
 from data_stack.io.storage_connectors.mongodb.leases import MongoDBLease
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
@@ -472,11 +477,12 @@ class MongoDBStorageConnector(StorageConnector):
             is_asking = False
             for attempt in range(_ATTEMPTS):
                 try:
-                    if is_asking and self._is_published(pointer):
-                        return None
-                    before = resources.find_one_and_update(
-                        _condition(identifier, expected), pointer.update(), upsert=expected is ANYTHING or expected is None
-                    )
+                    with readable_answers():
+                        if is_asking and self._is_published(pointer):
+                            return None
+                        before = resources.find_one_and_update(
+                            _condition(identifier, expected), pointer.update(), upsert=expected is ANYTHING or expected is None
+                        )
                     is_conflict = before is None and expected not in (ANYTHING, None)
                 except DuplicateKeyError:
                     if expected is not None:
@@ -486,7 +492,8 @@ class MongoDBStorageConnector(StorageConnector):
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
                         raise  # there was nobody to send it to
                     # Was it done, and only the answer lost? The pointer tells, as soon as somebody answers again.
-                    is_unknown = isinstance(error, ConnectionFailure) or error.timeout or "write concern" in str(error).lower()
+                    is_unknown = isinstance(error, (ConnectionFailure, UnreadableAnswerError)) or error.timeout
+                    is_unknown = is_unknown or "write concern" in str(error).lower()
                     if not is_unknown:
                         raise
                     if error.timeout or attempt == _ATTEMPTS - 1:

@@ -97,7 +97,9 @@ class Pointer:
             DatasetFileCorruptError: a field is missing, of a wrong type or out of range, or not what was written.
             DamagedBlockError: the bytes of a small resource are not those that were stored.
         """
-        identifier = document["_id"]
+        identifier = document.get("_id")
+        if not isinstance(identifier, str):
+            raise _damaged(identifier, where, f"'_id' is {_shown(identifier)}, not of type str")
         has_data = "blake3" in document
         fields: dict[str, tuple[Any, type]] = {
             "length": (document.get("length"), int),
@@ -144,7 +146,7 @@ class Pointer:
         return pointer
 
 
-def _damaged(identifier: str, where: str, what: str) -> DatasetFileCorruptError:
+def _damaged(identifier: object, where: str, what: str) -> DatasetFileCorruptError:
     return DatasetFileCorruptError(
         f"the pointer document of resource {identifier!r} in {where} is damaged: {what}. Store the resource again from its "
         f"source or a copy; `data-stack verify --deep` shows what else is damaged."
