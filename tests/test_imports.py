@@ -34,21 +34,32 @@ LAYERS = [
 
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
 HEAVY = {
+    "av": {"data_stack.formats.records.codecs.video"},
     "blake3": {"data_stack.io.storage_connectors.mongodb"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
+    "cv2": set[str](),
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
+    "granular": set[str](),
+    "msgpack": {"data_stack.formats.records.codecs.arrays", "data_stack.formats.records.codecs.packed"},
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
     "matplotlib": set[str](),
     "pandas": set[str](),
-    "PIL": {"data_stack.display.contact_sheet", "data_stack.cli.datasets"},
+    "PIL": {
+        "data_stack.cli.datasets",
+        "data_stack.display.contact_sheet",
+        "data_stack.formats.records.codecs.images",
+        "data_stack.formats.records.codecs.jpeg",
+    },
     "pyarrow": set[str](),
     "obstore": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "requests": {"data_stack.io.retriever.http"},
     "s3fs": set[str](),
+    "simplejpeg": {"data_stack.formats.records.codecs.jpeg"},
     "sklearn": {"data_stack.dataset.encoders.sklearn_state"},
+    "soundfile": {"data_stack.formats.records.codecs.flac"},
     "torch": {
         "data_stack.dataset.iterator.sample_columns",
         "data_stack.formats.torch_tensors",
@@ -57,13 +68,13 @@ HEAVY = {
         "data_stack.mnist.preprocessor",
     },
     "yaml": {"data_stack.dataset.reporting"},
-    "zstandard": {"data_stack.io.archives.decompression"},
+    "zstandard": {"data_stack.formats.records.codecs.zstd", "data_stack.io.archives.decompression"},
 }
 
 #: Packages that an installation may lack.
 OPTIONAL = [
-    "blake3", "bson", "fsspec", "gridfs", "matplotlib", "obstore", "pandas", "paramiko", "PIL", "pyarrow", "pymongo",
-    "s3fs", "sklearn", "scipy", "torch", "yaml", "zstandard",
+    "av", "blake3", "bson", "cv2", "fsspec", "granular", "gridfs", "matplotlib", "obstore", "pandas", "paramiko",
+    "PIL", "pyarrow", "pymongo", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "torch", "yaml", "zstandard",
 ]  # fmt: skip
 
 

@@ -9,7 +9,8 @@ A plugin is a module with functions of these names, marked with ``hookimpl``::
         return {"mongodb": connect}
 
 and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It is imported when a
-scheme, or a kind of encoder, that is not built in is first asked for. A hook returns data and has no side effects.
+scheme, a kind of encoder or a type of record column that is not built in is first asked for. A hook returns data and has no
+side effects.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from data_stack.dataset.encoders import Encoder
+    from data_stack.formats.records.codecs import Codec
     from data_stack.io.retriever.transfer import Fetch
     from data_stack.io.storage_connectors import StorageConnector
 
@@ -67,6 +69,20 @@ def data_stack_encoders() -> Mapping[str, type[Encoder]]:
     states for as long as these are to be read.
 
     Called once, when a kind that is not built in is first asked for. A kind that is already taken is an error of the
+    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    """
+    raise NotImplementedError  # specifications are never run
+
+
+@hookspec
+def data_stack_codecs() -> Mapping[str, Codec]:
+    """Name the types of record columns this plugin brings, with their codecs, e.g. ``{"dicom": DicomCodec()}``.
+
+    Each is an object derived from :class:`~data_stack.formats.records.codecs.Codec`; the type stands in the ``spec.json`` of
+    datasets, and keeps the meaning of its records for as long as these are to be read. Codecs that a program gives to a writer or
+    reader go before.
+
+    Called once, when a type that is not built in is first asked for. A type that is already taken is an error of the
     plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
     """
     raise NotImplementedError  # specifications are never run

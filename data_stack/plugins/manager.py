@@ -30,6 +30,7 @@ from data_stack.util.logger import logger
 if TYPE_CHECKING:
     from data_stack.dataset.encoders import Encoder
     from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.formats.records.codecs import Codec
     from data_stack.io.retriever.transfer import Fetch
 
 __all__ = ["PluginManager", "default_manager"]
@@ -52,6 +53,28 @@ _ENCODER_KINDS = {
     "text_labels",
 }
 _ENCODER_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
+#: What data_stack.formats.records has by itself; it must not be imported for this, it brings numpy.
+_CODEC_TYPES = {
+    "array",
+    "bytes",
+    "flac",
+    "i64",
+    "int",
+    "jpg",
+    "json",
+    "mp4",
+    "msgpack",
+    "npy",
+    "png",
+    "tree",
+    "u64",
+    "utf8",
+    "wav",
+    "webm",
+    "webp",
+    "zstd",
+}
+_CODEC_TYPE = re.compile(r"[a-z_][A-Za-z0-9_.-]*", re.ASCII)
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("data_stack_"))
 
 
@@ -60,7 +83,7 @@ class PluginManager:
 
     Listing reads metadata and imports nothing. A dataset's module is imported when the dataset is asked for; one that
     failed is tried again when it is asked for again, so that installing what it lacks heals it. Modules with hooks are
-    imported together when a scheme or kind of encoder that is not built in is first asked for.
+    imported together when a scheme, kind of encoder or type of record column that is not built in is first asked for.
 
     A plugin may do anything while it is imported (installing it is trusting it): one that hangs cannot be interrupted,
     but it is not imported before it is asked for, and does not keep another thread from other datasets.
@@ -78,6 +101,7 @@ class PluginManager:
         self._storage_schemes: Mapping[str, Connect] = {}
         self._retriever_schemes: Mapping[str, Fetch] = {}
         self._encoder_kinds: Mapping[str, type[Encoder]] = {}
+        self._codecs: Mapping[str, Codec] = {}
 
     # ------------------------------------------------------------------ what there is
 
@@ -158,6 +182,11 @@ class PluginManager:
         """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""
         self._load_behaviour()
         return self._encoder_kinds
+
+    def codecs(self) -> Mapping[str, Codec]:
+        """The codecs of record columns that plugins bring, by type; imports all plugins that implement hooks."""
+        self._load_behaviour()
+        return self._codecs
 
     def register_retrievers(self, sources: Iterable[str]) -> None:
         """Have ``retrieve()`` fetch the schemes of plugins, if one of ``sources`` is of no built-in scheme."""
@@ -257,6 +286,7 @@ class PluginManager:
             )
             retrievers = _claimed(self._results(plugin, "data_stack_retrievers"), _RETRIEVER_SCHEMES, self._retriever_schemes)
             encoders = _claimed_kinds(self._results(plugin, "data_stack_encoders"), _ENCODER_KINDS, self._encoder_kinds)
+            codecs = _claimed_types(self._results(plugin, "data_stack_codecs"), _CODEC_TYPES, self._codecs)
         except BaseException:
             if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed
                 self._hooks.unregister(plugin, name)
@@ -265,6 +295,7 @@ class PluginManager:
         self._storage_schemes = MappingProxyType({**self._storage_schemes, **connects})
         self._retriever_schemes = MappingProxyType({**self._retriever_schemes, **retrievers})
         self._encoder_kinds = MappingProxyType({**self._encoder_kinds, **encoders})
+        self._codecs = MappingProxyType({**self._codecs, **codecs})
 
     def _check_hooks(self, plugin: object) -> None:
         callers = self._hooks.get_hookcallers(plugin) or []
@@ -362,12 +393,34 @@ def _claimed_kinds(results: list[object], *taken: Container[object]) -> dict[str
 def _is_encoder_class(value: object) -> bool:
     return (
         isinstance(value, type)
-        and any(
-            (ancestor.__module__, ancestor.__qualname__) == ("data_stack.dataset.encoders.encoder", "Encoder")
-            for ancestor in value.__mro__
-        )
+        and _descends(value, "data_stack.dataset.encoders.encoder", "Encoder")
         and isinstance(getattr(value, "kind", None), str)
     )
+
+
+def _claimed_types(results: list[object], *taken: Container[object]) -> dict[str, Codec]:
+    """The types of record columns that a hook named, checked without importing what codecs are built on."""
+    claimed: dict[str, Codec] = {}
+    for result in results:
+        if not isinstance(result, Mapping):
+            raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of types to codecs")
+        for name, codec in dict(result).items():
+            if (
+                not isinstance(name, str)
+                or not _CODEC_TYPE.fullmatch(name)
+                or not _descends(type(codec), "data_stack.formats.records.codecs.codec", "Codec")
+            ):
+                raise _IncompatibleError(
+                    f"its hook returned {name!r:.80}: {codec!r:.80}, not a type such as 'dicom' and an object derived from Codec"
+                )
+            if any(name in types for types in taken):
+                raise _IncompatibleError(f"the type of record column {name!r} is taken, by data_stack or another plugin")
+            claimed[name] = codec
+    return claimed
+
+
+def _descends(value: type, module: str, name: str) -> bool:
+    return any((ancestor.__module__, ancestor.__qualname__) == (module, name) for ancestor in value.__mro__)
 
 
 @functools.cache

@@ -1,0 +1,215 @@
+"""Arrays as records: Granular's, msgpack of dtype, shape and values."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
+
+__all__ = ["ArrayCodec", "array_of", "bytes_of", "checked_dtype", "checked_shape", "storable"]
+
+#: dtype.str of what has values in its own bytes: no Python objects, no strings of varying length, no fields.
+_DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)
+_MAX_DIMENSIONS = 64
+_MAX_BIN_BYTES = 2**32 - 1
+_MAX_CODE_POINT = 0x10FFFF
+#: Bytes of a number, by the first of them, and of what stands before bytes.
+_NUMBER_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
+_BIN_HEADER_BYTES = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+
+
+@dataclass(frozen=True)
+class ArrayCodec(Codec):
+    """Arrays of any shape and of any dtype of numbers, booleans, dates or fixed-width strings (Granular's ``array``).
+
+    A record is msgpack of ``[dtype.str, shape, values in C order]``. Arrays in any memory order are taken, as well as what
+    ``numpy.asarray`` makes of numbers and lists of them; what comes back is an array of its own, writable, with the byte order
+    that was stored. Arrays of Python objects, with fields or with a mask are refused, since they would lose something.
+    """
+
+    def encode(self, value: Any) -> bytes:
+        array = storable(value)
+        return _header(array.dtype, array.shape, array.nbytes) + bytes_of(array)
+
+    def decode(self, record: bytes) -> npt.NDArray[Any]:
+        dtype, shape, offset = _parsed(record)
+        return array_of(dtype, shape, memoryview(record)[offset:])
+
+    def fixed_layout(self, column: Column) -> FixedLayout | None:
+        dtype, shape = column.dtype, column.shape
+        if dtype is None or shape is None or any(size is None for size in shape) or not _is_storable(dtype):
+            return None
+        sizes = tuple(int(size) for size in shape if size is not None)
+        n_bytes = dtype.itemsize * math.prod(sizes)
+        return None if n_bytes > _MAX_BIN_BYTES else FixedLayout(_header(dtype, sizes, n_bytes), dtype, sizes)
+
+    def layout_of(self, record: bytes) -> FixedLayout | None:
+        """The layout of this record; None if it is damaged, which :meth:`decode` tells."""
+        try:
+            dtype, shape, offset = _parsed(record)
+        except ValueError:
+            return None
+        return FixedLayout(bytes(record[:offset]), dtype, shape)
+
+    def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
+        dtype, shape, offset = _parsed(record)
+        if shape != out.shape or dtype != out.dtype:
+            raise ValueError(f"an array of dtype {dtype}, shape {shape}, where {out.dtype}, {out.shape} belongs")
+        out[...] = _viewed(dtype, shape, memoryview(record)[offset:])
+
+
+def storable(value: Any) -> npt.NDArray[Any]:
+    """``value`` as an array that its bytes, dtype and shape describe whole.
+
+    Raises:
+        TypeError, ValueError: there is no such array.
+    """
+    if isinstance(value, (str, bytes)) and not isinstance(value, np.generic):
+        raise TypeError(f"a column of arrays stores arrays, not {type(value).__name__}; the types utf8 and bytes are for these")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
+    array = np.asarray(value)
+    if not _is_storable(array.dtype):
+        raise TypeError(
+            f"an array of dtype {array.dtype} is not stored (from {type(value).__name__}): give it a dtype of numbers, booleans, "
+            f"dates or fixed-width strings; fields belong into columns of their own"
+        )
+    if array.nbytes > _MAX_BIN_BYTES:
+        raise ValueError(f"an array of {array.nbytes} bytes does not fit into a record, which holds {_MAX_BIN_BYTES}")
+    return array
+
+
+def bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    """The values in C order, without a copy where they lie so."""
+    if not array.size:
+        return memoryview(b"")
+    # As bytes: numpy gives no buffer of dates.
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memoryview) -> npt.NDArray[Any]:
+    """A writable array of its own.
+
+    Raises:
+        ValueError: these are no values of that dtype and shape.
+    """
+    array: npt.NDArray[Any] = _viewed(dtype, shape, values).copy()
+    return array
+
+
+def checked_dtype(text: object) -> np.dtype[Any]:
+    """The dtype of a ``dtype.str`` that was read, if it is of those that are stored.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(text, str) or len(text) > 40:
+        raise ValueError("an array's record does not name its dtype")
+    return _dtype_of(text)
+
+
+def checked_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int, ...]:
+    """A shape that was read, if ``n_bytes`` are just what it takes.
+
+    Raises:
+        ValueError: it is none, or of another size.
+    """
+    if not isinstance(shape, (list, tuple)) or len(shape) > _MAX_DIMENSIONS:
+        raise ValueError("an array's record does not tell its shape")
+    expected = dtype.itemsize
+    for size in shape:
+        if type(size) is not int or not 0 <= size < 2**63:
+            raise ValueError("an array's record does not tell its shape")
+        expected *= size
+    if expected != n_bytes:
+        raise ValueError(f"{n_bytes} bytes of values are no array of dtype {dtype} and shape {tuple(shape)!s:.80}")
+    return tuple(shape)
+
+
+def _viewed(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memoryview) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.ndarray(shape, dtype, values)
+    # What no array holds in its bytes would surprise whoever reads it much later.
+    if dtype.kind == "b" and np.frombuffer(values, np.uint8).max(initial=0) > 1:
+        raise ValueError("an array of booleans holds bytes other than 0 and 1")
+    if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > _MAX_CODE_POINT:
+        raise ValueError("an array of strings holds what is no character")
+    return array
+
+
+def _is_storable(dtype: np.dtype[Any]) -> bool:
+    # The last: dtypes of other packages (bfloat16) call themselves what numpy reads as something else.
+    return _DTYPE.fullmatch(dtype.str) is not None and dtype.itemsize > 0 and np.dtype(dtype.str) == dtype
+
+
+@functools.lru_cache(maxsize=256)
+def _dtype_of(text: str) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(text) if _DTYPE.fullmatch(text) else None
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype is None or dtype.itemsize == 0:
+        raise ValueError(f"an array's record names the dtype {text!r:.60}, which is none that is stored")
+    return dtype
+
+
+@functools.lru_cache(maxsize=256)
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...], n_bytes: int) -> bytes:
+    """All of a record but the values."""
+    packer = msgpack.Packer()
+    return b"".join(
+        (packer.pack_array_header(3), packer.pack(dtype.str), packer.pack(shape), _bin_header(n_bytes))
+    )  # fmt: skip
+
+
+def _bin_header(n_bytes: int) -> bytes:
+    if n_bytes < 1 << 8:
+        return b"\xc4" + n_bytes.to_bytes(1, "big")
+    if n_bytes < 1 << 16:
+        return b"\xc5" + n_bytes.to_bytes(2, "big")
+    return b"\xc6" + n_bytes.to_bytes(4, "big")
+
+
+def _parsed(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Dtype, shape, and where the values begin; read by hand, so that a record's bytes are copied once and no more.
+
+    https://github.com/msgpack/msgpack/blob/master/spec.md
+    """
+    try:
+        if record[0] != 0x93:
+            raise ValueError("an array's record begins with the bytes of something else")
+        offset = 2 + record[1] - 0xA0 if 0xA0 <= record[1] <= 0xBF else 3 + record[2]
+        kind = record[offset]
+        n_sizes, offset = (kind - 0x90, offset + 1) if kind != 0xDC else (record[offset + 2], offset + 3)
+        for _ in range(n_sizes):
+            kind = record[offset]
+            offset += 1 if kind <= 0x7F else _NUMBER_BYTES[kind]
+        offset += _BIN_HEADER_BYTES[record[offset]]
+    except (IndexError, KeyError) as error:
+        raise ValueError(f"an array's record of {len(record)} bytes is damaged or cut short") from error
+    dtype, shape, n_bytes = _parsed_header(bytes(record[:offset]))
+    if len(record) - offset != n_bytes:
+        raise ValueError(f"an array's record of {len(record)} bytes should have {offset + n_bytes}")
+    return dtype, shape, offset
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed_header(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Dtype, shape and number of bytes of values; most records of a column have the same."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(header))
+    unpacker.feed(header)
+    try:
+        unpacker.read_array_header()
+        dtype = checked_dtype(unpacker.unpack())
+        shape = unpacker.unpack()
+        n_bytes = int.from_bytes(header[unpacker.tell() + 1 :], "big")
+    except (msgpack.UnpackException, ValueError, TypeError) as error:
+        raise ValueError(f"an array's record has a header that cannot be read: {error!s:.200}") from error
+    return dtype, checked_shape(shape, dtype, n_bytes), n_bytes

@@ -1,0 +1,167 @@
+"""What a codec is: values of a column as records, and back."""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError
+
+__all__ = ["Codec", "Column", "FixedLayout", "FunctionCodec"]
+
+
+@dataclass(frozen=True, init=False)
+class Column:
+    """What a column holds.
+
+    ::
+
+        spec = {"image": Column("jpg", shape=(None, None, 3)), "x": Column("array", "float32", (64,)), "label": "i64"}
+        with RecordWriter("train", spec) as writer: ...
+
+    Attributes:
+        type: name of the codec, such as ``"array"`` or ``"zstd(json)"``; with ``[]`` behind it, each sample has any number of
+            such values.
+        dtype: of the values as they are handed out; what it cannot hold is refused when written. None: any.
+        shape: of each value, None for a size that differs from value to value; None instead of a tuple: any.
+
+    Raises:
+        ConfigError: there is no such dtype or shape.
+    """
+
+    type: str
+    dtype: np.dtype[Any] | None
+    shape: tuple[int | None, ...] | None
+
+    def __init__(
+        self,
+        type: str,  # noqa: A002  # as Granular calls it
+        dtype: npt.DTypeLike | None = None,
+        shape: Sequence[int | None] | None = None,
+    ) -> None:
+        try:
+            sizes = None if shape is None else tuple(None if size is None else operator.index(size) for size in shape)
+            if sizes is not None and any(size is not None and size < 0 for size in sizes):
+                raise ValueError("a size is negative")
+            kind = None if dtype is None else np.dtype(dtype)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"a column of type {type!r:.40} needs a dtype of numpy and a tuple of sizes, got {dtype!r:.80} and {shape!r:.80}"
+            ) from error
+        for name, value in (("type", type), ("dtype", kind), ("shape", sizes)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether each sample has any number of values."""
+        return self.type.endswith("[]")
+
+    @property
+    def codec_type(self) -> str:
+        """The type without its ``[]``."""
+        return self.type.removesuffix("[]")
+
+
+@dataclass(frozen=True)
+class FixedLayout:
+    """Records of one size that differ in their values alone: a header, then an array in C order.
+
+    Attributes:
+        header: the bytes that each record begins with.
+        dtype: of the stored array, byte order included.
+        shape: of the stored array; ``()`` for a scalar.
+    """
+
+    header: bytes
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def record_bytes(self) -> int:
+        """Size of each record."""
+        return len(self.header) + self.dtype.itemsize * math.prod(self.shape)
+
+
+class Codec(ABC):
+    """Turns each value of a column into a record, and a record into its value.
+
+    A codec keeps nothing between two calls, so that any number of threads may use it; it pickles. It never runs what it reads.
+    Two methods are required; the others make it fast.
+    """
+
+    #: Whether :meth:`decode` spends its time outside of Python's lock, so that threads decode at once.
+    releases_lock: bool = False
+
+    @abstractmethod
+    def encode(self, value: Any) -> bytes:
+        """The record of ``value``.
+
+        Raises:
+            TypeError, ValueError, OverflowError: it is nothing that this codec stores; the message says what is.
+        """
+
+    @abstractmethod
+    def decode(self, record: bytes) -> Any:
+        """The value of ``record``, the caller's own: changing it changes nothing else.
+
+        Raises:
+            ValueError: this is no record of such a value. (Whatever else is raised is taken for the same.)
+        """
+
+    def fixed_layout(self, column: Column) -> FixedLayout | None:
+        """How all records of ``column`` lie, if its dtype and shape tell that they have one size; else None."""
+        return None
+
+    def layout_of(self, record: bytes) -> FixedLayout | None:
+        """The layout that a record has which was written by anyone; None where records have none."""
+        return None
+
+    def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
+        """Decode straight into ``out``, which has the value's dtype and shape.
+
+        Raises:
+            ValueError: the value has another dtype or shape, or as for :meth:`decode`.
+        """
+        value = np.asarray(self.decode(record))
+        if value.shape != out.shape or value.dtype != out.dtype:
+            raise ValueError(f"a value of dtype {value.dtype}, shape {value.shape}, where {out.dtype}, {out.shape} belongs")
+        out[...] = value
+
+
+@dataclass(frozen=True, repr=False)
+class FunctionCodec(Codec):
+    """Two functions as a codec, as Granular's users write them; None for one that changes nothing, and values that are bytes.
+
+    It pickles if its functions do: those of a module, no lambdas.
+    """
+
+    encode_function: Callable[[Any], bytes] | None = None
+    decode_function: Callable[[bytes], Any] | None = None
+
+    def encode(self, value: Any) -> bytes:
+        record = value if self.encode_function is None else self.encode_function(value)
+        if not isinstance(record, (bytes, bytearray, memoryview)):
+            # bytes(5) would be five zeros
+            raise TypeError(
+                f"a column without a codec stores bytes, not {type(record).__name__}"
+                if self.encode_function is None
+                else f"{_called(self.encode_function)} gave {type(record).__name__}, not bytes"
+            )
+        return bytes(record)
+
+    def decode(self, record: bytes) -> Any:
+        return bytes(record) if self.decode_function is None else self.decode_function(record)
+
+    def __repr__(self) -> str:
+        return f"FunctionCodec({_called(self.encode_function)}, {_called(self.decode_function)})"
+
+
+def _called(function: Callable[..., Any] | None) -> str:
+    return "None" if function is None else str(getattr(function, "__qualname__", type(function).__name__))

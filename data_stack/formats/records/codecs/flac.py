@@ -1,0 +1,81 @@
+"""Sound as records in FLAC files, by soundfile (libsndfile)."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import MissingDependencyError
+from data_stack.formats.records.codecs.sound import SoundCodec
+
+try:
+    import soundfile
+except (ImportError, OSError) as error:  # OSError: the package is there, the library libsndfile is not
+    raise MissingDependencyError("a column of flac", "soundfile", "audio") from error
+
+__all__ = ["FlacCodec"]
+
+_BLOCK_SAMPLES = 1 << 20
+_MAX_CHANNELS = 8
+_MAX_RATE = 655_350
+#: FLAC's header has 36 bits for the number of samples; libsndfile says more where it is left out.
+_MAX_SAMPLES = 2**36
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlacCodec(SoundCodec):
+    """FLAC, without loss: samples of int16, or of int32 whose lower 8 bits are zero, since FLAC has 24; up to 8 channels.
+
+    Floats are for ``wav``, or to be made integers before. No samples at all are refused: libsndfile cannot read such a file.
+
+    Args:
+        rate: values are arrays of this many samples a second; None for values ``(samples, rate)``.
+        max_bytes: what a record may unpack to.
+    """
+
+    releases_lock = True
+
+    _name = "flac"
+    _dtypes = ("int16", "int32")
+
+    def _encoded(self, samples: npt.NDArray[Any], rate: int) -> bytes:
+        if not len(samples) or samples.shape[1] > _MAX_CHANNELS or rate > _MAX_RATE:
+            raise ValueError(f"FLAC does not hold shape {samples.shape} at {rate} samples a second")
+        native = np.ascontiguousarray(samples, samples.dtype.newbyteorder("="))
+        if native.dtype == np.int32 and (native & 0xFF).any():
+            raise ValueError("FLAC holds 24 bits of a sample: the lower 8 bits of int32 must be zero; wav holds all")
+        file = io.BytesIO()
+        subtype = "PCM_16" if native.dtype == np.int16 else "PCM_24"
+        try:
+            soundfile.write(file, native, rate, format="FLAC", subtype=subtype)
+        except soundfile.SoundFileError as error:
+            raise ValueError(f"libsndfile does not write shape {samples.shape} at {rate} samples a second: {error}") from error
+        return file.getvalue()
+
+    def _decoded(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
+        if not record.startswith(b"fLaC"):
+            raise ValueError(f"this is no FLAC file: it begins with {record[:12]!r}")
+        try:
+            with soundfile.SoundFile(io.BytesIO(record)) as file:
+                return self._read(file), file.samplerate
+        except soundfile.SoundFileError as error:
+            raise ValueError(f"a FLAC file is damaged: {error!s:.200}") from error
+
+    def _read(self, file: Any) -> npt.NDArray[Any]:
+        """All samples; room is made for them as they come, whatever the header claims."""
+        dtype = np.dtype(np.int32 if file.subtype == "PCM_24" else np.int16)
+        if not 0 < file.frames < _MAX_SAMPLES:
+            raise ValueError("a FLAC file does not tell how many samples it has")
+        self._check_bytes(file.frames * file.channels * dtype.itemsize)
+        blocks: list[npt.NDArray[Any]] = []
+        n_read = 0
+        while n_read < file.frames:
+            blocks.append(file.read(min(_BLOCK_SAMPLES, file.frames - n_read), dtype=dtype.name))
+            n_read += len(blocks[-1])
+            if not len(blocks[-1]):
+                raise ValueError(f"a FLAC file is cut short: {n_read} of {file.frames} samples are there")
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)

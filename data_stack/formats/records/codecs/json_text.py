@@ -1,0 +1,77 @@
+"""JSON as records."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from data_stack.formats.records.codecs.codec import Codec
+
+__all__ = ["JsonCodec"]
+
+
+@dataclass(frozen=True)
+class JsonCodec(Codec):
+    """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
+
+    Tuples come back as lists, numpy's scalars as Python's. What JSON would change is refused: keys that are not text (they would
+    come back as text), arrays and bytes. NaN and the infinities are no JSON either; they are refused, written and read, unless
+    ``allow_nan`` says to take them in Python's spelling (``NaN``, ``Infinity``), which other readers may not know.
+
+    Args:
+        allow_nan: take NaN and the infinities.
+    """
+
+    allow_nan: bool = False
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=self.allow_nan, separators=(",", ":"), default=_plain)
+        except RecursionError as error:
+            raise ValueError("a value is nested too deeply for JSON") from error
+        _check_keys(value)
+        return text.encode("utf-8")
+
+    def decode(self, record: bytes) -> Any:
+        try:
+            text = str(record, "utf-8")
+            return json.loads(text) if self.allow_nan else json.loads(text, parse_constant=_refused, parse_float=_finite)
+        except RecursionError as error:
+            raise ValueError("JSON is nested too deeply") from error
+
+
+def _plain(part: Any) -> Any:
+    """A numpy scalar as the number that JSON has for it."""
+    if isinstance(part, (np.bool_, np.integer, np.float16, np.float32)):
+        return part.item()
+    raise TypeError(
+        f"JSON holds None, booleans, numbers, text, lists and dicts of them, not {type(part).__name__} ({part!r:.60}); "
+        f"the type tree holds arrays and bytes too"
+    )
+
+
+def _check_keys(value: Any) -> None:
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            if not all(isinstance(key, str) for key in part):
+                raise TypeError("JSON has dicts whose keys are text only; the types msgpack and tree have others")
+            parts.extend(part.values())
+        elif isinstance(part, (list, tuple)):
+            parts.extend(part)
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON; JsonCodec(allow_nan=True) reads it")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is too large for a float; JsonCodec(allow_nan=True) reads it as infinity")
+    return number

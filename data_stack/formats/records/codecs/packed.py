@@ -1,0 +1,124 @@
+"""Trees of lists, dicts, numbers, text and bytes as records: Granular's ``msgpack``, and ``tree`` with arrays in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from data_stack.formats.records.codecs.arrays import array_of, bytes_of, checked_dtype, checked_shape, storable
+from data_stack.formats.records.codecs.codec import Codec
+
+__all__ = ["MsgpackCodec", "TreeCodec"]
+
+#: What a list of four that stands for an array begins with, as Granular writes it.
+_ARRAY_MARK = "_"
+_ARRAY_START = b"\x94\xa1_"
+#: A record of fewer bytes cannot make msgpack allocate more than some MiB, whatever lengths it claims.
+_HARMLESS_BYTES = 1 << 10
+
+
+@dataclass(frozen=True)
+class MsgpackCodec(Codec):
+    """What msgpack holds (Granular's ``msgpack``): None, booleans, 64-bit integers, floats, text, bytes, lists and dicts of them.
+
+    Tuples come back as lists, numpy's scalars as Python's; keys of dicts may be numbers. At most 511 levels are written,
+    1023 are read. Dates are refused; ``msgpack.ExtType`` and ``msgpack.Timestamp`` come back as they are.
+    """
+
+    def encode(self, value: Any) -> bytes:
+        return _packed(value, _plain)
+
+    def decode(self, record: bytes) -> Any:
+        return _unpacked(record, None)
+
+
+@dataclass(frozen=True)
+class TreeCodec(Codec):
+    """As msgpack, with arrays anywhere in it (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
+
+    A list that merely looks similar, such as ``['_', 1, 2, 3]``, comes back as it was; one that could not be told from an array
+    is refused. Arrays are those of :class:`ArrayCodec`, and come back writable.
+    """
+
+    def encode(self, value: Any) -> bytes:
+        n_arrays = 0
+
+        def plain(part: Any) -> Any:
+            nonlocal n_arrays
+            if isinstance(part, np.ndarray):
+                n_arrays += 1
+                array = storable(part)
+                return _ARRAY_MARK, array.dtype.str, array.shape, bytes_of(array)
+            return _plain(part)
+
+        record = _packed(value, plain)
+        # Three bytes tell that there is no other list of that kind, since they cannot overlap; only if there is, or an array's
+        # values happen to hold them, the record is read back.
+        if record.count(_ARRAY_START) != n_arrays:
+            n_read = 0
+
+            def count(part: list[Any]) -> list[Any]:
+                nonlocal n_read
+                n_read += _array_of(part) is not None
+                return part
+
+            _unpacked(record, count)
+            if n_read != n_arrays:
+                raise ValueError(
+                    "a list ['_', dtype, shape, bytes] would come back as an array; put the array there, or another list"
+                )
+        return record
+
+    def decode(self, record: bytes) -> Any:
+        return _unpacked(record, _with_arrays)
+
+
+def _packed(value: Any, plain: Any) -> bytes:
+    try:
+        packed = msgpack.packb(value, default=plain)
+    except RecursionError as error:  # its Python version's
+        raise ValueError("a value is nested too deeply") from error
+    return packed  # type: ignore[no-any-return]
+
+
+def _plain(part: Any) -> Any:
+    """A numpy scalar as the number that msgpack stores in its place."""
+    if isinstance(part, (np.bool_, np.integer, np.float16, np.float32)):
+        return part.item()
+    if isinstance(part, np.ndarray):
+        raise TypeError("msgpack stores no arrays; the type tree does")
+    raise TypeError(
+        f"msgpack stores None, booleans, numbers, text, bytes, lists and dicts of them, not {type(part).__name__} ({part!r:.60})"
+    )
+
+
+def _unpacked(record: bytes, list_hook: Any) -> Any:
+    try:
+        if len(record) > _HARMLESS_BYTES:
+            # msgpack makes room for as many items as a list claims to have, for a thousand lists inside of each other; so it is
+            # walked through once without making anything.
+            walk = msgpack.Unpacker(max_buffer_size=len(record), strict_map_key=False)
+            walk.feed(record)
+            walk.skip()
+        return msgpack.unpackb(record, strict_map_key=False, list_hook=list_hook)
+    except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"this is no msgpack: {type(error).__name__} {error!s:.200}") from error
+
+
+def _array_of(part: list[Any]) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Dtype and shape of the array that a list stands for; None if for nothing but itself."""
+    if len(part) != 4 or part[0] != _ARRAY_MARK or not isinstance(part[3], bytes):
+        return None
+    try:
+        dtype = checked_dtype(part[1])
+        return dtype, checked_shape(part[2], dtype, len(part[3]))
+    except ValueError:
+        return None
+
+
+def _with_arrays(part: list[Any]) -> Any:
+    found = _array_of(part)
+    return part if found is None else array_of(*found, part[3])

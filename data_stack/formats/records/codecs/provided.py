@@ -1,0 +1,30 @@
+"""Codecs from elsewhere: whoever knows plugins says so here, since formats do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from data_stack.formats.records.codecs.codec import Codec
+
+__all__ = ["add_codec_provider", "provided_codecs"]
+
+_providers: list[Callable[[], Mapping[str, Codec]]] = []
+
+
+def add_codec_provider(provider: Callable[[], Mapping[str, Codec]]) -> None:
+    """Have ``provider()`` asked for codecs by type whenever a type is neither built in nor given.
+
+    Codecs of an earlier provider go before; the same provider counts once.
+    """
+    if provider not in _providers:
+        _providers.append(provider)
+
+
+def provided_codecs() -> dict[str, Codec]:
+    """What the providers have, by type."""
+    codecs: dict[str, Codec] = {}
+    for provider in _providers:
+        codecs = {**provider(), **codecs}
+    return codecs

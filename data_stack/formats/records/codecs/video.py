@@ -1,0 +1,214 @@
+"""Videos as records, by PyAV (ffmpeg), as Granular 0.21 wrote and read them."""
+
+from __future__ import annotations
+
+import io
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.formats.records.codecs.codec import Codec
+
+try:
+    import av
+except ImportError as error:
+    raise MissingDependencyError("a column of videos", "av", "video") from error
+
+__all__ = ["Mp4Codec", "VideoCodec", "WebmCodec"]
+
+#: Formats of pixels whose colours have half the size.
+_HALVED_HEIGHT = ("yuv420p",)
+_HALVED_WIDTH = ("yuv420p", "yuv422p")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoCodec(Codec):
+    """Videos as uint8 of shape ``(n_frames, height, width, 3)``, RGB, with loss.
+
+    The bytes of such a file may be given as well; they are stored as they are. Of a file, the frames of the first video are
+    read, as they are stored: its rate, its sound and a rotation that its header asks for are not.
+
+    Equal videos give equal bytes: one thread encodes each, and no time of day is written.
+    """
+
+    fps: float | Fraction = 20
+    codec: str = ""
+    pixel_format: str = "yuv420p"
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    max_bytes: int = 1 << 30
+
+    releases_lock = True
+
+    _name: ClassVar[str]
+    _needs_even: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        if type(self.fps) not in (int, float, Fraction) or not 0 < self.fps < 1e6:
+            raise ConfigError(f"fps is a number of frames a second, not {self.fps!r:.60}")
+        if type(self.max_bytes) is not int or self.max_bytes < 1:
+            raise ConfigError(f"max_bytes is a positive number, not {self.max_bytes!r:.60}")
+        try:
+            av.Codec(self.codec, "w")
+        except Exception as error:  # of PyAV's own
+            raise ConfigError(f"PyAV has no codec {self.codec!r:.60} to write") from error
+
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            record = bytes(value)
+            self._check_whole(record)
+            with self._opened(record):
+                return record
+        video = np.asarray(value)
+        if video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3 or not video.size:
+            raise TypeError(
+                f"a column of {self._name} stores uint8 of shape (n_frames, height, width, 3), not {type(value).__name__} of "
+                f"dtype {video.dtype}, shape {video.shape}"
+            )
+        if video.nbytes > self.max_bytes:
+            raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
+        height, width = video.shape[1:3]
+        is_odd = (height % 2 and self.pixel_format in _HALVED_HEIGHT) or (width % 2 and self.pixel_format in _HALVED_WIDTH)
+        if self._needs_even and is_odd:
+            raise ValueError(
+                f"frames of {height} x {width} pixels have an odd size, of which {self.pixel_format} cannot halve the colours: "
+                f'pad them, or store them with pixel_format="yuv444p"'
+            )
+        try:
+            return self._encoded(video)
+        except av.FFmpegError as error:
+            raise ValueError(f"{self.codec} does not encode a video of shape {video.shape}: {error}") from error
+
+    def decode(self, record: bytes) -> npt.NDArray[Any]:
+        self._check_whole(record)
+        frames: list[npt.NDArray[Any]] = []
+        n_bytes = 0
+        with self._opened(record) as container:
+            try:
+                stream = container.streams.video[0]
+                # Those who decode in threads do so by records.
+                stream.codec_context.thread_count = 1
+                # Damage is an error, not something to be painted over.
+                stream.codec_context.options = {
+                    "err_detect": "crccheck+bitstream+buffer+explode",
+                    "max_pixels": str(self.max_bytes // 3),
+                }
+                for frame in container.decode(stream):
+                    n_bytes += 3 * frame.width * frame.height
+                    if n_bytes > self.max_bytes:
+                        raise ValueError(f"a video of more than max_bytes={self.max_bytes}; give its codec more if it is meant")
+                    if frame.is_corrupt:
+                        raise ValueError(f"frame {len(frames)} of a video is damaged")
+                    frames.append(frame.to_ndarray(format="rgb24"))
+            except av.FFmpegError as error:
+                raise ValueError(f"a {self._name} video is damaged after {len(frames)} frames: {error}") from error
+        if not frames:
+            raise ValueError(f"a {self._name} video has no frames")
+        return np.stack(frames)
+
+    def _encoded(self, video: npt.NDArray[Any]) -> bytes:
+        file = io.BytesIO()
+        rate = Fraction(self.fps).limit_denominator(1_001_000)
+        with av.open(file, mode="w", format=self._name, options={"fflags": "+bitexact"}) as output:
+            stream: Any = output.add_stream(self.codec, rate=rate, options=dict(self.options))
+            stream.height, stream.width = video.shape[1:3]
+            stream.pix_fmt = self.pixel_format
+            stream.codec_context.thread_count = 1
+            for number, pixels in enumerate(video):
+                frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+                frame.pts = number
+                output.mux(stream.encode(frame))
+            output.mux(stream.encode(None))
+        return file.getvalue()
+
+    def _opened(self, record: bytes) -> Any:
+        try:
+            # By this format only: some others are lists of files to be opened.
+            container = av.open(io.BytesIO(record), format=self._name)
+        except (av.FFmpegError, ValueError) as error:
+            raise ValueError(f"this is no {self._name} video: {error!s:.200}") from error
+        if not container.streams.video or container.streams.video[0].codec_context is None:
+            container.close()
+            raise ValueError(f"a {self._name} file without a video that can be decoded")
+        return container
+
+    @abstractmethod
+    def _check_whole(self, record: bytes) -> None:
+        """Raise ValueError if the file is cut short, of which ffmpeg decodes what is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mp4Codec(VideoCodec):
+    """MP4 (Granular's ``mp4``), by default of H.264 with yuv420p, whose height and width must be even.
+
+    Args:
+        fps: frames a second that a player shows.
+        codec: the encoder, such as ``"h264"`` or ``"hevc"``.
+        pixel_format: how colours are stored; ``"yuv444p"`` at full size.
+        options: of the encoder, such as ``{"crf": "18"}``.
+        max_bytes: what a record may unpack to.
+    """
+
+    codec: str = "h264"
+
+    _name = "mp4"
+    _needs_even = True
+
+    def _check_whole(self, record: bytes) -> None:
+        offset = 0
+        for size in _box_sizes(record):
+            offset += size
+        if offset > len(record) or not record[4:8] == b"ftyp":
+            raise ValueError(f"an mp4 video of {len(record)} bytes is cut short, or none at all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebmCodec(VideoCodec):
+    """WebM (Granular's ``webm``), by default of VP9 with yuv420p.
+
+    Args:
+        fps: frames a second that a player shows.
+        codec: the encoder, such as ``"vp9"`` or ``"av1"``.
+        pixel_format: how colours are stored; ``"yuv444p"`` at full size.
+        options: of the encoder, such as ``{"crf": "18", "b": "0"}``.
+        max_bytes: what a record may unpack to.
+    """
+
+    codec: str = "vp9"
+
+    _name = "webm"
+    _needs_even = False
+
+    def _check_whole(self, record: bytes) -> None:
+        offset = 0
+        # The head, then one segment with all else: https://www.rfc-editor.org/rfc/rfc8794
+        for name in (b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"):
+            if record[offset : offset + 4] != name or len(record) < offset + 5:
+                raise ValueError(f"this is no whole webm video: there is {record[offset : offset + 4]!r} at byte {offset}")
+            length = 9 - record[offset + 4].bit_length()
+            stated = record[offset + 4 : offset + 4 + length]
+            size = int.from_bytes(stated, "big") & ((1 << 7 * length) - 1)
+            if size == (1 << 7 * length) - 1:
+                raise ValueError("a webm video does not tell its size, as a live stream; nobody knows whether it is whole")
+            offset += 4 + length + size
+        if offset > len(record):
+            raise ValueError(f"a webm video of {len(record)} bytes is cut short: it should have {offset}")
+
+
+def _box_sizes(record: bytes) -> Iterator[int]:
+    """Sizes of the boxes that an mp4 file is made of, ISO/IEC 14496-12 section 4.2."""
+    offset = 0
+    while offset < len(record):
+        size = int.from_bytes(record[offset : offset + 4], "big")
+        if size == 1:
+            size = int.from_bytes(record[offset + 8 : offset + 16], "big")
+        if len(record) - offset < 8 or 0 < size < 8:
+            raise ValueError(f"an mp4 video of {len(record)} bytes is damaged or cut short at byte {offset}")
+        size = size or len(record) - offset
+        offset += size
+        yield size

@@ -1,0 +1,108 @@
+"""Granular's layouts: which files a record dataset has, and what spec.json says.
+
+All three keep records end to end, and the end offset of each as a little-endian uint64 in an index.
+
+- *bag + idx*, Granular 0.22 and later: records in ``x.bag``, index in ``x.idx``.
+- *bag*, Granular 0.20 and 0.21: the index stands behind the records, and its last entry tells where it begins. ``refs.bag`` says
+  which records each sample has: a msgpack list with one entry for each column in the order of their names, a record number, or
+  ``[first, count]`` (``[]`` for none) for a column of sequences.
+- *bag with leading zero*, Granular up to 0.19: the same, with a 0 before the first entry, by which it is told. A bag whose first
+  record is empty can only be written so.
+
+Source: Granular 0.21.2 and 0.24.2, https://github.com/danijar/granular
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.records.codecs.codec import Column
+
+__all__ = ["MAX_RECORDS", "REFS", "SPEC", "bag_name", "checked_columns", "idx_name", "parsed_spec", "shard_name", "spec_json"]
+
+SPEC = "spec.json"
+REFS = "refs"
+#: What Granular asserts of each column.
+MAX_RECORDS = 2**32 - 1
+_MAX_SPEC_BYTES = 16 << 20
+_MAX_NAME = 200
+_NAME = re.compile(r"[a-z_]", re.ASCII)
+
+
+def bag_name(column: str) -> str:
+    """The file of a column's records."""
+    return f"{column}.bag"
+
+
+def idx_name(column: str) -> str:
+    """The file of a column's index, where it has a file of its own."""
+    return f"{column}.idx"
+
+
+def shard_name(number: int) -> str:
+    """The folder of a shard."""
+    return f"{number:06d}"
+
+
+def checked_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
+    """A writer's spec with each column as a Column, sorted by name as Granular does.
+
+    Raises:
+        ConfigError: there is no column, or a name or type is none.
+    """
+    if not spec or not hasattr(spec, "items"):
+        raise ConfigError(f"a record dataset needs a spec such as {{'image': 'jpg', 'label': 'i64'}}, got {spec!r:.80}")
+    columns = {}
+    for name, declared in sorted(spec.items(), key=lambda item: str(item[0])):
+        problem = _wrong_name(name)
+        if problem is not None:
+            raise ConfigError(f"a column cannot be called {name!r:.80}: {problem}")
+        column = declared if isinstance(declared, Column) else Column(declared)
+        if not _is_type(column.type):
+            raise ConfigError(f"column {name!r} needs a type such as 'i64', or a Column, got {declared!r:.80}")
+        columns[name] = column
+    return columns
+
+
+def spec_json(columns: Mapping[str, Column]) -> bytes:
+    """``spec.json``, byte for byte as Granular writes it."""
+    return json.dumps({name: columns[name].type for name in sorted(columns)}).encode("utf-8")
+
+
+def parsed_spec(data: bytes, what: str) -> dict[str, str]:
+    """The types of the columns by name, sorted.
+
+    Raises:
+        DatasetFileCorruptError: it is no spec; the message begins with ``what``.
+    """
+    try:
+        if len(data) > _MAX_SPEC_BYTES:
+            raise ValueError(f"{len(data)} bytes")
+        spec = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DatasetFileCorruptError(f"{what} is damaged: it is no JSON ({str(error)[:200]})") from error
+    if not isinstance(spec, dict) or not spec or not all(isinstance(kind, str) for kind in spec.values()):
+        raise DatasetFileCorruptError(f"{what} is damaged: it does not map names of columns to types")
+    for name, kind in spec.items():
+        problem = _wrong_name(name)
+        if problem is not None or not _is_type(kind):
+            raise DatasetFileCorruptError(f"{what} is damaged: {name!r:.80}: {kind!r:.80} is no column ({problem or 'type'})")
+    return dict(sorted(spec.items()))
+
+
+def _is_type(kind: object) -> bool:
+    return isinstance(kind, str) and _NAME.match(kind) is not None
+
+
+def _wrong_name(name: object) -> str | None:
+    """Why a column cannot have that name; None if it can. It becomes the name of a file, so a stranger's spec cannot name any."""
+    if not isinstance(name, str) or not _NAME.match(name):
+        return "a name begins with a lower-case letter or an underscore"
+    if name == REFS:
+        return "this is the name of the index of sequences"
+    if len(name) > _MAX_NAME or not name.isprintable() or "/" in name:
+        return f"a name becomes a file: it has at most {_MAX_NAME} printable characters, and no '/'"
+    return None

@@ -1,0 +1,136 @@
+"""What a finished record dataset says of itself, so that no damage goes unnoticed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.records.codecs.codec import Column
+
+__all__ = ["BLOCK_BYTES", "MANIFEST", "FileRecord", "RecordsManifest"]
+
+MANIFEST = "manifest.json"
+#: Every block of this size of each file has a CRC-32: small, since a sample read by itself has its block read with it.
+BLOCK_BYTES = 1 << 16
+_FORMAT = "data_stack records 1"
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """One file of the dataset when it was finished.
+
+    Attributes:
+        size: bytes that belong to the dataset; more may follow while somebody appends.
+        sha256: of these bytes, 64 hex digits.
+        blocks: CRC-32 of each block of :data:`BLOCK_BYTES`, the last one shorter, shape ``(n_blocks,)``, uint32.
+    """
+
+    size: int
+    sha256: str
+    blocks: npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class RecordsManifest:
+    """The content of ``manifest.json``.
+
+    Attributes:
+        count: number of samples.
+        columns: what each column holds, as declared or, where nothing was declared, as all its values were seen to be.
+        record_bytes: size of each record of a column whose records all have the layout that its codec gives for the column;
+            None for any other. Their index need not be read.
+        files: by name, ``spec.json`` included.
+    """
+
+    count: int
+    columns: Mapping[str, Column]
+    record_bytes: Mapping[str, int | None]
+    files: Mapping[str, FileRecord]
+
+    def to_json(self) -> bytes:
+        """As it is stored: sealed, so that one flipped bit is noticed."""
+        return sealed_json(
+            {
+                "format": _FORMAT,
+                "count": self.count,
+                "columns": [
+                    {
+                        "name": name,
+                        "type": column.type,
+                        "dtype": None if column.dtype is None else column.dtype.str,
+                        "shape": None if column.shape is None else json.dumps(list(column.shape)),
+                        "record_bytes": self.record_bytes[name],
+                    }
+                    for name, column in self.columns.items()
+                ],
+                "block_bytes": BLOCK_BYTES,
+                "files": [
+                    {
+                        "name": name,
+                        "size": file.size,
+                        "sha256": file.sha256,
+                        "blocks": base64.b64encode(file.blocks.astype("<u4").tobytes()).decode("ascii"),
+                    }
+                    for name, file in self.files.items()
+                ],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, what: str) -> RecordsManifest:
+        """Parse what :meth:`to_json` gave.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
+        """
+        fields = JsonObject.unsealed(data, what)
+        stated = fields.text("format")
+        if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
+            raise DatasetFileCorruptError(f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}")
+        count = fields.size("count")
+        columns: dict[str, Column] = {}
+        record_bytes: dict[str, int | None] = {}
+        for each in fields.objects("columns"):
+            name = each.text("name")
+            columns[name] = _column(each, what)
+            record_bytes[name] = each.optional_size("record_bytes")
+            each.done()
+        files = {}
+        for each in fields.objects("files"):
+            name, size, sha256 = each.text("name"), each.size("size"), each.hexadecimal("sha256", 64)
+            files[name] = FileRecord(size, sha256, _blocks(each.text("blocks"), size, f"{what}: {name}"))
+            each.done()
+        fields.done()
+        return cls(count, columns, record_bytes, files)
+
+
+def _column(fields: JsonObject, what: str) -> Column:
+    column_type, dtype, shape = fields.text("type"), fields.optional_text("dtype"), fields.optional_text("shape")
+    try:
+        column = Column(
+            column_type, None if dtype is None else np.dtype(dtype), None if shape is None else tuple(json.loads(shape))
+        )
+    except (ConfigError, TypeError, ValueError, RecursionError) as error:
+        raise DatasetFileCorruptError(f"{what} describes a column wrongly: {str(error)[:200]}") from error
+    if column.dtype is not None and column.dtype.hasobject:
+        raise DatasetFileCorruptError(f"{what} names a dtype of Python objects, which are never stored")
+    return column
+
+
+def _blocks(text: str, size: int, what: str) -> npt.NDArray[np.uint32]:
+    try:
+        blocks: Any = np.frombuffer(base64.b64decode(text, validate=True), "<u4")
+    except (ValueError, binascii.Error) as error:
+        raise DatasetFileCorruptError(f"{what}: the digests of its blocks cannot be read") from error
+    if len(blocks) != -(-size // BLOCK_BYTES):
+        raise DatasetFileCorruptError(f"{what}: {len(blocks)} digests for {size} bytes in blocks of {BLOCK_BYTES}")
+    return blocks.astype(np.uint32)  # type: ignore[no-any-return]

@@ -1,0 +1,557 @@
+"""Codecs of images, sound and videos: what comes back, and what becomes of damaged files."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import struct
+import zlib
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import granular
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+from PIL import Image, ImageFile
+
+from data_stack.formats.records.codecs import (
+    Codec,
+    FlacCodec,
+    JpgCodec,
+    Mp4Codec,
+    PngCodec,
+    WavCodec,
+    WebmCodec,
+    WebpCodec,
+    codec_of,
+    jpeg,
+)
+
+
+def picture(height: int = 48, width: int = 64, channels: int = 3) -> np.ndarray[Any, Any]:
+    """A smooth picture, uint8, shape ``(height, width, channels)``."""
+    rows, columns = np.mgrid[:height, :width]
+    parts = [128 + 100 * np.sin(rows / (9 + part)) * np.cos(columns / (7 + 2 * part)) for part in range(channels)]
+    return np.stack(parts, -1).astype(np.uint8)
+
+
+def video(n_frames: int = 6, height: int = 32, width: int = 48) -> np.ndarray[Any, Any]:
+    """A smooth picture that moves, uint8, shape ``(n_frames, height, width, 3)``."""
+    return np.stack([np.roll(picture(height, width), 2 * number, axis=1) for number in range(n_frames)])
+
+
+def file_of(image: Image.Image, name: str, **options: Any) -> bytes:
+    """The bytes of an image file."""
+    stream = io.BytesIO()
+    image.save(stream, format=name, **options)
+    return stream.getvalue()
+
+
+def by_pillow(record: bytes) -> np.ndarray[Any, Any]:
+    return np.asarray(Image.open(io.BytesIO(record)))
+
+
+@pytest.fixture(params=["simplejpeg", "Pillow"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What JPEG is decoded by: as if simplejpeg were not installed."""
+    if request.param == "Pillow":
+        monkeypatch.setattr(jpeg, "simplejpeg", None)
+    return str(request.param)
+
+
+# ---------------------------------------------------------------------- JPEG
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("shape", [(48, 64, 3), (48, 64), (1, 1, 3), (17, 9, 3), (7, 5)])
+def test_jpegs_are_decoded_as_granular_does(decoder: str, shape: tuple[int, ...], progressive: bool) -> None:
+    pixels = picture(*shape[:2]) if len(shape) == 3 else picture(*shape)[:, :, 0]
+    record = file_of(Image.fromarray(pixels), "JPEG", progressive=progressive)
+
+    found = codec_of("jpg").decode(record)
+    into = np.zeros_like(found)
+    codec_of("jpg").decode_into(record, into)
+
+    expected = granular.decoders["jpg"](record)
+    assert (found.dtype, found.shape) == (np.uint8, shape)
+    np.testing.assert_allclose(found.astype(int), expected.astype(int), atol=2)
+    assert np.array_equal(found, into)
+    assert found.flags.writeable
+    assert found.flags.c_contiguous
+
+
+def test_quality_of_jpegs_is_honoured(decoder: str) -> None:
+    pixels = picture()
+
+    sizes, errors = [], []
+    for quality in (10, 75, 95, 100):
+        codec = JpgCodec(quality=quality)
+        record = codec.encode(pixels)
+        sizes.append(len(record))
+        errors.append(np.abs(codec.decode(record).astype(int) - pixels).mean())
+        assert by_pillow(record).shape == pixels.shape
+        assert granular.decoders["jpg"](record).shape == pixels.shape
+
+    assert sizes == sorted(sizes)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[2] < 2
+    assert len(JpgCodec(subsampling="444").encode(pixels)) > len(JpgCodec(subsampling="420").encode(pixels))
+
+
+def test_grey_jpegs_of_either_shape_are_stored_as_grey(decoder: str) -> None:
+    grey = picture()[:, :, :1]
+
+    records = [codec_of("jpg").encode(each) for each in (grey, grey[:, :, 0], Image.fromarray(grey[:, :, 0]))]
+
+    assert records[0] == records[1] == records[2]
+    assert codec_of("jpg").decode(records[0]).shape == (48, 64)
+    assert JpgCodec(mode="RGB").decode(records[0]).shape == (48, 64, 3)
+    assert JpgCodec(mode="L").decode(codec_of("jpg").encode(picture())).shape == (48, 64)
+    assert JpgCodec(mode="RGBA").decode(records[0]).shape == (48, 64, 4)
+
+
+def test_a_jpeg_in_cmyk_is_read_as_rgb(decoder: str) -> None:
+    image = Image.fromarray(picture()).convert("CMYK")
+    record = file_of(image, "JPEG", quality=95)
+
+    found = codec_of("jpg").decode(record)
+    into = np.zeros((48, 64, 3), np.uint8)
+    codec_of("jpg").decode_into(record, into)
+
+    assert found.shape == (48, 64, 3)
+    np.testing.assert_allclose(found.astype(int), picture().astype(int), atol=40)
+    assert np.array_equal(found, into)
+
+
+def test_files_of_images_are_stored_as_they_are(decoder: str) -> None:
+    for name, form in (("jpg", "JPEG"), ("png", "PNG"), ("webp", "WEBP")):
+        record = file_of(Image.fromarray(picture()), form)
+
+        assert codec_of(name).encode(record) == codec_of(name).encode(memoryview(record)) == record
+        with pytest.raises(ValueError, match="this is no"):
+            codec_of(name).encode(b"GIF89a" + record)
+
+
+def test_a_column_reads_files_of_its_own_format_only(decoder: str) -> None:
+    records = {name: file_of(Image.fromarray(picture()), name) for name in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")}
+
+    for name, own in (("jpg", "JPEG"), ("png", "PNG"), ("webp", "WEBP")):
+        for form, record in records.items():
+            if form == own:
+                assert codec_of(name).decode(record).shape == (48, 64, 3)
+            else:
+                with pytest.raises(ValueError, match=r"."):
+                    codec_of(name).decode(record)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        picture().astype(float),
+        picture(4, 4, 4),
+        picture(4, 4, 2),
+        np.zeros((0, 5, 3), np.uint8),
+        5,
+        "a",
+        np.zeros(5, np.uint8),
+        np.zeros((1, 2, 3, 3), np.uint8),
+        picture().astype(np.int64),
+        None,
+        Image.fromarray(picture()).convert("P"),
+        np.zeros((4, 4), bool),
+    ],
+)
+def test_what_is_no_picture_for_a_jpeg_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"a column of jpg images stores uint8|image.convert"):
+        codec_of("jpg").encode(value)
+
+
+def test_a_jpeg_of_another_shape_is_not_decoded_into_an_array(decoder: str) -> None:
+    record = codec_of("jpg").encode(picture())
+
+    for out in (
+        np.zeros((64, 48, 3), np.uint8),
+        np.zeros((48, 64), np.uint8),
+        np.zeros((96, 64, 3), np.uint8),
+        np.zeros((48, 64, 3)),
+    ):
+        with pytest.raises(ValueError, match=r"shape \(48, 64, 3\),? where .* belongs"):
+            codec_of("jpg").decode_into(record, out)
+    wide = np.zeros((48, 64, 6), np.uint8)
+    codec_of("jpg").decode_into(record, wide[:, :, ::2])
+    assert np.array_equal(wide[:, :, ::2], codec_of("jpg").decode(record))
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+def test_images_cut_short_anywhere_are_refused(decoder: str, form: str, progressive: bool) -> None:
+    by_form: dict[str, dict[str, Any]] = {"JPEG": {"progressive": progressive, "quality": 90}, "WEBP": {"lossless": progressive}}
+    options = by_form.get(form, {})
+    record = file_of(Image.fromarray(picture(24, 32)), form, **options)
+    codec = codec_of({"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}[form])
+    assert codec.decode(record).shape == (24, 32, 3)
+    assert not ImageFile.LOAD_TRUNCATED_IMAGES
+
+    for length in range(len(record)):
+        with pytest.raises(ValueError, match=r"."):
+            codec.decode(record[:length])
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_images_with_a_flipped_bit_are_refused_or_a_picture(decoder: str, form: str) -> None:
+    record = file_of(Image.fromarray(picture(16, 24)), form)
+    codec = codec_of({"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}[form])
+
+    n_refused = 0
+    for position in range(8 * len(record)):
+        flipped = bytearray(record)
+        flipped[position // 8] ^= 1 << position % 8
+        try:
+            assert codec.decode(bytes(flipped)).ndim >= 2
+        except ValueError:
+            n_refused += 1
+
+    assert n_refused
+
+
+def test_data_that_end_inside_of_a_jpeg_are_refused_unless_asked_for() -> None:
+    record = file_of(Image.fromarray(picture()), "JPEG", quality=95)
+    damaged = record[: len(record) // 2] + b"\xff\xd9"
+
+    with pytest.raises(ValueError, match=r"[Pp]remature end"):
+        codec_of("jpg").decode(damaged)
+    assert JpgCodec(strict=False).decode(damaged).shape == (48, 64, 3)
+    # what libjpeg merely remarks on is read
+    remarked = record[:-2] + b"\0\0\0" + record[-2:]
+    assert np.array_equal(codec_of("jpg").decode(remarked), codec_of("jpg").decode(record))
+
+
+def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(decoder: str) -> None:
+    for name, codec in (
+        ("JPEG", JpgCodec(max_pixels=3000)),
+        ("PNG", PngCodec(max_pixels=3000)),
+        ("WEBP", WebpCodec(max_pixels=3000)),
+    ):
+        with pytest.raises(ValueError, match=r"64 x 48 pixels is larger than max_pixels=3000; .*max_pixels=…"):
+            codec.decode(file_of(Image.fromarray(picture()), name))
+        with pytest.raises(ValueError, match="max_pixels=3000"):
+            codec.encode(picture())
+    for options in ({"lossless": True}, {"exif": b"Exif\0\0MM"}):  # which have other headers
+        with pytest.raises(ValueError, match=r"64 x 48 pixels is larger than max_pixels=3000"):
+            WebpCodec(max_pixels=3000).decode(file_of(Image.fromarray(picture()), "WEBP", **options))
+    large = bytearray(file_of(Image.fromarray(picture()), "JPEG"))
+    start = large.index(b"\xff\xc0")
+    large[start + 5 : start + 9] = b"\xff\xdc\xff\xdc"
+    with pytest.raises(ValueError, match="65500 x 65500 pixels"):
+        codec_of("jpg").decode(bytes(large))
+
+
+def test_a_jpeg_of_countless_scans_is_refused(decoder: str) -> None:
+    record = file_of(Image.fromarray(picture()), "JPEG", progressive=True)
+    start = record.rindex(b"\xff\xda")
+    many = record[:-2] + record[start:-2] * 2000 + record[-2:]
+
+    with pytest.raises(ValueError, match=r"in 20.. scans would take too long"):
+        JpgCodec(max_pixels=48 * 64).decode(many)
+
+
+# ---------------------------------------------------------------------- PNG and WebP
+
+
+PNG_ARRAYS = st.one_of(
+    nps.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(2, 4))),
+    nps.arrays(st.sampled_from([np.uint8, np.uint16, np.bool_]), st.tuples(st.integers(1, 9), st.integers(1, 9))),
+)
+
+
+@given(pixels=PNG_ARRAYS)
+def test_pngs_come_back_without_loss_and_have_granulars_bytes(pixels: np.ndarray[Any, Any]) -> None:
+    record = codec_of("png").encode(pixels)
+
+    found = codec_of("png").decode(record)
+
+    assert (found.dtype, found.shape) == (pixels.dtype, pixels.shape)
+    assert np.array_equal(found, pixels)
+    assert found.flags.writeable
+    assert record == granular.encoders["png"](pixels)
+
+
+def test_pngs_from_elsewhere_are_read_as_pillow_does() -> None:
+    image = Image.fromarray(picture())
+    for each in (image.convert("P"), image.convert("1"), image.convert("LA"), image.convert("I;16"), image.convert("RGBA")):
+        record = file_of(each, "PNG")
+
+        assert np.array_equal(codec_of("png").decode(record), by_pillow(record))
+        assert np.array_equal(PngCodec(mode="RGB").decode(record), np.asarray(Image.open(io.BytesIO(record)).convert("RGB")))
+    assert np.array_equal(codec_of("png").encode(picture(4, 4, 1)), codec_of("png").encode(picture(4, 4, 1)[:, :, 0]))
+    big_endian = np.arange(6, dtype=">u2").reshape(2, 3)
+    assert codec_of("png").decode(codec_of("png").encode(big_endian)).tolist() == big_endian.tolist()
+
+
+def test_a_png_that_unpacks_to_more_than_its_size_is_bounded() -> None:
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = struct.pack(">IIBBBBB", 4, 4, 8, 2, 0, 0, 0)
+    data = chunk(b"IDAT", zlib.compress(bytes(100_000_000)))
+    record = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + data + chunk(b"IEND", b"")
+
+    with contextlib.suppress(ValueError):
+        assert codec_of("png").decode(record).shape == (4, 4, 3)
+
+
+def test_animations_are_refused() -> None:
+    frames = [Image.fromarray(frame) for frame in video(3)]
+    for name, codec in (("PNG", codec_of("png")), ("WEBP", codec_of("webp"))):
+        record = file_of(frames[0], name, save_all=True, append_images=frames[1:])
+
+        with pytest.raises(ValueError, match="not an animation"):
+            codec.decode(record)
+
+
+@settings(deadline=None, max_examples=30)
+@given(pixels=nps.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(3, 4))))
+def test_webp_comes_back_without_loss_if_asked_for(pixels: np.ndarray[Any, Any]) -> None:
+    codec = WebpCodec(lossless=True, mode="RGBA" if pixels.shape[2] == 4 else None)
+
+    assert np.array_equal(codec.decode(codec.encode(pixels)), pixels)
+
+
+def test_webp_is_small_with_loss_and_has_no_grey() -> None:
+    records = [WebpCodec(quality=quality).encode(picture()) for quality in (10, 90)]
+
+    assert len(records[0]) < len(records[1])
+    np.testing.assert_allclose(codec_of("webp").decode(records[1]).astype(int), picture().astype(int), atol=30)
+    with pytest.raises(TypeError, match=r"with \(3, 4\) channels"):
+        codec_of("webp").encode(picture()[:, :, 0])
+    with pytest.raises(ValueError, match=r"."):
+        codec_of("webp").encode(np.zeros((1, 20_000, 3), np.uint8))
+
+
+# ---------------------------------------------------------------------- sound
+
+
+def tone(n: int = 2000, channels: int | None = None, dtype: str = "int16") -> np.ndarray[Any, Any]:
+    """A tone of shape ``(n,)`` or ``(n, channels)``."""
+    wave = np.sin(np.arange(n * (channels or 1)) / 20).reshape((n,) if channels is None else (n, channels))
+    return wave.astype(dtype) if dtype[0] == "f" else (wave * np.iinfo(dtype).max).astype(dtype)
+
+
+SOUNDS = st.tuples(
+    st.sampled_from(["int16", "int32", "float32", "float64", "uint8", ">i2"]).flatmap(
+        lambda dtype: nps.arrays(
+            dtype, st.one_of(st.tuples(st.integers(0, 50)), st.tuples(st.integers(0, 50), st.integers(2, 8))),
+            elements=None if "i" in dtype else st.floats(-1, 1, width=32),
+        )
+    ),
+    st.sampled_from([1, 8000, 11_025, 44_100, 192_000]),
+)  # fmt: skip
+
+
+@given(sound=SOUNDS)
+def test_wav_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) -> None:
+    samples, rate = sound
+
+    record = codec_of("wav").encode((samples, np.int64(rate)))
+    found, found_rate = codec_of("wav").decode(record)
+
+    assert found_rate == rate
+    assert found.dtype == samples.dtype.newbyteorder("<")
+    assert found.shape == samples.shape
+    assert np.array_equal(found, samples)
+    assert found.flags.writeable
+    if samples.dtype.name in ("int16", "int32", "float32", "float64"):
+        read, read_rate = soundfile.read(io.BytesIO(record), dtype=samples.dtype.name)
+        assert read_rate == rate
+        assert np.array_equal(read, samples)
+
+
+@settings(deadline=None)
+@given(sound=SOUNDS.filter(lambda sound: sound[0].dtype.name in ("int16", "int32") and len(sound[0]) > 0))
+def test_flac_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) -> None:
+    samples, rate = sound
+    samples = samples << 8 if samples.dtype == np.int32 else samples
+
+    found, found_rate = codec_of("flac").decode(codec_of("flac").encode((samples, rate)))
+
+    assert (found_rate, found.dtype.name, found.shape) == (rate, samples.dtype.name, samples.shape)
+    assert np.array_equal(found, samples)
+
+
+@pytest.mark.parametrize(
+    ("subtype", "dtype"),
+    [("PCM_24", "int32"), ("PCM_16", "int16"), ("PCM_32", "int32"), ("FLOAT", "float32"), ("DOUBLE", "float64")],
+)
+def test_wav_files_of_others_are_read_and_stored_as_they_are(subtype: str, dtype: str) -> None:
+    for form in ("WAV", "WAVEX"):
+        file = io.BytesIO()
+        soundfile.write(file, tone(channels=2, dtype=dtype), 8000, subtype=subtype, format=form)
+
+        record = codec_of("wav").encode(file.getvalue())
+        samples, rate = codec_of("wav").decode(record)
+
+        assert record == file.getvalue()
+        assert rate == 8000
+        assert np.array_equal(samples, soundfile.read(io.BytesIO(record), dtype=dtype)[0])
+    flac = codec_of("flac").encode((tone(), 8000))
+    assert codec_of("flac").encode(flac) == flac
+    with pytest.raises(ValueError, match="this is no WAV file"):
+        codec_of("wav").encode(flac)
+    with pytest.raises(ValueError, match="this is no FLAC file"):
+        codec_of("flac").encode(record)
+
+
+@pytest.mark.parametrize("codec_class", [WavCodec, FlacCodec])
+def test_with_a_rate_of_the_codec_values_are_arrays_alone(codec_class: Any) -> None:
+    codec = codec_class(rate=16_000)
+
+    record = codec.encode(tone())
+
+    assert np.array_equal(codec.decode(record), tone())
+    assert codec.decode(codec.encode(tone()[:, None])).shape == (2000,)
+    assert codec_class().decode(record)[1] == 16_000
+    with pytest.raises(ValueError, match="16000 samples a second, where the codec has rate=8000"):
+        codec_class(rate=8000).decode(record)
+    with pytest.raises(TypeError, match="stores samples alone"):
+        codec.encode((tone(), 16_000))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        tone(),
+        (tone(), 0),
+        (tone(), 16_000.0),
+        (tone(), True),
+        (tone(dtype="int64"), 8000),
+        ("ab", 8000),
+        (np.zeros((2, 2, 2), "i2"), 8000),
+        (np.zeros((5, 0), "i2"), 8000),
+        None,
+        (tone(),),
+    ],
+)
+def test_what_is_no_sound_is_refused(value: Any) -> None:
+    for name in ("wav", "flac"):
+        with pytest.raises(TypeError, match=f"a column of {name} stores|the rate of sound"):
+            codec_of(name).encode(value)
+
+
+def test_what_flac_cannot_hold_is_refused() -> None:
+    for value in ((tone(0), 8000), (tone(channels=9), 8000), (tone(), 1_000_000), (np.array([1], "i4"), 8000)):
+        with pytest.raises(ValueError, match=r"FLAC (does not hold|holds 24 bits)"):
+            codec_of("flac").encode(value)
+    with pytest.raises(TypeError, match="samples of int16, int32"):
+        codec_of("flac").encode((tone(dtype="float32"), 8000))
+
+
+@pytest.mark.parametrize("name", ["wav", "flac"])
+def test_sound_cut_short_anywhere_is_refused_and_flipped_bits_never_crash(name: str) -> None:
+    codec = codec_of(name)
+    record = codec.encode((tone(500), 8000))
+
+    for length in range(len(record)):
+        with pytest.raises(ValueError, match=r"."):
+            codec.decode(record[:length])
+    for position in range(8 * min(len(record), 400)):
+        flipped = bytearray(record)
+        flipped[position // 8] ^= 1 << position % 8
+        try:
+            codec.decode(bytes(flipped))
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize("codec_class", [WavCodec, FlacCodec])
+def test_sound_of_too_many_bytes_is_refused(codec_class: Any) -> None:
+    record = codec_class().encode((np.zeros(2_000_000, np.int16), 8000))
+
+    with pytest.raises(ValueError, match="max_bytes=3000000"):
+        codec_class(max_bytes=3_000_000).decode(record)
+    with pytest.raises(ValueError, match="max_bytes=3000000"):
+        codec_class(max_bytes=3_000_000).encode((np.zeros(2_000_000, np.int16), 8000))
+    assert len(codec_class().decode(record)[0]) == 2_000_000
+
+
+# ---------------------------------------------------------------------- videos
+
+
+@pytest.mark.parametrize("name", ["mp4", "webm"])
+def test_videos_come_back_nearly_the_same_and_give_the_same_bytes_again(name: str) -> None:
+    codec = codec_of(name)
+
+    record = codec.encode(video())
+    found = codec.decode(record)
+
+    assert (found.dtype, found.shape) == (np.uint8, (6, 32, 48, 3))
+    assert np.abs(found.astype(int) - video()).mean() < 12
+    assert found.flags.writeable
+    assert codec.encode(video()) == codec.encode(record) == record
+    assert pickle.loads(pickle.dumps(codec)).decode(record).tolist() == found.tolist()
+
+
+def test_options_of_videos_reach_the_encoder() -> None:
+    fine, coarse = (Mp4Codec(options={"crf": crf}, fps=Fraction(30000, 1001)).encode(video()) for crf in ("10", "45"))
+
+    assert len(fine) > len(coarse)
+    full = Mp4Codec(pixel_format="yuv444p")
+    assert full.decode(full.encode(video(3, 31, 47))).shape == (3, 31, 47, 3)
+    assert codec_of("webm").decode(codec_of("webm").encode(video(3, 31, 47))).shape == (3, 31, 47, 3)
+    with pytest.raises(ValueError, match=r'31 x 48 pixels have an odd size.*pixel_format="yuv444p"'):
+        codec_of("mp4").encode(video(3, 31, 48))
+    with pytest.raises(ValueError, match=r"h264 does not encode|."):
+        Mp4Codec(pixel_format="nope").encode(video())
+
+
+@pytest.mark.parametrize(
+    "value", [video().astype(float), video()[0], np.zeros((0, 2, 2, 3), np.uint8), video()[..., :1], None, 5]
+)
+def test_what_is_no_video_is_refused(value: Any) -> None:
+    for name in ("mp4", "webm"):
+        with pytest.raises(TypeError, match=rf"a column of {name} stores uint8 of shape \(n_frames, height, width, 3\)"):
+            codec_of(name).encode(value)
+
+
+@pytest.mark.parametrize("codec", [Mp4Codec(), WebmCodec()], ids=["mp4", "webm"])
+def test_videos_cut_short_anywhere_are_refused_and_flipped_bits_never_crash(codec: Codec) -> None:
+    record = codec.encode(video(3, 16, 16))
+
+    for length in range(len(record)):
+        with pytest.raises(ValueError, match=r"."):
+            codec.decode(record[:length])
+    for position in range(0, 8 * len(record), 13):
+        flipped = bytearray(record)
+        flipped[position // 8] ^= 1 << position % 8
+        try:
+            codec.decode(bytes(flipped))
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize("codec_class", [Mp4Codec, WebmCodec])
+def test_videos_of_too_many_bytes_are_refused(codec_class: Any) -> None:
+    record = codec_class().encode(video())
+
+    with pytest.raises(ValueError, match=r"max_bytes=10000|damaged"):
+        codec_class(max_bytes=10_000).decode(record)
+    with pytest.raises(ValueError, match="max_bytes=10000"):
+        codec_class(max_bytes=10_000).encode(video())
+
+
+def test_a_column_of_videos_reads_no_list_of_other_files(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.mp4"
+    secret.write_bytes(codec_of("mp4").encode(video()))
+    playlist = f"#EXTM3U\n#EXTINF:1,\n{secret}\n".encode()
+    concat = f"ffconcat version 1.0\nfile '{secret}'\n".encode()
+
+    for name in ("mp4", "webm"):
+        for record in (playlist, concat, secret.read_bytes() if name == "webm" else b"\x00\x00\x00\x08ftyp" + playlist):
+            with pytest.raises(ValueError, match=r"."):
+                codec_of(name).decode(record)

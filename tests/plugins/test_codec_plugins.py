@@ -1,0 +1,103 @@
+"""Plugins bring types of record columns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from data_stack.exception import ConfigError
+from data_stack.formats.records.codecs import BUILT_IN_TYPES, IntCodec, codec_of
+from data_stack.plugins import PluginManager
+from data_stack.plugins.manager import _CODEC_TYPES
+from data_stack.repository import plugin_codecs
+
+Site = Any  # the class in conftest.py, which cannot be imported from here
+
+CODEC = """
+    from dataclasses import dataclass
+
+    from data_stack.formats.records.codecs import Codec
+    from data_stack.plugins import hookimpl
+
+    @dataclass(frozen=True)
+    class Reversed(Codec):
+        def encode(self, value):
+            return value[::-1]
+
+        def decode(self, record):
+            return record[::-1]
+
+    @hookimpl
+    def data_stack_codecs():
+        return {"TYPE": Reversed()}
+"""
+
+
+def test_the_types_that_no_plugin_can_take_are_those_of_data_stack() -> None:
+    assert {*BUILT_IN_TYPES, "zstd"} == _CODEC_TYPES
+
+
+def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
+    site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
+
+    assert codec_of("turned").encode(b"abc") == b"cba"
+    assert codec_of("zstd(turned)[]").decode(codec_of("zstd(turned)").encode(b"abc")) == b"abc"
+    assert list(plugin_codecs()) == ["turned"]
+    assert codec_of("turned", {"turned": IntCodec()}) == IntCodec()
+    with pytest.raises(ConfigError, match=r"no type of column 'turnd' \(did you mean 'turned'\?\)"):
+        codec_of("turnd")
+
+
+def test_types_that_are_built_in_are_found_without_importing_plugins(site: Site) -> None:
+    site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
+
+    codec_of("zstd(tree)")
+
+    assert "turned_plugin_hooks" not in sys.modules
+
+
+BROKEN = {
+    "built_in": ("return {'jpg': Reversed()}", "the type of record column 'jpg' is taken"),
+    "around": ("return {'zstd': Reversed()}", "the type of record column 'zstd' is taken"),
+    "a_class": ("return {'turned': Reversed}", "an object derived from Codec"),
+    "functions": ("return {'turned': (bytes, bytes)}", "an object derived from Codec"),
+    "no_name": ("return {1: Reversed()}", "not a type such as 'dicom'"),
+    "bad_name": ("return {'turned[]': Reversed()}", "not a type such as 'dicom'"),
+    "upper": ("return {'Turned': Reversed()}", "not a type such as 'dicom'"),
+    "none": ("return None", "returned NoneType, not a mapping of types"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_hooks_that_break_the_contract_of_codecs_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
+    statement, reason = BROKEN[kind]
+    site.install_hooks("broken", CODEC.replace('return {"TYPE": Reversed()}', statement))
+    site.install_hooks("whole", CODEC.replace("TYPE", "whole"))
+
+    codecs = manager.codecs()
+
+    assert set(codecs) == {"whole"}
+    records = site.records(manager.records())
+    assert (records["broken"].state, records["whole"].state) == ("incompatible", "ok")
+    assert reason in str(records["broken"].error)
+
+
+def test_the_later_of_two_plugins_with_one_type_brings_nothing(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("first", CODEC.replace("TYPE", "turned"))
+    site.install_hooks("second", CODEC.replace("TYPE", "turned"))
+
+    codecs = manager.codecs()
+
+    assert type(codecs["turned"]).__module__ == "first_plugin_hooks"
+    assert "the type of record column 'turned' is taken" in str(site.records(manager.records())["second"].error)
+    with pytest.raises(TypeError):
+        codecs["other"] = codecs["turned"]  # type: ignore[index]  # frozen
+
+
+def test_the_repository_makes_plugins_known_without_importing_numpy() -> None:
+    program = "import sys, data_stack.repository; print('numpy' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
