@@ -1,0 +1,398 @@
+"""Values of a column on their way to a file: checked, encoded, and kept until it is worth writing them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.stacking import as_array
+from data_stack.exception import ConfigError
+from data_stack.formats.records.bag_writer import Piece
+from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
+from data_stack.formats.records.observed_column import Fact, ObservedColumn, values_in
+
+__all__ = ["ColumnBuffer", "EncodedColumn", "EncodingError", "FixedColumn", "Part", "Parts", "SequenceColumn", "buffer_of"]
+
+_INTEGERS = "iu"
+_Array = npt.NDArray[Any]
+#: A part that is encoded value by value ends with the one that reaches this size.
+_PART_BYTES = 1 << 20
+#: The largest pieces of fixed layout.
+_PIECE_BYTES = 1 << 20
+
+
+class EncodingError(Exception):
+    """Value ``number`` of a column is refused, for the reason ``error``. Never leaves this package."""
+
+    def __init__(self, number: int, error: Exception) -> None:
+        super().__init__(number, error)
+        self.number, self.error = number, error
+
+
+@dataclass(frozen=True)
+class EncodedValues:
+    """Records of values, and what was given for each."""
+
+    records: list[bytes]
+    facts: list[Fact]
+
+    @property
+    def n_records(self) -> int:
+        """How many."""
+        return len(self.records)
+
+    def first(self, n_records: int) -> EncodedValues:
+        """Some of them."""
+        return EncodedValues(self.records[:n_records], self.facts[:n_records])
+
+
+Part = Union[Piece, EncodedValues]
+
+
+class Parts(ABC):
+    """The values of a column, to be encoded a stretch at a time.
+
+    Attributes:
+        most_values: how long a stretch may be.
+        are_rows: whether the records of a stretch are always as many as asked for; if not there may be fewer.
+    """
+
+    most_values = 1 << 10
+    are_rows = False
+
+    @abstractmethod
+    def encoded(self, start: int, stop: int) -> Part:
+        """The records of some values.
+
+        Raises:
+            EncodingError: one is refused.
+        """
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """Some samples of a column: their records, in one piece, and what is to be learned of them once they are written."""
+
+    piece: Piece
+    records: Sequence[bytes] = ()
+    facts: Sequence[Fact] = ()
+    counts: Sequence[int] = ()
+
+
+class ColumnBuffer(ABC):
+    """The records of a column that are not written yet: sealed pieces, then open samples.
+
+    An open sample is *staged* in a slot, the next free one, and counts as soon as its writer counts it: staging another one in
+    that slot forgets it. So all columns of a sample come to count in one step.
+
+    Attributes:
+        name: of the column.
+        column: as declared.
+        codec: of its values.
+        observed: what the records that are written were seen to be.
+        open_bytes: size of the records in the open samples, where they have no fixed size.
+        sealed_bytes: size of those in the pieces.
+    """
+
+    def __init__(self, name: str, column: Column, codec: Codec) -> None:
+        self.name, self.column, self.codec = name, column, codec
+        self.observed = ObservedColumn(column, codec)
+        self.open_bytes = self.sealed_bytes = 0
+        self._sealed: list[_Sealed] = []
+
+    def open_slots(self, n_slots: int) -> None:  # noqa: B027  # only some need it
+        """Make room for open samples."""
+
+    @abstractmethod
+    def stage(self, value: Any, slot: int) -> None:
+        """Put the value of a sample into a slot.
+
+        Raises:
+            Exception: whatever the codec raises for a value that it does not store.
+        """
+
+    @abstractmethod
+    def seal(self, n_open: int) -> None:
+        """Put the open samples behind the pieces; there are none any more."""
+
+    def parts(self, values: Any) -> Parts:
+        """The values of many samples, checked as far as their dtype and shape tell.
+
+        Raises:
+            Exception: as for :meth:`stage`.
+        """
+        if isinstance(values, np.ma.MaskedArray):
+            raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
+        whole = as_array(values) if hasattr(values, "__array__") else values
+        if isinstance(whole, np.ndarray) and whole.ndim and whole.dtype != object:
+            layout = self._layout_for(whole)
+            if layout is not None:
+                _check_cast(whole, self.column.dtype or layout.dtype, is_weak=False)
+                return _Rows(whole, layout)
+        return _Values(self, whole)
+
+    def add(self, part: Part) -> None:
+        """Append what :meth:`parts` gave; all open samples are sealed."""
+        if isinstance(part, Piece):
+            self._push(_Sealed(part))
+        else:
+            self._push(_Sealed(Piece.of(part.records), part.records, part.facts))
+
+    def take_back(self) -> None:
+        """Forget what was sealed or added last."""
+        self.sealed_bytes -= self._sealed.pop().piece.n_bytes
+
+    def pieces(self) -> list[Piece]:
+        """All records that are sealed and not written yet."""
+        return [sealed.piece for sealed in self._sealed if sealed.piece.n_records]
+
+    def counts(self) -> list[int]:
+        """How many records each sample has of those that are sealed; of columns of sequences only."""
+        return [count for sealed in self._sealed for count in sealed.counts]
+
+    def clear(self) -> None:
+        """They are written."""
+        for sealed in self._sealed:
+            if sealed.piece.layout is not None:
+                self.observed.add_layout(sealed.piece.layout)
+            else:
+                self.observed.add_records(sealed.records, sealed.facts)
+        self._sealed, self.sealed_bytes = [], 0
+
+    def _push(self, sealed: _Sealed) -> None:
+        self._sealed.append(sealed)
+        self.sealed_bytes += sealed.piece.n_bytes
+
+    def _layout_for(self, values: _Array) -> FixedLayout | None:
+        """The layout of the values of an array of shape ``(n, ...)``."""
+        column = self.column
+        _check_shape(values.shape[1:], column.shape)
+        layout = self.codec.fixed_layout(Column(column.type, column.dtype or values.dtype, values.shape[1:]))
+        if layout is not None:
+            _check_shape(values.shape[1:], layout.shape)
+        return layout
+
+    def record(self, value: Any) -> bytes:
+        """The record of a value."""
+        column = self.column
+        if column.dtype is not None or column.shape is not None:
+            value = fitted(value, column.dtype, column.shape)
+        record = self.codec.encode(value)
+        if type(record) is not bytes:
+            raise TypeError(f"its codec gave {type(record).__name__}, not bytes")
+        return record
+
+
+class FixedColumn(ColumnBuffer):
+    """Of records of one layout, known beforehand: values are put into their places in one block."""
+
+    def __init__(self, name: str, column: Column, codec: Codec, layout: FixedLayout) -> None:
+        super().__init__(name, column, codec)
+        self.layout = layout
+        self._dtype = column.dtype or layout.dtype
+        self._low, self._high = 0, -1  # what Python's integers may be
+        if layout.shape == () and self._dtype.kind in _INTEGERS:
+            limits = np.iinfo(self._dtype)
+            self._low, self._high = int(limits.min), int(limits.max)
+
+    def open_slots(self, n_slots: int) -> None:
+        layout = self.layout
+        self._block = np.zeros((n_slots, layout.record_bytes), np.uint8)
+        self._block[:, : len(layout.header)] = np.frombuffer(layout.header, np.uint8)
+        self._values = values_in(self._block.data, n_slots, layout)
+
+    def stage(self, value: Any, slot: int) -> None:
+        if type(value) is np.ndarray:
+            if value.shape == self.layout.shape and value.dtype == self._dtype:
+                self._values[slot] = value
+                return
+        elif type(value) is int and self._low <= value <= self._high:
+            self._values[slot] = value
+            return
+        self._values[slot] = fitted(value, self._dtype, self.layout.shape)
+
+    def seal(self, n_open: int) -> None:
+        layout = self.layout
+        self._push(_Sealed(Piece(self._block[:n_open].tobytes(), n_open, layout.record_bytes, layout)))
+
+    def parts(self, values: Any) -> Parts:
+        if not hasattr(values, "__array__") or as_array(values).dtype == object:
+            stacked = [fitted(value, self._dtype, self.layout.shape) for value in values]
+            values = np.stack(stacked) if stacked else np.empty((0, *self.layout.shape), self._dtype)
+        return super().parts(values)
+
+
+class EncodedColumn(ColumnBuffer):
+    """Of records of any size."""
+
+    def __init__(self, name: str, column: Column, codec: Codec) -> None:
+        super().__init__(name, column, codec)
+        self._records: list[bytes] = []
+        self._facts: list[Fact] = []
+
+    def stage(self, value: Any, slot: int) -> None:
+        if len(self._records) > slot:
+            self._forget(slot)
+        self._stage(value)
+
+    def _stage(self, value: Any) -> None:
+        record = self.record(value)
+        self._facts.append(_fact(value))
+        self._records.append(record)
+        self.open_bytes += len(record)
+
+    def seal(self, n_open: int) -> None:
+        self._forget(n_open)
+        self._seal(())
+
+    def _seal(self, counts: Sequence[int]) -> None:
+        self._push(_Sealed(Piece.of(self._records), self._records, self._facts, counts))
+        self._records, self._facts, self.open_bytes = [], [], 0
+
+    def _forget(self, n_records: int) -> None:
+        if len(self._facts) > n_records:
+            del self._records[n_records:], self._facts[n_records:]
+            self.open_bytes = sum(map(len, self._records))
+
+
+class SequenceColumn(EncodedColumn):
+    """Of any number of values a sample."""
+
+    def __init__(self, name: str, column: Column, codec: Codec) -> None:
+        super().__init__(name, column, codec)
+        self._bounds = [0]
+
+    def stage(self, value: Any, slot: int) -> None:
+        if isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__iter__"):
+            raise TypeError(f"a column of {self.column.type} takes a list of values for each sample, not {type(value).__name__}")
+        del self._bounds[slot + 1 :]
+        self._forget(self._bounds[slot])
+        for each in value:  # a generator has one value in memory at a time
+            self._stage(each)
+        self._bounds.append(len(self._records))
+
+    def seal(self, n_open: int) -> None:
+        del self._bounds[n_open + 1 :]
+        self._forget(self._bounds[n_open])
+        bounds, self._bounds = self._bounds, [0]
+        self._seal([high - low for low, high in pairwise(bounds)])
+
+
+def buffer_of(name: str, column: Column, codec: Codec) -> ColumnBuffer:
+    """The buffer that suits a column.
+
+    Raises:
+        ConfigError: its type has no such dtype or shape.
+    """
+    if column.is_sequence:
+        return SequenceColumn(name, column, codec)
+    layout = codec.fixed_layout(column)
+    if layout is None:
+        return EncodedColumn(name, column, codec)
+    if column.shape is not None and column.shape != layout.shape:
+        raise ConfigError(
+            f"column {name!r} is of type {column.type!r}, whose values have the shape {layout.shape}, not {column.shape}"
+        )
+    if column.dtype is not None and layout.dtype.kind in _INTEGERS and column.dtype.kind not in _INTEGERS:
+        raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
+    return FixedColumn(name, column, codec, layout)
+
+
+def fitted(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> _Array:
+    """A value as an array of a declared dtype and shape (None: any).
+
+    Numbers and lists of them become what is declared where nothing is lost but the precision of a float.
+
+    Raises:
+        TypeError, ValueError, OverflowError: it is something else.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
+    array = as_array(value)
+    if array.dtype == object:
+        raise TypeError(
+            f"{type(value).__name__} is no array of {dtype or 'numbers'}, or a list whose parts differ in their length"
+        )
+    _check_shape(array.shape, shape)
+    if dtype is None or array.dtype == dtype:
+        return array
+    _check_cast(array, dtype, is_weak=not hasattr(value, "dtype"))
+    with np.errstate(over="ignore"):
+        cast = array.astype(dtype)
+    if cast.dtype.kind == "f" and np.isinf(cast).any() and not np.isinf(array).any():
+        raise OverflowError(f"{value!r:.60} is too large for {dtype}")
+    return cast
+
+
+def _check_shape(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> None:
+    if declared is None or shape == declared:
+        return
+    if len(shape) != len(declared) or any(size not in (None, actual) for size, actual in zip(declared, shape, strict=True)):
+        raise ValueError(f"its shape is {shape}, where {declared} belongs")
+
+
+def _check_cast(array: _Array, dtype: np.dtype[Any], *, is_weak: bool) -> None:
+    """Whether the values of an array are values of another dtype too. Python's numbers have no dtype of their own."""
+    if array.dtype == dtype or not array.size or np.can_cast(array.dtype, dtype, "safe"):
+        return
+    if array.dtype.kind in _INTEGERS and dtype.kind in _INTEGERS:
+        limits, low, high = np.iinfo(dtype), int(array.min()), int(array.max())
+        if low < limits.min or high > limits.max:
+            raise OverflowError(f"{low if low < limits.min else high} is outside of {dtype}, {limits.min} to {limits.max}")
+        return
+    if not (is_weak and array.dtype.kind in "iuf" and dtype.kind == "f"):
+        raise TypeError(f"its dtype is {array.dtype}, where {dtype} belongs")
+
+
+class _Rows(Parts):
+    """Of an array whose rows have one layout."""
+
+    are_rows = True
+
+    def __init__(self, values: _Array, layout: FixedLayout) -> None:
+        self._values, self._layout = values, layout
+        self.most_values = max(1, _PIECE_BYTES // max(1, layout.record_bytes))
+
+    def encoded(self, start: int, stop: int) -> Piece:
+        part, layout = self._values[start:stop], self._layout
+        n, n_header, n_bytes = len(part), len(layout.header), layout.record_bytes
+        block = np.empty((n, n_bytes), np.uint8)
+        if n_header:
+            block[:, :n_header] = np.frombuffer(layout.header, np.uint8)
+        if part.dtype == layout.dtype and part.flags.c_contiguous and part.size:
+            # Rows of bytes: values that are not aligned would be copied one by one.
+            block[:, n_header:] = part.reshape(n, -1).view(np.uint8)
+        elif part.size:
+            values_in(block.data, n, layout)[...] = part
+        return Piece(block.reshape(-1), n, n_bytes, layout)
+
+
+class _Values(Parts):
+    """Of values each of which the codec encodes."""
+
+    def __init__(self, buffer: ColumnBuffer, values: Any) -> None:
+        self._buffer, self._values = buffer, values
+
+    def encoded(self, start: int, stop: int) -> EncodedValues:
+        encoded, n_bytes = EncodedValues([], []), 0
+        for number, value in enumerate(self._values[start:stop], start):
+            try:
+                record = self._buffer.record(value)
+            except Exception as error:
+                raise EncodingError(number, error) from error
+            encoded.records.append(record)
+            encoded.facts.append(_fact(value))
+            n_bytes += len(record)
+            if n_bytes >= _PART_BYTES:
+                break
+        return encoded
+
+
+def _fact(value: Any) -> Fact:
+    return (value.dtype, value.shape) if type(value) is np.ndarray else None

@@ -1,0 +1,59 @@
+"""Opens a record dataset, whichever of its forms lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from data_stack.exception import ResourceNotFoundError
+from data_stack.formats.records.codecs.types import Codecs
+from data_stack.formats.records.layout import SPEC
+from data_stack.formats.records.place import place_of
+from data_stack.formats.records.reader import RecordReader
+from data_stack.formats.records.sharded import ShardedRecordReader, shard_names
+
+__all__ = ["open_records"]
+
+
+def open_records(
+    source: Any,
+    *,
+    prefix: str = "",
+    codecs: Codecs | None = None,
+    columns: Sequence[str] | None = None,
+    cache_index: bool = False,
+    cache_columns: Iterable[str] = (),
+    mapped: bool = True,
+    verified: bool = True,
+) -> RecordReader | ShardedRecordReader:
+    """The samples of a record dataset: of one folder, or of shards; of any version of Granular's files.
+
+    ::
+
+        with records.open("train") as reader: ...
+        with records.open("mongodb://localhost/data", prefix="mnist/train") as reader: ...
+
+    The arguments are those of :class:`RecordReader`.
+
+    Raises:
+        ResourceNotFoundError: there is no record dataset.
+        DatasetFileCorruptError: it is damaged, as far as can be told without reading its records.
+        ConfigError: there is no such column or codec.
+    """
+    place = place_of(source, prefix)
+    options: dict[str, Any] = {
+        "codecs": codecs,
+        "columns": columns,
+        "cache_index": cache_index,
+        "cache_columns": cache_columns,
+        "mapped": mapped,
+        "verified": verified,
+    }
+    if not place.exists(SPEC) and shard_names(place):
+        return ShardedRecordReader(place, **options)
+    try:
+        return RecordReader(place, **options)
+    except ResourceNotFoundError as error:
+        raise ResourceNotFoundError(
+            f"there is no record dataset in {place.name or 'the store'!r}: neither a {SPEC} nor a shard such as 000000/{SPEC}"
+        ) from error

@@ -1,0 +1,325 @@
+"""Where the files of a record dataset lie: in a folder, in a storage connector, or among the resources of a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from data_stack.dataset.prepared import PreparedResources, Resources
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceNotFoundError,
+    StorageError,
+    StorageFullError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.identifiers import checked_prefix
+from data_stack.io.resources import ByteSource, StreamedResource
+from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_connectors.connector import FULL_ERRORS, ResourceWriter, sealing
+from data_stack.io.storage_connectors.url import storage_connector_from_url
+
+__all__ = ["Place", "place_of"]
+
+#: What is read whole (a spec, a manifest) has at most this size.
+_MAX_SMALL_BYTES = 64 << 20
+
+
+class Place(ABC):
+    """A folder of files, wherever it is. It holds nothing open, pickles as configuration, and threads may share it.
+
+    Attributes:
+        name: of the folder, for messages.
+        path: of the folder, absolute; None where it is none of this machine.
+        checks_reads: whether each read, of a part too, is held against digests by the store itself.
+    """
+
+    name: str
+    path: Path | None = None
+    checks_reads: bool = False
+
+    @abstractmethod
+    def exists(self, file: str) -> bool:
+        """Whether there is such a file."""
+
+    @abstractmethod
+    def open(self, file: str) -> StreamedResource:
+        """Open a file to read; the caller closes it.
+
+        Raises:
+            ResourceNotFoundError: there is none.
+        """
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The files and folders in it, sorted; none if it does not exist.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+
+    @abstractmethod
+    def child(self, name: str) -> Place:
+        """A folder in it, whether it exists or not."""
+
+    @abstractmethod
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        """Write a file: it is there, whole and durable, when the block ends cleanly, in the place of an older one.
+
+        Raises:
+            UnsupportedStorageOperationError: this place can only be read.
+        """
+
+    def full_name(self, file: str) -> str:
+        """What to call a file in messages."""
+        return f"{self.name}/{file}" if self.name else file
+
+    def read(self, file: str) -> bytes:
+        """The content of a small file.
+
+        Raises:
+            ResourceNotFoundError: there is none.
+            DatasetFileCorruptError: it is too large to be what it should be.
+        """
+        with self.open(file) as resource:
+            data = resource.read(_MAX_SMALL_BYTES + 1)
+        if len(data) > _MAX_SMALL_BYTES:
+            raise DatasetFileCorruptError(f"{self.full_name(file)} is damaged: it has more than {_MAX_SMALL_BYTES:,} bytes")
+        return data
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+def place_of(source: Any, prefix: str = "") -> Place:
+    """The place that ``source`` means.
+
+    Args:
+        source: a folder (``str`` or ``PathLike``), a StorageConnector or the URL of one (``"mongodb://host/database"``), the
+            Resources that a dataset's ``open()`` gets, the PreparedResources that its ``preprocess()`` gets, or a Place.
+        prefix: folder below it, such as ``"preprocessed/train"``; of resources relative to the dataset.
+
+    Raises:
+        ConfigError: it is nothing of the kind.
+        MalformedIdentifierError: nothing can be stored under that prefix.
+    """
+    if isinstance(prefix, os.PathLike):
+        prefix = os.fspath(prefix)
+    if not isinstance(prefix, str):
+        raise ConfigError(f"a prefix is a string such as 'preprocessed/train', not {prefix!r:.80}")
+    if isinstance(source, str) and "://" in source:
+        source = storage_connector_from_url(source)
+    if isinstance(source, (str, os.PathLike)):
+        path = os.path.expanduser(os.fsdecode(source))
+        if not path or "\0" in path + prefix:
+            raise ConfigError(f"a record dataset lies in a folder, and {path + prefix!r:.80} is none")
+        place: Place = _Folder(path)
+    elif isinstance(source, Place):
+        place = source
+    elif isinstance(source, Resources):
+        place = _InResources(source, "")
+    elif isinstance(source, StorageConnector) or hasattr(source, "get_resource"):
+        place = _InStore(source, "")
+    else:
+        raise ConfigError(
+            f"a record dataset lies in a folder, a storage connector or a dataset's resources, not in {source!r:.80}"
+        )
+    for segment in prefix.split("/"):
+        if segment:
+            place = place.child(segment)
+    return place
+
+
+class _Folder(Place):
+    """A folder of this machine."""
+
+    def __init__(self, path: str) -> None:
+        self._folder = os.path.abspath(path)
+        self.name, self.path = self._folder, Path(self._folder)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Folder, (self._folder,)
+
+    def exists(self, file: str) -> bool:
+        return os.path.isfile(os.path.join(self._folder, file))
+
+    def open(self, file: str) -> StreamedResource:
+        path = os.path.join(self._folder, file)
+        return StreamedResource.sealed(path, _PlainFile(path), self)
+
+    def get_resource(self, identifier: str) -> StreamedResource:
+        """Open a file by its path again, for a resource that was sent to another process."""
+        return self.open(identifier)
+
+    def names(self) -> list[str]:
+        try:
+            with _errors("list", self._folder):
+                return sorted(os.listdir(self._folder))
+        except ResourceNotFoundError:
+            return []
+
+    def child(self, name: str) -> Place:
+        return _Folder(os.path.join(self._folder, name))
+
+    @contextlib.contextmanager
+    def create(self, file: str) -> Iterator[ResourceWriter]:
+        path = os.path.join(self._folder, file)
+        temporary = os.path.join(self._folder, f".~{secrets.token_hex(8)}")
+        with _errors("write", path):
+            os.makedirs(self._folder, exist_ok=True)
+            opened = open(temporary, "x+b")
+        try:
+            with opened, sealing(_FolderWriter(path, opened)) as writer:
+                yield writer
+                with _errors("write", path):
+                    writer.seal()
+                    os.fsync(opened.fileno())
+            with _errors("write", path):
+                os.replace(temporary, path)
+                folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                opened.close()  # may fail again to write what a full disk refused
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+class _PlainFile(ByteSource):
+    """A file of a folder, read by position; a fork may go on reading it."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._handle = path, -1
+        with _errors("open", path):
+            # not to wait for somebody to write into a pipe
+            self._handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            status = os.fstat(self._handle)
+        self._size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise ResourceNotFoundError(f"could not open {path!r}: it is no file")
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def sha256(self) -> None:
+        return None
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        n_read = 0
+        with _errors("read", self._path):
+            while n_read < len(buffer) and (more := os.preadv(self._handle, [buffer[n_read:]], offset + n_read)):
+                n_read += more
+        return n_read
+
+    def fileno(self) -> int:
+        return self._handle
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+class _FolderWriter(ResourceWriter):
+    """A ResourceWriter to a file of a folder; the errors of its disk are ours."""
+
+    def write(self, data: Any, /) -> int:
+        with _errors("write", self.identifier):
+            return super().write(data)
+
+    def flush(self) -> None:
+        with _errors("write", self.identifier):
+            super().flush()
+
+
+class _InStore(Place):
+    """A folder of a storage connector."""
+
+    def __init__(self, connector: StorageConnector, folder: str) -> None:
+        self._connector, self._folder = connector, folder
+        self.name, self.checks_reads = folder, getattr(connector, "checks_reads", False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _InStore, (self._connector, self._folder)
+
+    def exists(self, file: str) -> bool:
+        return self._connector.has_resource(self.full_name(file))
+
+    def open(self, file: str) -> StreamedResource:
+        return self._connector.get_resource(self.full_name(file))
+
+    def names(self) -> list[str]:
+        if not hasattr(self._connector, "list_resources"):
+            raise UnsupportedStorageOperationError(f"{type(self._connector).__name__} cannot list what it stores")
+        return _direct_children(self._connector.list_resources(self._folder + "/" if self._folder else ""), self._folder)
+
+    def child(self, name: str) -> Place:
+        return _InStore(self._connector, checked_prefix(self.full_name(name)))
+
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        return self._connector.create(self.full_name(file))
+
+
+class _InResources(Place):
+    """A folder among the resources of a dataset."""
+
+    def __init__(self, resources: Resources, folder: str) -> None:
+        self._resources, self._folder = resources, folder
+        self.name, self.checks_reads = folder, getattr(resources._storage_connector, "checks_reads", False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _InResources, (self._resources, self._folder)
+
+    def exists(self, file: str) -> bool:
+        return self.full_name(file) in self._resources
+
+    def open(self, file: str) -> StreamedResource:
+        return self._resources[self.full_name(file)]
+
+    def names(self) -> list[str]:
+        return _direct_children(self._resources, self._folder)
+
+    def child(self, name: str) -> Place:
+        return _InResources(self._resources, checked_prefix(self.full_name(name)))
+
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        if not isinstance(self._resources, PreparedResources):
+            raise UnsupportedStorageOperationError(
+                f"{self.full_name(file)!r} cannot be written: these resources are for reading. Write in preprocess(), "
+                f"to its argument `prepared`"
+            )
+        return self._resources.create(self.full_name(file))
+
+
+def _direct_children(identifiers: Any, folder: str) -> list[str]:
+    start = folder + "/" if folder else ""
+    return sorted({name[len(start) :].partition("/")[0] for name in identifiers if name.startswith(start)})
+
+
+@contextlib.contextmanager
+def _errors(action: str, path: str) -> Iterator[None]:
+    """Errors of the operating system as ours."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        if action != "write" and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise ResourceNotFoundError(f"could not {action} {path!r}: there is no such file or folder") from error
+        kind = StorageFullError if error.errno in FULL_ERRORS else StorageError
+        raise kind(f"could not {action} {path!r}: {error.strerror or error}", error.errno) from error

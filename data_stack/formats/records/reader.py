@@ -1,0 +1,569 @@
+"""A record dataset as samples."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
+from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, checked_index, checked_indices
+from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, StorageError
+from data_stack.formats.records.codecs.codec import Codec, Column
+from data_stack.formats.records.codecs.types import Codecs, codec_of
+from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequences_of
+from data_stack.formats.records.layout import MAX_RECORDS, REFS
+from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.place import Place, place_of
+from data_stack.formats.records.record_files import Access, RecordFiles
+from data_stack.formats.records.sample_references import SampleReferences
+from data_stack.formats.records.verification import verify_files
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Mask", "RecordReader"]
+
+Mask = Mapping[str, Any]
+"""What to read of a sample: by column True, False, or a range or slice of a sequence."""
+
+#: An iteration reads blocks of about this size, which fits into a processor's cache, and of at most so many samples.
+_BLOCK_BYTES = 1 << 18
+_MOST_IN_BLOCK = 1024
+#: More where records are decoded in threads, but videos one by one.
+_DECODED_BYTES = 4 << 20
+_FEWEST_IN_BLOCK = 8
+#: So many reads pass between two looks at whether all blocks are checked.
+_READS_UNTIL_SETTLED = 64
+_BATCH_WEIGHT = 4
+
+_Integers = npt.NDArray[np.int64]
+
+
+class RecordReader(DatasetIterator):
+    """The samples of a record dataset: dicts with a value for each column.
+
+    ::
+
+        with RecordReader("train") as reader:
+            reader[17]["image"]                          # one sample
+            reader.read_batch([3, 1, 4])["image"]        # columns, stacked; one request
+            reader[17, ["label"]]                        # only these columns
+            reader[17, {"frames": range(32, 42)}]        # a part of a sequence; one request
+            reader.split({"train": 0.8, "val": 0.2})     # whatever any iterator can do
+
+    It reads what :class:`RecordWriter` wrote, and what Granular 0.8 to 0.24 did. All values are the caller's own; the small
+    arrays that one iteration or one request for several samples gives may lie in one piece of memory, which lives as long as any
+    of them.
+
+    With a manifest each block of 64 KiB is held against its checksum when it is first touched, in each process; once all of
+    them were, a read is nothing but a copy. Without one (Granular writes none) sizes, offsets and headers are checked on what is
+    read, and there are as many samples as all columns have complete records. The length is that of the time of opening, whoever
+    appends meanwhile.
+
+    Where a codec leaves Python's lock, requests for several samples are decoded in as many threads as there are processors; in a
+    worker process of multiprocessing in one, for its siblings have the others. Files are mapped into memory where they are files
+    of this machine; set ``mapped=False`` for those that another program may cut short, or that lie on a network file system that
+    is not to be trusted.
+
+    Threads may share a reader, a forked child may go on using it, and it pickles as its place and options.
+
+    Args:
+        source: folder, storage connector, URL, or resources of a dataset; see :func:`place_of`.
+        prefix: folder below ``source``.
+        codecs: by type, codecs of one's own, which go before those that are built in; None as a codec gives bytes as they are.
+        columns: those that are wanted, in this order; None for all, in the order of their names. Others are never touched.
+        cache_index: read the indexes into memory when they are first needed, as is good where files are read by range.
+        cache_columns: columns whose records are read into memory, likewise.
+        mapped: map files into memory.
+        verified: hold blocks against the manifest. What a store checks itself is not checked twice.
+
+    Raises:
+        ResourceNotFoundError: there is no record dataset.
+        DatasetFileCorruptError: it is damaged, as far as can be told without reading its records.
+        ConfigError: there is no such column or codec.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        prefix: str = "",
+        codecs: Codecs | None = None,
+        columns: Sequence[str] | None = None,
+        cache_index: bool = False,
+        cache_columns: Iterable[str] = (),
+        mapped: bool = True,
+        verified: bool = True,
+    ) -> None:
+        self._place = place_of(source, prefix)
+        cached = tuple(names_of("cache_columns", cache_columns))
+        self._options: dict[str, Any] = {
+            "codecs": codecs,
+            "columns": None if columns is None else names_of("columns", columns),
+            "cache_index": bool(cache_index),
+            "cache_columns": cached,
+            "mapped": bool(mapped),
+            "verified": bool(verified),
+        }
+        self._files = RecordFiles(self._place, Access(bool(mapped), bool(verified), bool(cache_index), cached))
+        types = self._files.types
+        for name in cached:
+            _check_column(name, types)
+        self._keys = list(types) if columns is None else self._options["columns"]
+        for name in self._keys:
+            _check_column(name, types)
+        self._codecs: dict[str, Codec] = {name: self._codec(name, codecs) for name in self._keys}
+        self._closed = False
+        self._opened: dict[str, ValueColumn] = {}
+        self._references: SampleReferences | None = None
+        self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
+        # There may be more than a pickled reader gives, if somebody has appended since it was pickled.
+        self._n_stored = self._length = self._counted()
+        #: Gives a sample without a check, once all blocks of all columns are checked; and whether all columns are rows then.
+        self._get: Callable[[int], Sample] | None = None
+        self._are_rows = False
+        self._reads_until_settled = _READS_UNTIL_SETTLED
+
+    def _codec(self, name: str, codecs: Codecs | None) -> Codec:
+        try:
+            return codec_of(self._files.types[name], codecs)
+        except ConfigError as error:
+            raise ConfigError(f"column {name!r} of {self._place.name}: {error}") from error
+
+    # ------------------------------------------------------------------ what it is
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """The types of the columns that are read, by name, as Granular has them."""
+        return {name: self._files.types[name] for name in self._keys}
+
+    @property
+    def schema(self) -> dict[str, Column]:
+        """What each of these columns holds; dtype and shape only where a manifest tells."""
+        return {name: self._files.schema[name] for name in self._keys}
+
+    @property
+    def manifest(self) -> RecordsManifest | None:
+        """What the dataset says of itself; None where it was not written by us, or is not finished."""
+        return self._files.manifest
+
+    @property
+    def n_bytes(self) -> int:
+        """How much all columns take, their indexes included."""
+        manifest = self._files.manifest
+        if manifest is not None:
+            return sum(record.size for file, record in manifest.files.items() if file.endswith((".bag", ".idx", ".part")))
+        bags = [self._files.bag(name) for name in ([REFS] if self._files.has_references else []) + list(self._files.types)]
+        try:
+            return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
+        finally:
+            for bag in bags:
+                bag.close()
+
+    @property
+    def size(self) -> int:
+        """:attr:`n_bytes`, as Granular calls it."""
+        return self.n_bytes
+
+    def available(self, index: int) -> dict[str, bool | range]:
+        """What there is of a sample: True for a value, for a sequence the range of its positions. No value is read.
+
+        Raises:
+            DatasetOutOfBoundsError: there is no such sample.
+        """
+        entry = self._entry(checked_index(index, self._length), self._keys)
+        if entry is None:
+            return dict.fromkeys(self._keys, True)
+        return {name: range(entry[name][1]) if name in self._sequences else True for name in self._keys}
+
+    # ------------------------------------------------------------------ one sample
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an integer; a view for a slice, list or mask; a part of a sample for ``index, columns_or_mask``."""
+        if type(index) is int and 0 <= index < self._length:
+            get = self._get
+            return self._sample(index) if get is None else get(index)
+        if type(index) is tuple and len(index) == 2:
+            return self.read(*index)
+        return sample_or_view(self, index)
+
+    def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
+        """A part of a sample.
+
+        Args:
+            index: its position.
+            columns: names of columns; or for each True, False (as if it were not named), or for one of sequences a range or slice
+                with step 1, whose end is cut off at the end of the sequence. None for all.
+
+        Raises:
+            DatasetOutOfBoundsError: there is no such sample.
+            ConfigError: there is no such column, or no such part of it.
+        """
+        if not hasattr(index, "__index__"):
+            raise TypeError(
+                f"columns are chosen of one sample, at an integer, not at {index!r:.80}; for more use select(*columns)"
+            )
+        position = checked_index(index, self._length)
+        if columns is None:
+            return self[position]
+        if not isinstance(columns, Mapping):
+            columns = dict.fromkeys(names_of("columns", columns), True)
+        wanted = {}
+        for name, part in columns.items():
+            _check_column(name, self._codecs)
+            wanted[name] = _checked_part(name, part, name in self._sequences)
+        entry = self._entry(position, [name for name, part in wanted.items() if part is not False])
+        return {name: self._value(name, position, entry, part) for name, part in wanted.items() if part is not False}
+
+    def _sample(self, position: int) -> Sample:
+        """A sample, its blocks checked."""
+        entry = self._entry(position, self._keys)
+        sample = {name: self._value(name, position, entry) for name in self._keys}
+        self._settle(1)
+        return sample
+
+    def _entry(self, position: int, names: Iterable[str]) -> dict[str, tuple[int, int]] | None:
+        """Which records a sample has, by column; None where each column has one for each sample, in order."""
+        references = self._references
+        if references is None:
+            return None
+        self._check_open()
+        entry = references.at(position)
+        for name in names:
+            (first, count), n_records = entry[name], len(self._column(name))
+            if first + count > n_records:
+                raise references.wrong(name, n_records, position, first, count)
+        return entry
+
+    def _value(self, name: str, position: int, entry: Mapping[str, tuple[int, int]] | None, part: bool | slice = True) -> Any:
+        column = self._column(name)
+        if entry is None:
+            return column.value(position)
+        first, count = entry[name]
+        if name not in self._sequences:
+            return column.value(first)
+        start, stop = (part.start, min(part.stop, count)) if isinstance(part, slice) else (0, count)
+        return column.run_values(first + start, first + stop) if start < stop else []
+
+    # ------------------------------------------------------------------ many samples
+
+    def __iter__(self) -> Iterator[Sample]:
+        length, keys = self._length, self._keys
+        at_once = self._samples_at_once() if length else 1
+        for start in range(0, length, at_once):
+            stop = min(start + at_once, length)
+            try:
+                columns = self._lists(range(start, stop))
+            except DatasetFileCorruptError:  # those before the damage are whole
+                for position in range(start, stop):
+                    yield self[position]
+                continue
+            yield from map(dict, map(zip, itertools.repeat(keys), zip(*columns, strict=True)))
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        columns = self._lists(self._checked(indices))
+        return list(map(dict, map(zip, itertools.repeat(self._keys), zip(*columns, strict=True))))
+
+    def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]:
+        """As any iterator; of an empty dataset the columns are empty.
+
+        A column of numbers or arrays is as its dtype and shape say. Text, bytes, and whatever has no common shape, become an
+        array of objects, and so do sequences of different lengths.
+        """
+        if self._are_rows and type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1 and len(indices) > 1:
+            try:
+                return self._batch_at(indices)  # each column checks the bounds on its way, and counts from the end
+            except IndexError:
+                pass  # told with the position below
+        return self._batch_at(self._checked(indices))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
+        """One column of the samples at ``indices`` (None: of all); no other is touched.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: there is no such column.
+        """
+        return self._column_at(key, range(self._length) if indices is None else self._checked(indices))
+
+    def _lists(self, indices: range | IndexArrayOfInts) -> list[list[Any]]:
+        """The values of each column, each by itself."""
+        run, positions = _run_of(indices)
+        columns = []
+        for name, column, entries in self._located_in(self._keys, positions):
+            if entries is not None:
+                columns.append(sequences_of(column, *entries) if name in self._sequences else column.values(entries[0]))
+            elif run is not None:
+                columns.append(column.run_values(run.start, run.stop))
+            else:
+                columns.append(column.values(_as_positions(positions)))
+        self._settle(_BATCH_WEIGHT)
+        return columns
+
+    def _checked(self, indices: IndexArray) -> range | IndexArrayOfInts:
+        """Positions; those that follow each other are not written out if they were not."""
+        if isinstance(indices, slice):
+            indices = range(self._length)[indices]
+        if isinstance(indices, range) and indices.step == 1 and 0 <= indices.start <= indices.stop <= self._length:
+            return indices
+        return checked_indices(indices, self._length)
+
+    def _batch_at(self, positions: range | IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
+        return dict(zip(self._keys, self._read_columns(self._keys, positions), strict=True))
+
+    def _column_at(self, key: ColumnKey, positions: range | IndexArrayOfInts | None) -> npt.NDArray[Any]:
+        return self._columns_at([key], positions)[0]
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: range | IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
+        for key in keys:
+            if key not in self._codecs:
+                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, self._keys))}")
+        return self._read_columns([str(key) for key in keys], range(self._length) if positions is None else positions)
+
+    def _read_columns(self, names: Sequence[str], indices: range | IndexArrayOfInts) -> list[npt.NDArray[Any]]:
+        run, positions = _run_of(indices)
+        if run is not None and run.stop > self._length:  # where columns check bounds, a slice does not
+            raise IndexError(run.stop)
+        found = []
+        for name, column, entries in self._located_in(names, positions):
+            if entries is not None:
+                is_sequence = name in self._sequences
+                found.append(stack_values(sequences_of(column, *entries)) if is_sequence else column.read(entries[0]))
+            elif run is not None:
+                found.append(column.read_run(run.start, run.stop))
+            else:
+                found.append(column.read(_as_positions(positions)))
+        if self._get is None:
+            self._settle(_BATCH_WEIGHT)
+        return found
+
+    def _located_in(
+        self, names: Sequence[str], positions: range | IndexArrayOfInts
+    ) -> Iterator[tuple[str, ValueColumn, tuple[_Integers, _Integers] | None]]:
+        """Columns, and which of their records these samples have: first and count; None where it is the one at the position."""
+        if self._references is None:
+            for name in names:
+                yield name, self._column(name), None
+            return
+        self._check_open()
+        wide = _as_positions(positions)
+        entries = self._references.many(wide)
+        for name in names:
+            column = self._column(name)
+            self._references.check(name, len(column), wide, *entries[name])
+            yield name, column, entries[name]
+
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
+        return self._read_unchecked
+
+    def _read_unchecked(self, position: int) -> Sample:
+        get = self._get
+        return self._sample(position) if get is None else get(position)
+
+    # ------------------------------------------------------------------ verification, end
+
+    def verify(self) -> None:
+        """Read all files, whatever columns were chosen, and hold them against the manifest; without one, decode every record.
+
+        Raises:
+            DatasetFileCorruptError: something is damaged; the first of it is named.
+        """
+        verify_files(self._place)
+        if self._files.manifest is None:
+            options = {**self._options, "columns": None, "cache_columns": (), "cache_index": False}
+            with type(self)(self._place, **options) as whole:
+                for start in range(0, len(whole), _FEWEST_IN_BLOCK):
+                    whole._lists(range(start, min(start + _FEWEST_IN_BLOCK, len(whole))))
+
+    @property
+    def has_open_files(self) -> bool:
+        """Whether anything was read since it was opened, or since :meth:`release`."""
+        return bool(self._opened)
+
+    def release(self) -> None:
+        """Let go of all files until they are needed again; what other threads read at the moment is left to them."""
+        self._get, self._are_rows = None, False
+        self._opened = {}
+        if self._references is not None:
+            self._references.release()
+
+    def close(self) -> None:
+        """Let go of all files; nothing can be read afterwards."""
+        self._closed = True
+        opened = list(self._opened.values())
+        self.release()
+        for column in opened:
+            column.bag.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {name: value for name, value in self._options.items() if value != _DEFAULTS[name]}
+        return _reopened, (type(self), self._place, options, self._length, self._files.manifest_sha256)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    # ------------------------------------------------------------------ inside
+
+    def _counted(self) -> int:
+        """Number of samples."""
+        manifest, files = self._files.manifest, self._files
+        if manifest is not None and manifest.count > MAX_RECORDS:
+            raise DatasetFileCorruptError(f"{self._place.full_name(MANIFEST)} claims {manifest.count:,} samples")
+        if files.has_references:
+            self._references = SampleReferences(files)
+            if manifest is None:
+                return len(self._references)
+            if len(self._references) < manifest.count:
+                raise DatasetFileCorruptError(
+                    f"{self._place.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
+                    f"{len(self._references):,}"
+                )
+        elif self._sequences:
+            raise DatasetFileCorruptError(
+                f"{self._place.name} has columns of sequences, but no {REFS}.bag, which tells what they are; restore it "
+                f"from a copy"
+            )
+        if manifest is not None:
+            return manifest.count
+        lengths = []
+        for name in files.types:
+            bag = files.bag(name)
+            lengths.append(len(bag))
+            bag.close()
+        return min(lengths)
+
+    def _column(self, name: str) -> ValueColumn:
+        column = self._opened.get(name)
+        if column is None:
+            self._check_open()
+            # Two threads may both open it; what the slower one opened is closed when nobody uses it any more.
+            n_records = None if self._files.has_references else self._n_stored
+            kind, own = self._files.types[name], self._options["codecs"] or ()
+            column = self._opened[name] = self._files.column(
+                name, self._codecs[name], n_records, is_own_codec=any(one in kind for one in own)
+            )
+        return column
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"the record dataset {self._place.name!r} was closed; open it again to read from it")
+
+    def _settle(self, n_reads: int) -> None:
+        """Now and then see whether all blocks are checked, and take the short way from then on."""
+        self._reads_until_settled -= n_reads
+        if self._reads_until_settled > 0 or self._get is not None or self._references is not None:
+            return
+        self._reads_until_settled = _READS_UNTIL_SETTLED
+        opened = self._opened
+        if not all(name in opened and opened[name].settle() for name in self._keys):
+            return
+        columns = [opened[name] for name in self._keys]
+        getters = [(name, column.getter()) for name, column in zip(self._keys, columns, strict=True)]
+
+        def get(position: int) -> Sample:
+            return {name: getter(position) for name, getter in getters}
+
+        self._are_rows = all(
+            isinstance(column, FixedColumn) and column.checks_bounds and len(column) == self._length for column in columns
+        )
+        self._get = get
+
+    def _samples_at_once(self) -> int:
+        """How many samples an iteration reads together."""
+        n_bytes = 0
+        for name in self._keys:
+            column = self._column(name)
+            n_bytes += column.row_bytes * (1 + len(column) // self._length if name in self._sequences else 1)
+        in_threads = any(codec.releases_lock for codec in self._codecs.values())
+        fewest = _FEWEST_IN_BLOCK if n_bytes <= _DECODED_BYTES else 1
+        at_once = (_DECODED_BYTES if in_threads else _BLOCK_BYTES) // max(1, n_bytes)
+        return min(max(fewest, at_once), _MOST_IN_BLOCK)
+
+
+_DEFAULTS = {"codecs": None, "columns": None, "cache_index": False, "cache_columns": (), "mapped": True, "verified": True}
+
+
+def _reopened(
+    reader_class: type[RecordReader], place: Place, options: dict[str, Any], length: int, manifest_sha256: str | None
+) -> RecordReader:
+    reader = reader_class(place, **options)
+    if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
+        raise ResourceChangedError(
+            place.full_name(MANIFEST),
+            f"{length} samples, sha256 {manifest_sha256}",
+            f"{len(reader)} samples, sha256 {reader._files.manifest_sha256}",
+        )
+    reader._length = length
+    return reader
+
+
+def names_of(what: str, names: Any) -> list[str]:
+    """Several names of columns, each once.
+
+    Raises:
+        ConfigError: they are none.
+    """
+    listed = None if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
+    if listed is None or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
+        raise ConfigError(f"{what} are named by a list of strings, each once, not by {names!r:.80}")
+    if what == "columns" and not listed:
+        raise ConfigError("at least one column is to be read")
+    return listed
+
+
+def _check_column(name: object, known: Collection[str]) -> None:
+    if name not in known:
+        raise ConfigError(f"there is no column {name!r:.80}{did_you_mean(str(name), known)}; there are: {', '.join(known)}")
+
+
+def _checked_part(name: str, part: Any, is_sequence: bool) -> bool | slice:
+    """A part of a column that is asked for, as True, False or a slice from 0 on, of step 1."""
+    if isinstance(part, (bool, np.bool_)):
+        return bool(part)
+    if not isinstance(part, (range, slice)):
+        raise ConfigError(f"a part of column {name!r} is True, False, or a range of its sequence, not {part!r:.80}")
+    if not is_sequence:
+        raise ConfigError(f"column {name!r} has one value for each sample, and no range of it can be read")
+    try:
+        start = 0 if part.start is None else operator.index(part.start)
+        stop = MAX_RECORDS if part.stop is None else operator.index(part.stop)
+        step = 1 if part.step is None else operator.index(part.step)
+    except TypeError:
+        raise ConfigError(f"a range of column {name!r} has integers, not {part!r:.80}") from None
+    if step != 1 or not 0 <= start <= stop:
+        raise ConfigError(f"a range of column {name!r} has step 1, and begins at 0 or later and before it ends; not {part!r:.80}")
+    return slice(start, stop)
+
+
+def _run_of(indices: range | IndexArrayOfInts) -> tuple[range | None, range | IndexArrayOfInts]:
+    """The same as a range, if they follow each other."""
+    if isinstance(indices, range):
+        return indices, indices
+    if len(indices) > 1:
+        first, last = int(indices[0]), int(indices[-1])
+        if first >= 0 and last - first == len(indices) - 1 and bool((indices[1:] - indices[:-1] == 1).all()):
+            return range(first, last + 1), indices
+    return None, indices
+
+
+def _as_positions(indices: range | IndexArrayOfInts) -> _Integers:
+    return np.arange(indices.start, indices.stop) if isinstance(indices, range) else indices.astype(np.int64, copy=False)

@@ -1,0 +1,258 @@
+"""Which files a record dataset has, and what its columns are read from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, UnsupportedStorageOperationError
+from data_stack.formats.records.bag import Bag, StoredEnds, UniformEnds, ends_of_bag, ends_of_index
+from data_stack.formats.records.codecs.codec import Codec, Column, FunctionCodec
+from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
+from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parsed_spec
+from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
+from data_stack.formats.records.place import Place
+from data_stack.formats.records.stored_file import BlockChecks, BlockDamage, StoredFile, check_size
+from data_stack.util.logger import logger
+
+__all__ = ["Access", "RecordFiles"]
+
+_UNFINISHED = ".part"
+
+
+@dataclass(frozen=True)
+class Access:
+    """How files are to be read.
+
+    Attributes:
+        mapped: map them where that is possible.
+        verified: hold blocks against the manifest.
+        cache_index: keep indexes in memory.
+        cache_columns: keep the records of these columns in memory.
+    """
+
+    mapped: bool = True
+    verified: bool = True
+    cache_index: bool = False
+    cache_columns: tuple[str, ...] = ()
+
+
+class RecordFiles:
+    """What lies in a place, as far as its spec and manifest tell; no column is opened before it is asked for.
+
+    Args:
+        place: where it lies.
+        access: how to read it.
+
+    Attributes:
+        manifest: what the dataset says of itself; None where it was not written by us, or is not finished.
+        manifest_sha256: of the manifest, 64 hex digits; None without one.
+        types: of the columns by name, sorted.
+        schema: what each column holds, as far as it is known.
+        has_references: whether ``refs.bag`` tells which records each sample has.
+        is_unfinished: whether it does so, and its writer has not finished.
+
+    Raises:
+        ResourceNotFoundError: there is no record dataset.
+        DatasetFileCorruptError: it is damaged.
+    """
+
+    def __init__(self, place: Place, access: Access) -> None:
+        self.place, self._access = place, access
+        # A file that is closed and opened again is not checked twice.
+        self._checks: dict[str, BlockChecks] = {}
+        self.manifest, self.manifest_sha256 = _manifest(place)
+        self.types = self._types()
+        if self.manifest is None:
+            self.schema: Mapping[str, Column] = {name: Column(kind) for name, kind in self.types.items()}
+        else:
+            self.schema = self.manifest.columns
+        self._names = self._known_names()
+        self.is_unfinished = bag_name(REFS) not in self._names and bag_name(REFS) + _UNFINISHED in self._names
+        self.has_references = self.is_unfinished or bag_name(REFS) in self._names
+        for name in self.types:
+            for file in self._files_of(name):
+                if file not in self._names:
+                    raise self._missing(file)
+        if self.manifest is not None:
+            self._check_manifest(self.manifest)
+
+    # ------------------------------------------------------------------ spec and manifest
+
+    def _types(self) -> dict[str, str]:
+        what = self.place.full_name(SPEC)
+        try:
+            data = self.place.read(SPEC)
+        except ResourceNotFoundError as error:
+            if self.manifest is not None:
+                raise DatasetFileCorruptError(f"{what} is missing; {MANIFEST} beside it says that it was there") from error
+            raise ResourceNotFoundError(
+                f"there is no record dataset in {self.place.name or 'the store'!r}: it has no {SPEC}. A folder of shards is "
+                f"opened with ShardedRecordReader, or with records.open()"
+            ) from error
+        if self.manifest is None:
+            return parsed_spec(data, what)
+        record = self._record(SPEC)
+        if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
+            raise DatasetFileCorruptError(f"{what} is damaged: its digest in {MANIFEST} is another one")
+        types = parsed_spec(data, what)
+        if types != {name: column.type for name, column in self.manifest.columns.items()}:
+            raise DatasetFileCorruptError(f"{what} names other columns, or of other types, than {MANIFEST} beside it")
+        return types
+
+    def _known_names(self) -> frozenset[str]:
+        """The files of the dataset: those that its manifest names, else those that are there."""
+        if self.manifest is not None:
+            return frozenset(self.manifest.files)
+        try:
+            return frozenset(self.place.names())
+        except UnsupportedStorageOperationError:  # a store that cannot list can say of each whether it is there
+            return frozenset(file for file in self._possible_names() if self.place.exists(file))
+
+    def _files_of(self, name: str) -> tuple[str, ...]:
+        """The files of a column."""
+        if self.has_references and (bag_name(name) in self._names or not self.is_unfinished):
+            return (bag_name(name),)
+        unfinished = _UNFINISHED if self.is_unfinished else ""
+        return bag_name(name) + unfinished, idx_name(name) + unfinished
+
+    def _possible_names(self) -> Iterable[str]:
+        for name in (REFS, *self.types):
+            for file in (bag_name(name), idx_name(name)):
+                yield from (file, file + _UNFINISHED)
+
+    def _check_manifest(self, manifest: RecordsManifest) -> None:
+        """What can be seen without reading: files that were cut short, or are growing."""
+        growing = False
+        for file, record in manifest.files.items():
+            if self.place.path is None:  # each would be a request; one that is opened is looked at then
+                break
+            try:
+                size = os.path.getsize(self.place.path / file)
+            except OSError as error:
+                raise self._missing(file) from error
+            check_size(self.place.full_name(file), size, record)
+            growing = growing or size > record.size
+        if growing:
+            logger.warning(
+                "%s: somebody is appending to it; the %d samples that its manifest covers are read",
+                self.place.name,
+                manifest.count,
+            )
+
+    # ------------------------------------------------------------------ columns
+
+    def bag(self, name: str, n_records: int | None = None) -> Bag:
+        """The records of a column, or of the references.
+
+        Args:
+            name: of the column.
+            n_records: how many belong to the dataset; None for all that are there and complete.
+
+        Raises:
+            DatasetFileCorruptError: a file is missing, cut short, or has no index.
+        """
+        bag, *indexes = self._files_of(name)
+        file = self._open(bag, name in self._access.cache_columns)
+        if not indexes:
+            ends, n_bytes = ends_of_bag(name, file)
+            return Bag(name, file, n_bytes, ends.loaded() if self._access.cache_index and file.ranges is not None else ends)
+        index = self._open(indexes[0], self._access.cache_index)
+        try:
+            stored = ends_of_index(index, file.size) if n_records is None else StoredEnds(index, 0, n_records)
+        except BlockDamage as damage:
+            raise DatasetFileCorruptError(f"the index of column {name!r} cannot be read: {damage}") from damage
+        if stored.n_records * 8 > index.size:
+            raise DatasetFileCorruptError(
+                f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, which are fewer than "
+                f"{stored.n_records:,} records take"
+            )
+        return Bag(name, file, file.size, stored)
+
+    def column(self, name: str, codec: Codec, n_records: int | None, *, is_own_codec: bool = False) -> ValueColumn:
+        """The values of a column; ``n_records`` as for :meth:`bag`.
+
+        Of what a codec of the caller's own gives, the manifest knows nothing.
+        """
+        column = self.schema[name]
+        decoded = Column(column.type) if is_own_codec else column
+        if isinstance(codec, FunctionCodec):  # functions of one's own give what they like, whatever others of the type gave
+            column = Column(column.type)
+        record_bytes = None if self.manifest is None else self.manifest.record_bytes[name]
+        if record_bytes is None:
+            bag = self.bag(name, n_records)
+            return self._without_layout(bag, codec, decoded)
+        if self.has_references:
+            stored = self.bag(name)
+            file, n_bytes, n_records = stored.file, stored.n_bytes, len(stored)
+        else:
+            file, n_records = self._open(bag_name(name), name in self._access.cache_columns), n_records or 0
+            n_bytes = file.size
+        if n_records * record_bytes != n_bytes:
+            raise DatasetFileCorruptError(
+                f"column {name!r}: {file.name} has {n_bytes:,} bytes of records, but {MANIFEST} says that there are "
+                f"{n_records:,} of {record_bytes:,} bytes each"
+            )
+        bag = Bag(name, file, n_bytes, UniformEnds(n_records, record_bytes))
+        layout = codec.fixed_layout(Column(column.codec_type, column.dtype, column.shape))
+        if layout is not None and layout.record_bytes == record_bytes and has_rows(layout):
+            return FixedColumn(bag, layout, column.dtype)
+        return RaggedColumn(bag, codec, decoded)
+
+    def _without_layout(self, bag: Bag, codec: Codec, column: Column) -> ValueColumn:
+        """A column of which nobody says that its records are of one size: if they are, they are served as such."""
+        ragged = RaggedColumn(bag, codec, column)
+        if self.manifest is not None or type(codec).layout_of is Codec.layout_of or bag.file.buffer is None or not len(bag):
+            return ragged
+        if not isinstance(bag.ends, StoredEnds) or bag.ends.view is None:
+            return ragged
+        begin, end = bag.bounds(0)
+        layout = codec.layout_of(bag.record(0)) if begin == 0 else None
+        if layout is None or layout.record_bytes != end or not has_rows(layout) or not bag.ends.are_multiples_of(end):
+            return ragged
+        fixed = Bag(bag.column, bag.file, bag.n_bytes, UniformEnds(len(bag), end))
+        return FixedColumn(fixed, layout, None, ragged)
+
+    # ------------------------------------------------------------------ files
+
+    def _open(self, file: str, loaded: bool) -> StoredFile:
+        record = self._record(file)
+        if file not in self._names:
+            raise self._missing(file)
+        try:
+            stored = StoredFile(
+                self.place,
+                file,
+                record,
+                mapped=self._access.mapped,
+                verified=self._access.verified,
+                loaded=loaded,
+                checks=self._checks.get(file),
+            )
+        except ResourceNotFoundError as error:
+            raise self._missing(file) from error
+        self._checks[file] = stored.checks
+        return stored
+
+    def _record(self, file: str) -> FileRecord | None:
+        if self.manifest is None:
+            return None
+        if file not in self.manifest.files:
+            raise DatasetFileCorruptError(f"{self.place.full_name(MANIFEST)} has no digest of {file!r}")
+        return self.manifest.files[file]
+
+    def _missing(self, file: str) -> DatasetFileCorruptError:
+        return DatasetFileCorruptError(
+            f"{self.place.full_name(file)} is missing, of a dataset with the columns {', '.join(self.types)}. Restore it from a "
+            f"copy, or write the dataset again"
+        )
+
+
+def _manifest(place: Place) -> tuple[RecordsManifest | None, str | None]:
+    try:
+        data = place.read(MANIFEST)
+    except ResourceNotFoundError:
+        return None, None
+    return RecordsManifest.from_json(data, place.full_name(MANIFEST)), hashlib.sha256(data).hexdigest()

@@ -1,0 +1,393 @@
+"""Record datasets in shards, as one."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
+from data_stack.dataset.iterator.iterator import (
+    ColumnKey,
+    IndexArrayOfInts,
+    checked_index,
+    checked_indices,
+    checked_integer,
+)
+from data_stack.dataset.iterator.stacking import join_columns, stack_values
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.formats.records.codecs.codec import Column
+from data_stack.formats.records.codecs.types import Codecs
+from data_stack.formats.records.layout import SPEC, shard_name
+from data_stack.formats.records.place import Place, place_of
+from data_stack.formats.records.reader import Mask, RecordReader, names_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+if sys.platform != "win32":
+    import resource
+
+__all__ = ["ShardedRecordReader", "shard_names"]
+
+_SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
+_MOST_OPEN_FILES = 4096
+_DEFAULTS = {"codecs": None, "columns": None, "cache_index": False, "cache_columns": (), "mapped": True, "verified": True}
+
+_Integers = npt.NDArray[np.int64]
+
+
+class ShardedRecordReader(DatasetIterator):
+    """The samples of all shards, or of some, one shard after the other; otherwise as :class:`RecordReader`.
+
+    A shard is a folder ``000000``, ``000001`` … that is a record dataset by itself; whatever else lies beside them is ignored.
+    Shards are opened when they are first read, and no more than some hundred files are open at a time.
+
+    Args:
+        source, prefix, codecs, columns, cache_index, cache_columns, mapped, verified: as for RecordReader.
+        shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
+
+    Raises:
+        ResourceNotFoundError: there is no shard.
+        DatasetFileCorruptError: one is missing in between, or damaged as far as can be told without reading its records.
+        ConfigError: there is no such column or codec, or no shard is chosen.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        prefix: str = "",
+        codecs: Codecs | None = None,
+        columns: Sequence[str] | None = None,
+        cache_index: bool = False,
+        cache_columns: Iterable[str] = (),
+        mapped: bool = True,
+        verified: bool = True,
+        shardstart: int = 0,
+        shardstep: int = 1,
+    ) -> None:
+        first, step = checked_integer("shardstart", shardstart, at_least=0), checked_integer("shardstep", shardstep, at_least=1)
+        place = place_of(source, prefix)
+        names = shard_names(place)
+        if not names:
+            raise ResourceNotFoundError(
+                f"there are no shards in {place.name or 'the store'!r}: a shard is a folder such as {shard_name(0)} with a {SPEC}"
+            )
+        chosen = names[first::step]
+        if not chosen:
+            raise ConfigError(f"there is no shard {first} in {place.name!r}, which has {len(names)}")
+        options: dict[str, Any] = {
+            "codecs": codecs,
+            "columns": None if columns is None else names_of("columns", columns),
+            "cache_index": cache_index,
+            "cache_columns": tuple(names_of("cache_columns", cache_columns)),
+            "mapped": mapped,
+            "verified": verified,
+        }
+        self._begin(place, options, chosen)
+        self._count([len(self._shard(number)) for number in range(len(chosen))])
+
+    def _begin(self, place: Place, options: dict[str, Any], names: list[str]) -> None:
+        self._place, self._options, self._names = place, options, names
+        self._readers: list[RecordReader | None] = [None] * len(names)
+        #: Shards with open files, those that were opened first in front; and how many files these may be.
+        self._with_files: deque[int] = deque()
+        self._most_files = _most_open_files()
+        self._closed = False
+
+    def _count(self, lengths: list[int]) -> None:
+        self._lengths = lengths
+        self._stops = np.cumsum(lengths, dtype=np.int64)
+        self._length = int(self._stops[-1])
+        # A list is searched faster than an array for one position.
+        self._stops_list = self._stops.tolist()
+        self._starts_list = [0, *self._stops_list[:-1]]
+
+    # ------------------------------------------------------------------ what it is
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """The types of the columns that are read, by name."""
+        return self._shard(0).spec
+
+    @property
+    def schema(self) -> dict[str, Column]:
+        """What each of these columns holds in the first shard; in others it may differ in what was not declared."""
+        return self._shard(0).schema
+
+    @property
+    def shards(self) -> int:
+        """Number of shards that are read."""
+        return len(self._names)
+
+    @property
+    def n_bytes(self) -> int:
+        """How much all columns of these shards take, their indexes included."""
+        return sum(self._shard(number).n_bytes for number in range(len(self._names)))
+
+    @property
+    def size(self) -> int:
+        """:attr:`n_bytes`, as Granular calls it."""
+        return self.n_bytes
+
+    def available(self, index: int) -> dict[str, bool | range]:
+        """As :meth:`RecordReader.available`."""
+        number, position = self._find(checked_index(index, self._length))
+        return self._shard(number).available(position)
+
+    # ------------------------------------------------------------------ samples
+
+    def __getitem__(self, index: Any) -> Any:
+        """As of a :class:`RecordReader`."""
+        if type(index) is int and 0 <= index < self._length:
+            return self._read_unchecked(index)
+        if type(index) is tuple and len(index) == 2:
+            return self.read(*index)
+        return sample_or_view(self, index)
+
+    def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
+        """A part of a sample, as of a :meth:`RecordReader.read`."""
+        if not hasattr(index, "__index__"):
+            raise TypeError(
+                f"columns are chosen of one sample, at an integer, not at {index!r:.80}; for more use select(*columns)"
+            )
+        number, position = self._find(checked_index(index, self._length))
+        return self._shard(number).read(position, columns)
+
+    def __iter__(self) -> Iterator[Sample]:
+        for number, length in enumerate(self._lengths):
+            if length:
+                yield from itertools.islice(self._shard(number), length)
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        positions = checked_indices(indices, self._length)
+        found: list[Sample] = [None] * len(positions)
+        for number, places, local in self._by_shard(positions):
+            samples = self._shard(number).__getitems__(local)
+            if places is None:
+                return samples
+            for place, sample in zip(places.tolist(), samples, strict=True):
+                found[place] = sample
+        return found
+
+    def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]:
+        """As of a :class:`RecordReader`; one request to each shard."""
+        return self._batch_at(checked_indices(indices, self._length))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
+        """One column of the samples at ``indices`` (None: of all); no other is touched.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: there is no such column.
+        """
+        return self._column_at(key, None if indices is None else checked_indices(indices, self._length))
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
+        keys = list(self.spec)
+        return dict(zip(keys, self._columns_at(keys, positions), strict=True))
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> npt.NDArray[Any]:
+        return self._columns_at([key], positions)[0]
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
+        parts: list[tuple[int, _Integers | None, _Integers | None]] = []
+        if positions is None:
+            parts = [(number, None, None) for number, length in enumerate(self._lengths) if length]
+        else:
+            parts += self._by_shard(positions)
+        if not parts:
+            filled = next((number for number, length in enumerate(self._lengths) if length), 0)
+            return self._shard(filled)._columns_at(keys, np.empty(0, np.intp))
+        pieces = [self._shard(number)._columns_at(keys, local) for number, _, local in parts]
+        if len(pieces) == 1:
+            return pieces[0]
+        order = None if positions is None else np.concatenate([places for _, places, _ in parts if places is not None])
+        return [_joined([piece[place] for piece in pieces], order) for place in range(len(keys))]
+
+    def _by_shard(self, positions: IndexArrayOfInts) -> Iterator[tuple[int, _Integers | None, _Integers]]:
+        """For each shard: its number, places among ``positions`` (None: all), and the positions in it, in their order."""
+        if not len(positions):
+            return
+        wide = positions.astype(np.int64, copy=False)
+        numbers = self._stops.searchsorted(wide, "right")
+        first = int(numbers[0])
+        if (numbers == first).all():
+            yield first, None, wide - self._starts_list[first]
+            return
+        order = np.argsort(numbers, kind="stable")
+        limits = [0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)]
+        for start, stop in itertools.pairwise(limits):
+            places = order[start:stop]
+            number = int(numbers[places[0]])
+            yield number, places, wide[places] - self._starts_list[number]
+
+    def _find(self, position: int) -> tuple[int, int]:
+        """The shard that has a sample, and where in it."""
+        number = bisect.bisect_right(self._stops_list, position)
+        return number, position - self._starts_list[number]
+
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
+        return self._read_unchecked
+
+    def _read_unchecked(self, index: int) -> Sample:
+        number = bisect.bisect_right(self._stops_list, index)
+        reader = self._readers[number]
+        if reader is None or not reader.has_open_files:
+            reader = self._shard(number)
+        return reader._read_unchecked(index - self._starts_list[number])
+
+    # ------------------------------------------------------------------ shards
+
+    def _shard(self, number: int) -> RecordReader:
+        """A shard that is about to be read; files of others are closed if there are too many.
+
+        Two threads may open the same one: then it is open twice for a while.
+        """
+        reader = self._readers[number]
+        if reader is None:
+            if self._closed:
+                raise StorageError(f"the record dataset {self._place.name!r} was closed; open it again to read from it")
+            reader = self._opened_shard(number)
+        if not reader.has_open_files:
+            self._make_room(2 * len(reader.spec) + 1)
+            self._with_files.append(number)
+        return reader
+
+    def _opened_shard(self, number: int) -> RecordReader:
+        place = self._place.child(self._names[number])
+        try:
+            reader = RecordReader(place, **self._options)
+        except ResourceNotFoundError as error:
+            raise DatasetFileCorruptError(
+                f"shard {place.name} is missing or empty, of {len(self._names)}: {error}. Restore it from a copy"
+            ) from error
+        first = self._readers[0]
+        if first is not None and reader.spec != first.spec:
+            raise DatasetFileCorruptError(f"shard {place.name} has the columns {reader.spec}, the first one has {first.spec}")
+        known = getattr(self, "_lengths", None)
+        if known is not None and len(reader) < known[number]:
+            raise ResourceChangedError(place.full_name(SPEC), f"{known[number]} samples", f"{len(reader)}")
+        self._readers[number] = reader
+        return reader
+
+    def _make_room(self, n_files: int) -> None:
+        most = max(1, self._most_files // n_files)
+        while len(self._with_files) >= most:
+            try:
+                reader = self._readers[self._with_files.popleft()]
+            except IndexError:  # another thread took the last one
+                return
+            if reader is not None:
+                reader.release()
+
+    # ------------------------------------------------------------------ verification, end
+
+    def verify(self) -> None:
+        """As :meth:`RecordReader.verify`, for each of these shards.
+
+        Raises:
+            DatasetFileCorruptError: something is damaged; the first of it is named.
+        """
+        for number in range(len(self._names)):
+            self._shard(number).verify()
+
+    def close(self) -> None:
+        """Let go of all files; nothing can be read afterwards."""
+        self._closed = True
+        readers, self._readers = self._readers, [None] * len(self._names)
+        self._with_files.clear()
+        for reader in readers:
+            if reader is not None:
+                reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {name: value for name, value in self._options.items() if value not in (None, False, (), True)}
+        options |= {name: False for name in ("mapped", "verified") if not self._options[name]}
+        # Shards of one length but for the last are the rule.
+        runs = [(length, len(list(run))) for length, run in itertools.groupby(self._lengths)]
+        numbers = [int(name) for name in self._names]
+        chosen = range(numbers[0], numbers[-1] + 1, numbers[1] - numbers[0] if len(numbers) > 1 else 1)
+        return _reopened, (type(self), self._place, options, chosen, runs)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+
+def shard_names(place: Place) -> list[str]:
+    """The shards in a place, in order; whatever else lies there is ignored.
+
+    Raises:
+        DatasetFileCorruptError: one is missing in between.
+    """
+    try:
+        found = {name for name in place.names() if _SHARD.fullmatch(name) and shard_name(int(name)) == name}
+    except UnsupportedStorageOperationError:  # a store that cannot list can say of each whether it is there
+        found = set(itertools.takewhile(lambda name: place.child(name).exists(SPEC), map(shard_name, itertools.count())))
+    names = [shard_name(number) for number in range(len(found))]
+    missing = sorted(set(names) - found)
+    if missing:
+        raise DatasetFileCorruptError(
+            f"shard {missing[0]} of {place.name!r} is missing: there are shards up to {max(found)}. Restore it from a copy"
+        )
+    return names
+
+
+def _reopened(
+    reader_class: type[ShardedRecordReader], place: Place, options: dict[str, Any], chosen: range, runs: list[tuple[int, int]]
+) -> ShardedRecordReader:
+    reader = reader_class.__new__(reader_class)
+    reader._begin(place, {**_DEFAULTS, **options}, [shard_name(number) for number in chosen])
+    reader._count([length for length, n_shards in runs for _ in range(n_shards)])
+    return reader
+
+
+def _joined(pieces: list[npt.NDArray[Any]], order: _Integers | None) -> npt.NDArray[Any]:
+    """A column out of those of the shards, in the order that was asked for."""
+    if len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1:
+        joined = join_columns(pieces)
+        if order is None:
+            return joined
+        column = np.empty_like(joined)
+        column[order] = joined
+        return column
+    # As if all values had been stacked together.
+    values = [value for piece in pieces for value in (piece if piece.dtype == object or piece.ndim > 1 else piece.tolist())]
+    if order is not None:
+        values = [values[place] for place in np.argsort(order, kind="stable").tolist()]
+    return stack_values(values)
+
+
+def _most_open_files() -> int:
+    """How many files may be open at a time: each costs a descriptor, and a process has other uses for these."""
+    if sys.platform == "win32":
+        return _MOST_OPEN_FILES
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MOST_OPEN_FILES, soft // 3))

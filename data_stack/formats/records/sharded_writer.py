@@ -1,0 +1,239 @@
+"""Writes record datasets in shards."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal
+
+from data_stack.dataset.iterator.iterator import checked_integer
+from data_stack.exception import ConfigError
+from data_stack.formats.records.codecs import Codecs
+from data_stack.formats.records.codecs.codec import Column
+from data_stack.formats.records.layout import REFS, SPEC, bag_name, checked_columns, idx_name, parsed_spec, shard_name
+from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.place import Place, place_of
+from data_stack.formats.records.writer import RecordWriter, checked_length
+
+__all__ = ["ShardedRecordWriter"]
+
+
+class ShardedRecordWriter:
+    """Writes samples into the shards ``000000``, ``000001``, …, each a record dataset that is completed when it is full.
+
+    Processes write shards of one dataset side by side, each of them its own::
+
+        with ShardedRecordWriter("train", spec, shardlen=10_000, shardstart=rank, shardstep=world) as writer: ...
+
+    Opened again it goes on in its last shard if that is not full, and ``len(writer)`` counts the samples of its own shards. In a
+    store, and where there are sequences, only shards that are finished stay; a shard that was closed before it was full stays as
+    it is, and the next one follows.
+
+    Args:
+        target, spec, prefix, codecs, on_overlap: as for :class:`RecordWriter`. Nothing but the shards may lie there.
+        shardlen: samples of a shard; None to write one shard.
+        shardstart: number of the first shard to write.
+        shardstep: how far it is to the next.
+
+    Raises:
+        ConfigError, StorageConflictError, DatasetFileCorruptError, StorageError: as for :class:`RecordWriter`.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        spec: Mapping[str, str | Column],
+        *,
+        prefix: str = "",
+        shardlen: int | None = None,
+        shardstart: int = 0,
+        shardstep: int = 1,
+        codecs: Codecs | None = None,
+        on_overlap: Literal["verify", "truncate"] = "verify",
+    ) -> None:
+        self._shardlen = None if shardlen is None else checked_integer("shardlen", shardlen, at_least=1)
+        self._number = checked_integer("shardstart", shardstart, at_least=0)
+        self._step = checked_integer("shardstep", shardstep, at_least=1)
+        if self._shardlen is None and (self._number > 0 or self._step > 1):
+            raise ConfigError("shardstart and shardstep are for shards of a length: give shardlen, the samples of a shard")
+        self._place = place_of(target, prefix)
+        self._columns, self._codecs, self._on_overlap = checked_columns(spec), codecs, on_overlap
+        self._n_before = self._n_bytes_before = self._n_shards_before = 0
+        self._writer: RecordWriter | None = None
+        self._is_closed = False
+        self._take_up()
+
+    # ------------------------------------------------------------------ what there is
+
+    def __len__(self) -> int:
+        """Number of samples in the shards of this writer."""
+        return self._n_before + (len(self._writer) if self._writer is not None else 0)
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """Type of each column, sorted by name."""
+        return {name: column.type for name, column in self._columns.items()}
+
+    @property
+    def schema(self) -> dict[str, Column]:
+        """The columns as they were declared."""
+        return dict(self._columns)
+
+    @property
+    def shards(self) -> int:
+        """Number of shards of this writer that have samples."""
+        return self._n_shards_before + (self._writer is not None)
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the records and their index."""
+        return self._n_bytes_before + (self._writer.n_bytes if self._writer is not None else 0)
+
+    @property
+    def size(self) -> int:
+        """Granular's name of :attr:`n_bytes`."""
+        return self.n_bytes
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._place.name!r}: {len(self):,} samples in {self.shards} shards>"
+
+    # ------------------------------------------------------------------ writing
+
+    def append(self, sample: Mapping[str, Any], flush: bool = False) -> int:
+        """Append a sample, as in :meth:`RecordWriter.append`; a shard that is full by it is completed.
+
+        Returns:
+            Its position among the samples of this writer.
+        """
+        self._current().append(sample, flush)
+        position = len(self) - 1
+        self._complete_if_full()
+        return position
+
+    def extend(self, columns: Mapping[str, Any]) -> None:
+        """Append many samples, as in :meth:`RecordWriter.extend`."""
+        self._check_open()
+        n_samples, start = checked_length(columns, self._columns, self._place.name), 0
+        while start < n_samples:
+            writer = self._current()
+            room = n_samples if self._shardlen is None else self._shardlen - len(writer)
+            stop = min(n_samples, start + room)
+            writer.extend(columns if stop - start == n_samples else {name: columns[name][start:stop] for name in self._columns})
+            start = stop
+            self._complete_if_full()
+
+    def flush(self) -> None:
+        """As in :meth:`RecordWriter.flush`."""
+        self._check_open()
+        if self._writer is not None:
+            self._writer.flush()
+
+    def checkpoint(self) -> None:
+        """As in :meth:`RecordWriter.checkpoint`, for the shard that is not complete yet."""
+        self._check_open()
+        if self._writer is not None:
+            self._writer.checkpoint()
+
+    def close(self) -> None:
+        """Complete the last shard; of a dataset without samples, the only one. Closing again does nothing."""
+        if not self._is_closed and not self.shards and (self._number, self._step) == (0, 1):
+            self._writer = self._opened(0)
+        if not self._is_closed and self._writer is not None:
+            self._complete(self._writer)
+        self._is_closed = True
+
+    def abandon(self) -> None:
+        """As in :meth:`RecordWriter.abandon`, for the shard that is not complete yet."""
+        self._is_closed = True
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def __enter__(self) -> ShardedRecordWriter:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            try:
+                self.close()
+            except BaseException:
+                with contextlib.suppress(Exception):  # as above: what went wrong first is what the caller shall see
+                    self.abandon()
+                raise
+        else:
+            with contextlib.suppress(Exception):
+                self.abandon()
+
+    # ------------------------------------------------------------------ inside
+
+    def _current(self) -> RecordWriter:
+        self._check_open()
+        self._complete_if_full()  # if that failed when it became full
+        if self._writer is None:
+            self._writer = self._opened(self._number)
+        return self._writer
+
+    def _opened(self, number: int) -> RecordWriter:
+        place = self._place.child(shard_name(number))
+        # What a store has of a shard without a manifest is what a writer that died had published of it.
+        return RecordWriter._at(place, self._columns, self._codecs, self._on_overlap, replaces=not place.exists(MANIFEST))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConfigError(f"nothing can be appended to the shards in {self._place.name!r}: their writer is closed")
+
+    def _complete_if_full(self) -> None:
+        writer = self._writer
+        if writer is not None and self._shardlen is not None and len(writer) >= self._shardlen:
+            self._complete(writer)
+
+    def _complete(self, writer: RecordWriter) -> None:
+        n_bytes = writer.n_bytes
+        writer.close()
+        self._count(len(writer), n_bytes)
+        self._writer = None
+
+    def _count(self, n_samples: int, n_bytes: int) -> None:
+        self._n_before += n_samples
+        self._n_bytes_before += n_bytes
+        self._n_shards_before += 1
+        self._number += self._step
+
+    def _take_up(self) -> None:
+        """Count the shards that are there, completing any that was not, up to the last one that is not full."""
+        while True:
+            place = self._place.child(shard_name(self._number))
+            if not place.exists(SPEC):
+                return
+            finished = self._finished(place)
+            has_next = self._place.child(shard_name(self._number + self._step)).exists(SPEC)
+            if finished is not None and (has_next or self._is_last_for_good(place, finished.count)):
+                self._count(finished.count, _record_bytes(finished))
+                continue
+            if place.path is None:
+                return
+            writer = self._opened(self._number)
+            if not has_next and (self._shardlen is None or len(writer) < self._shardlen) and not writer._target.is_closed:
+                self._writer = writer
+                return
+            self._complete(writer)
+
+    def _finished(self, place: Place) -> RecordsManifest | None:
+        spec = parsed_spec(place.read(SPEC), place.full_name(SPEC))
+        if spec != self.spec:
+            raise ConfigError(f"{place.name!r} is a shard with other columns: {spec}, not {self.spec}. Choose another folder")
+        if not place.exists(MANIFEST):
+            return None
+        return RecordsManifest.from_json(place.read(MANIFEST), place.full_name(MANIFEST))
+
+    def _is_last_for_good(self, place: Place, count: int) -> bool:
+        """Whether nothing more can be appended to a finished shard."""
+        is_full = self._shardlen is not None and count >= self._shardlen
+        return is_full or place.path is None or any(column.is_sequence for column in self._columns.values())
+
+
+def _record_bytes(manifest: RecordsManifest) -> int:
+    names = [name for column in manifest.columns for name in (bag_name(column), idx_name(column))]
+    return sum(manifest.files[name].size for name in (*names, bag_name(REFS)) if name in manifest.files)

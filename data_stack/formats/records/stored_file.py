@@ -1,0 +1,328 @@
+"""The bytes of one file of a record dataset: mapped, in memory or read by range, and each block checked before its first use."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import mmap
+import os
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.positional import PositionalFile
+from data_stack.formats.records.manifest import BLOCK_BYTES, MANIFEST, FileRecord
+from data_stack.formats.records.place import Place
+from data_stack.io.resources import StreamedResource
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+__all__ = ["BlockChecks", "BlockDamage", "StoredFile", "check_size"]
+
+_SHIFT = BLOCK_BYTES.bit_length() - 1
+#: What lies this close is fetched together: a request costs about as much as this many bytes.
+_GAP_BYTES = 1 << 14
+#: So few unchecked blocks are checked together, so that what looks for them comes to an end.
+_FEW_BLOCKS = 64
+
+_Integers = npt.NDArray[np.int64]
+
+
+class BlockDamage(DatasetFileCorruptError):
+    """A block differs from its checksum.
+
+    Attributes:
+        file: its name.
+        block: number of the block.
+    """
+
+    def __init__(self, file: str, block: int) -> None:
+        super().__init__(file, block)
+        self.file, self.block = file, block
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file} is damaged: the block of {BLOCK_BYTES:,} bytes from byte {self.block * BLOCK_BYTES:,} on differs from "
+            f"its checksum in {MANIFEST}. Restore the file from a copy, or write the dataset again; verify() looks at all of it"
+        )
+
+    def touches(self, starts: _Integers, ends: _Integers) -> npt.NDArray[np.bool_]:
+        """Which of these ranges lie in the block, in part at least."""
+        first = self.block * BLOCK_BYTES
+        return (ends > first) & (starts < first + BLOCK_BYTES)
+
+
+class BlockChecks:
+    """Which blocks of a file are known to be right. There is no lock: what two threads check at once is merely checked twice.
+
+    Args:
+        name: of the file.
+        size: of the file.
+        crcs: of its blocks; None to check nothing.
+
+    Attributes:
+        is_done: whether every block is known to be right, or none is to be looked at.
+    """
+
+    def __init__(self, name: str, size: int, crcs: npt.NDArray[np.uint32] | None) -> None:
+        self.name, self.size, self._crcs = name, size, crcs
+        self._checked = bytearray(0 if crcs is None else len(crcs))
+        self._checked_array = np.frombuffer(self._checked, np.uint8)
+        self.is_done = not self._checked
+
+    def check(self, data: memoryview, start: int, end: int) -> None:
+        """Check the blocks of a range of ``data``, the whole file, that nobody has checked yet.
+
+        Raises:
+            BlockDamage: one is not what was stored.
+        """
+        if end <= start:
+            return
+        for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1):
+            if not self._checked[block]:
+                self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
+
+    def check_many(self, data: memoryview, starts: _Integers, ends: _Integers) -> None:
+        """:meth:`check` for many ranges."""
+        filled = ends > starts
+        if not filled.all():
+            starts, ends = starts[filled], ends[filled]
+        if not len(starts):
+            return
+        firsts, lasts = starts >> _SHIFT, (ends - 1) >> _SHIFT
+        if int((lasts - firsts).max()) > 1:
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                self.check(data, start, end)
+            return
+        for blocks in (firsts, lasts):
+            for block in np.unique(blocks[self._checked_array[blocks] == 0]).tolist():
+                self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
+
+    def check_block(self, block: int, content: memoryview) -> None:
+        """Hold the content of a block against its checksum."""
+        if not self._is_right(block, content):
+            raise BlockDamage(self.name, block)
+        self._checked[block] = 1
+        if 0 not in self._checked:
+            self.is_done = True
+
+    def check_rest(self, data: memoryview) -> None:
+        """Check what nobody has checked yet, if it is little; what is damaged stays unchecked, and is told when it is touched."""
+        rest = np.flatnonzero(self._checked_array == 0)
+        if not self.is_done and len(rest) <= _FEW_BLOCKS:
+            for block in rest.tolist():
+                if self._is_right(block, data[block << _SHIFT : (block + 1) << _SHIFT]):
+                    self._checked[block] = 1
+            self.is_done = 0 not in self._checked
+
+    def widened(self, offset: int, size: int) -> tuple[int, int] | None:
+        """The whole blocks of a range, if one of them is unchecked."""
+        size = min(size, self.size - offset)
+        first, last = offset >> _SHIFT, (offset + size - 1) >> _SHIFT
+        if self.is_done or size <= 0 or 0 not in self._checked[first : last + 1]:
+            return None
+        return first << _SHIFT, min((last + 1) << _SHIFT, self.size) - (first << _SHIFT)
+
+    def _is_right(self, block: int, content: memoryview) -> bool:
+        return self._crcs is None or zlib.crc32(content) == int(self._crcs[block])
+
+
+class StoredFile:
+    """One file.
+
+    Any number of threads may use it, and so may a forked child: nothing has a position.
+
+    Args:
+        place: where it lies.
+        file: its name there.
+        record: what the manifest says of it; None where there is no manifest.
+        mapped: whether to map it into memory where the operating system can.
+        verified: whether to hold blocks against the manifest.
+        loaded: whether to read it into memory.
+        checks: what was found of it when it was open before.
+
+    Attributes:
+        name: in full, for messages.
+        size: number of bytes that belong to the dataset.
+        buffer: these, mapped or in memory, to be sliced; None if they are read by range. **They may not have been checked.**
+        checks: which of them were.
+
+    Raises:
+        ResourceNotFoundError: there is no such file.
+        DatasetFileCorruptError: it is shorter than it was when the dataset was finished, or another one.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        file: str,
+        record: FileRecord | None,
+        *,
+        mapped: bool = True,
+        verified: bool = True,
+        loaded: bool = False,
+        checks: BlockChecks | None = None,
+    ) -> None:
+        self.name = place.full_name(file)
+        ranges = _CheckedRanges(place.open(file))
+        resource = ranges.resource
+        size = resource.size
+        if record is not None:
+            check_size(self.name, size, record)
+            if size == record.size and resource.sha256 not in (None, record.sha256):
+                raise DatasetFileCorruptError(
+                    f"{self.name} is another file than the one that {MANIFEST} describes: its SHA-256 is {resource.sha256}, not "
+                    f"{record.sha256}. Write the dataset again"
+                )
+        self.size = size if record is None else record.size
+        self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
+        if self.buffer is None and mapped and not loaded:
+            self.buffer = _mapped(resource, self.size)
+        # A store that checks each read has checked what is not mapped.
+        is_checked = verified and record is not None and (self.buffer is not None or not place.checks_reads)
+        if checks is None:
+            checks = BlockChecks(self.name, self.size, record.blocks if is_checked and record is not None else None)
+        self.checks = checks
+        ranges.checks = self.checks
+        if loaded and self.buffer is None:
+            self.buffer = ranges.read_exactly_at(0, self.size)
+        self._ranges = ranges if self.buffer is None else None
+        self._view = memoryview(b"" if self.buffer is None else self.buffer)
+        if self._ranges is None:
+            resource.close()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of it may be taken out of ``buffer`` without a check."""
+        return self.buffer is not None and self.checks.is_done
+
+    @property
+    def ranges(self) -> PositionalFile | None:
+        """What is read by range, for whoever reads many in one request; its blocks are checked on the way."""
+        return self._ranges
+
+    def check(self, start: int, end: int) -> None:
+        """Check the blocks of a range of ``buffer`` that nobody has checked yet.
+
+        Raises:
+            BlockDamage: one is not what was stored.
+        """
+        if not self.checks.is_done:
+            self.checks.check(self._view, start, end)
+
+    def check_many(self, starts: _Integers, ends: _Integers) -> None:
+        """:meth:`check` for many ranges."""
+        if not self.checks.is_done:
+            self.checks.check_many(self._view, starts, ends)
+
+    def settle(self) -> bool:
+        """Whether it is settled, or is so now because only a few blocks had to be checked yet."""
+        if self.buffer is not None and not self.checks.is_done:
+            self.checks.check_rest(self._view)
+        return self.is_settled
+
+    def read(self, start: int, end: int) -> bytes:
+        """A range within the file.
+
+        Raises:
+            BlockDamage: a block in it is not what was stored.
+        """
+        if self._ranges is not None:
+            return self._ranges.read_exactly_at(start, end - start)
+        self.check(start, end)
+        return self._view[start:end].tobytes()
+
+    def read_many(self, starts: _Integers, ends: _Integers) -> list[bytes]:
+        """Ranges within the file, those that are close to each other in one piece where it is read by range.
+
+        Raises:
+            BlockDamage: as for :meth:`read`.
+        """
+        if self._ranges is None:
+            self.check_many(starts, ends)
+            buffer: Any = self.buffer
+            return [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        if not len(starts):
+            return []
+        order = np.argsort(starts, kind="stable")
+        firsts, lasts = starts[order], np.maximum.accumulate(ends[order])
+        breaks = np.flatnonzero(firsts[1:] > lasts[:-1] + _GAP_BYTES) + 1
+        runs = list(itertools.pairwise([0, *breaks.tolist(), len(order)]))
+        spans = [(int(firsts[first]), int(lasts[stop - 1])) for first, stop in runs]
+        pieces = self._ranges.read_ranges([(start, end - start) for start, end in spans])
+        found = [b""] * len(order)
+        for (start, end), piece, (first, stop) in zip(spans, pieces, runs, strict=True):
+            if len(piece) != end - start:
+                raise DatasetFileCorruptError(f"{self.name} is cut short: it ends within the bytes {start:,} to {end:,}")
+            for index in order[first:stop].tolist():
+                found[index] = piece[int(starts[index]) - start : int(ends[index]) - start]
+        return found
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._ranges is not None:
+            self._ranges.resource.close()
+        self.buffer, self._view = b"", memoryview(b"")
+
+
+class _CheckedRanges(PositionalFile):
+    """Reads by range, and checks the blocks that nobody has checked yet: it reads these whole, once."""
+
+    checks: BlockChecks
+
+    @property
+    def name(self) -> str:
+        return self.checks.name
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return super().read_at(offset, size) if self.checks.is_done else self.read_ranges([(offset, size)])[0]
+
+    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+        if self.checks.is_done:
+            return super().readinto_at(offset, buffer)
+        view = memoryview(buffer).cast("B")
+        data = self.read_at(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        checks = self.checks
+        if checks.is_done:
+            return super().read_ranges(ranges)
+        widened = [checks.widened(offset, size) for offset, size in ranges]
+        pieces = super().read_ranges([span if wide is None else wide for span, wide in zip(ranges, widened, strict=True)])
+        for index, (wide, (offset, size)) in enumerate(zip(widened, ranges, strict=True)):
+            if wide is not None:
+                data = memoryview(pieces[index])
+                for position in range(0, wide[1], BLOCK_BYTES):
+                    checks.check_block((wide[0] + position) >> _SHIFT, data[position : position + BLOCK_BYTES])
+                pieces[index] = pieces[index][offset - wide[0] : offset - wide[0] + size]
+        return pieces
+
+
+def check_size(name: str, size: int, record: FileRecord) -> None:
+    """Refuse a file that is shorter than it was.
+
+    Raises:
+        DatasetFileCorruptError: it is.
+    """
+    if size < record.size:
+        raise DatasetFileCorruptError(
+            f"{name} is cut short: it has {size:,} bytes, and had {record.size:,} when the dataset was finished. Restore it from "
+            f"a copy, or write the dataset again"
+        )
+
+
+def _mapped(resource: StreamedResource, size: int) -> mmap.mmap | None:
+    """The file in memory, as far as the operating system gives it; None where it is no file of this machine."""
+    try:
+        handle = resource.fileno()
+        # A third party's resource may be what it reads out of a file, such as a compressed one.
+        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == resource.size else None
+    except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
+        return None

@@ -1,0 +1,77 @@
+"""Reads a record dataset whole, and says whether it is what was written."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+import numpy as np
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.records.layout import REFS
+from data_stack.formats.records.manifest import BLOCK_BYTES, MANIFEST, FileRecord
+from data_stack.formats.records.place import Place
+from data_stack.formats.records.record_files import Access, RecordFiles
+from data_stack.formats.records.sample_references import SampleReferences
+
+__all__ = ["verify_files"]
+
+_READ_BYTES = 16 * BLOCK_BYTES
+_SAMPLES_AT_ONCE = 1 << 12
+
+
+def verify_files(place: Place) -> None:
+    """Hold all files against the manifest, where there is one, and all indexes against the records that they are of.
+
+    Raises:
+        DatasetFileCorruptError: something is damaged; the first of it is named.
+    """
+    files = RecordFiles(place, Access(verified=False))
+    manifest = files.manifest
+    if manifest is not None:
+        for file, record in manifest.files.items():
+            _verify_file(place, file, record)
+    references = SampleReferences(files) if files.has_references else None
+    n_records = {}
+    count = None if manifest is None or references is not None else manifest.count
+    for name in ([] if references is None else [REFS]) + list(files.types):
+        bag = files.bag(name, count)
+        wrong = bag.ends.check_order()
+        if wrong < 0 and len(bag) and manifest is not None and bag.bounds(len(bag) - 1)[1] != bag.n_bytes:
+            wrong = len(bag) - 1
+        if wrong >= 0:
+            raise bag.wrong_bounds(wrong, *bag.ends.bounds(wrong))
+        n_records[name] = len(bag)
+        bag.close()
+    if references is not None:
+        for start in range(0, len(references), _SAMPLES_AT_ONCE):
+            positions = np.arange(start, min(start + _SAMPLES_AT_ONCE, len(references)))
+            for name, (firsts, counts) in references.many(positions).items():
+                references.check(name, n_records[name], positions, firsts, counts)
+
+
+def _verify_file(place: Place, file: str, record: FileRecord) -> None:
+    name = place.full_name(file)
+    digest, n_read = hashlib.sha256(), 0
+    with place.open(file) as resource:
+        while n_read < record.size:
+            data = b""
+            wanted = min(_READ_BYTES, record.size - n_read)
+            while len(data) < wanted and (more := resource.read(wanted - len(data))):
+                data += more
+            if not data:
+                break
+            digest.update(data)
+            for start in range(0, len(data), BLOCK_BYTES):
+                block = (n_read + start) // BLOCK_BYTES
+                if zlib.crc32(data[start : start + BLOCK_BYTES]) != int(record.blocks[block]):
+                    raise DatasetFileCorruptError(
+                        f"{name} is damaged: the {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differ from their "
+                        f"checksum in {MANIFEST}. Restore the file from a copy, or write the dataset again"
+                    )
+            n_read += len(data)
+    if n_read != record.size or digest.hexdigest() != record.sha256:
+        raise DatasetFileCorruptError(
+            f"{name} is damaged: its first {record.size:,} bytes have the SHA-256 {digest.hexdigest()}, and had {record.sha256} "
+            f"when the dataset was finished. Restore the file from a copy, or write the dataset again"
+        )

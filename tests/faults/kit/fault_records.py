@@ -1,0 +1,177 @@
+"""Record datasets that are written under faults; their samples depend on nothing but their number."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_stack.exception import DataStackError, StorageFullError
+from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
+
+N_SAMPLES = 40
+SPECS: dict[str, dict[str, str | Column]] = {
+    "columns": {"blob": "bytes", "id": "i64", "text": "utf8", "x": Column("array", "float32", (5,))},
+    "sequences": {"frames": "array[]", "id": "i64", "text": "utf8[]"},
+}
+
+
+def sample(kind: str, i: int) -> dict[str, Any]:
+    """Sample ``i`` of a dataset."""
+    if kind == "columns":
+        blob = random.Random(i).randbytes(i * 37 % 900)
+        return {"blob": blob, "id": i, "text": f"text {i}" * (i % 3), "x": np.full(5, i, np.float32)}
+    return {"frames": [np.full((2, 2), i % 256, np.uint8)] * (i % 3), "id": i, "text": [f"{i} {k}" for k in range(i * 7 % 4)]}
+
+
+def write(folder: str, kind: str, said: str, n_samples: int = N_SAMPLES) -> int:
+    """Write a dataset, or go on with it: with samples that are flushed and others, columns at once, and a checkpoint.
+
+    Each time that samples are safe from a kill, their number is written to the file ``said``.
+    """
+    with RecordWriter(folder, SPECS[kind]) as writer:
+        found = len(writer)
+        while len(writer) < n_samples:
+            i = len(writer)
+            if i % 11 == 3:
+                stop = min(n_samples, i + 5)
+                rows = [sample(kind, k) for k in range(i, stop)]
+                writer.extend({name: [row[name] for row in rows] for name in rows[0]})
+            else:
+                writer.append(sample(kind, i), flush=i % 3 == 0)
+                if i % 3 == 0:
+                    _say(said, len(writer))
+            if i == n_samples // 2:
+                writer.checkpoint()
+                _say(said, len(writer))
+    _say(said, len(writer))
+    return found
+
+
+def write_shards(folder: str, said: str) -> int:
+    """As :func:`write`, in shards of seven samples."""
+    with ShardedRecordWriter(folder, SPECS["columns"], shardlen=7) as writer:
+        found = len(writer)
+        for i in range(found, N_SAMPLES):
+            writer.append(sample("columns", i), flush=i % 3 == 0)
+            if i % 3 == 0:
+                _say(said, len(writer))
+    return found
+
+
+def write_on_and_on(folder: str, said: str, seed: int) -> None:
+    """Write larger samples until somebody kills us."""
+    with RecordWriter(folder, SPECS["columns"]) as writer:
+        while True:
+            i = len(writer)
+            writer.append(large_sample(i), flush=(i * 2654435761 + seed) % 7 == 0)
+            if (i + seed) % 31 == 0:
+                writer.flush()
+                _say(said, len(writer))
+
+
+def large_sample(i: int) -> dict[str, Any]:
+    """Sample ``i`` of a dataset of which a mebibyte is soon written."""
+    return {**sample("columns", i), "blob": random.Random(i).randbytes(9_000 + i % 1000)}
+
+
+def write_with_small_files(folder: str, kind: str, said: str, limit: int) -> str:
+    """Write while files may not become larger than ``limit`` bytes, then without limit; what the first attempt ended with."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        write(folder, kind, said)
+        return "written"
+    except StorageFullError:
+        return "StorageFullError"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def flush_again_once_there_is_room(folder: str, limit: int) -> list[Any]:
+    """Append until the disk is full, make room, go on with the same writer."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    n_refused = 0
+    with RecordWriter(folder, SPECS["columns"]) as writer:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        while len(writer) < N_SAMPLES:
+            try:
+                writer.append(sample("columns", len(writer)), flush=len(writer) % 2 == 0)
+            except StorageFullError:
+                n_refused += 1
+                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    return [n_refused, len(writer)]
+
+
+def write_where_nothing_can_be_written(folder: str) -> list[str]:
+    """The errors of a writer without the right to write, and of one whose dataset may only be read."""
+    errors = []
+    for path in (folder, str(Path(folder) / "below")):
+        try:
+            RecordWriter(path, SPECS["columns"])
+        except DataStackError as error:
+            errors.append(f"{type(error).__name__}: {error}")
+    return errors
+
+
+def hold(folder: str, ready: str) -> None:
+    """Have a dataset open until we are killed."""
+    with RecordWriter(folder, SPECS["columns"]) as writer:
+        writer.append(sample("columns", 0), flush=True)
+        Path(ready).touch()
+        time.sleep(60)
+
+
+def fork_with_an_open_writer(folder: str) -> list[Any]:
+    """A fork that has our writer: what it is told, and whether we still hold the lock once it has ended."""
+    writer = RecordWriter(folder, SPECS["columns"])
+    for i in range(5):
+        writer.append(sample("columns", i))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with writer:
+                writer.append(sample("columns", 5))
+        except DataStackError as error:
+            os.write(writing, str(error).encode())
+        del writer
+        os._exit(0)
+    os.waitpid(child, 0)
+    said = os.read(reading, 4096).decode()
+    try:
+        RecordWriter(folder, SPECS["columns"])
+        is_free = True
+    except DataStackError:
+        is_free = False
+    on_disk = os.path.getsize(Path(folder) / "id.bag")
+    writer.append(sample("columns", 5))
+    writer.close()
+    return [said, is_free, on_disk, len(writer)]
+
+
+def forget(folder: str) -> list[Any]:
+    """A writer that nobody closes, and that is collected as garbage; threads and lock go with it."""
+    writer = RecordWriter(folder, SPECS["columns"])
+    for i in range(300):
+        writer.append(large_sample(i))
+    del writer
+    with RecordWriter(folder, SPECS["columns"]) as again:  # the lock is free
+        found = len(again)
+        again.abandon()
+    until = time.monotonic() + 10
+    while threading.active_count() > 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    return [found, threading.active_count(), (Path(folder) / "manifest.json").exists()]
+
+
+def _say(path: str, number: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.pwrite(handle, b"%09d" % number, 0)  # at once: we may be killed
+    os.close(handle)

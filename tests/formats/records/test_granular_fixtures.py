@@ -1,0 +1,177 @@
+"""Datasets written by the real Granular, of all its layouts, read equal to what it decoded itself."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from granular_fixtures import expected_of, fixture_folder
+from layer_laws import as_plain
+
+from data_stack.exception import ConfigError
+from data_stack.formats import records
+from data_stack.formats.records import RecordReader, ShardedRecordReader
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.testing.iterators import assert_same
+
+NAMES = ["small_new", "small_old", "resumed", "sharded"]
+RAW = dict.fromkeys(["abc", "bytes", "int", "i64", "u64", "utf8", "msgpack", "array", "tree", "jpg", "png"])
+
+
+def assert_same_but_for_jpeg(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    """JPEG decoders differ in the last bits; that the bytes are right, another test says."""
+    assert list(actual) == list(expected)
+    for name, value in expected.items():
+        if name == "abc":
+            assert actual[name].shape == value.shape
+            assert np.abs(actual[name].astype(int) - value).max() <= 3
+        else:
+            assert_same(actual[name], value)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool) -> None:
+    expected = expected_of(name)
+
+    with records.open(fixture_folder(name), mapped=mapped) as reader:
+        assert reader.spec == expected["spec"]
+        assert len(reader) == expected["length"]
+        for position, sample in enumerate(expected["decoded"]):
+            assert_same_but_for_jpeg(reader[position], sample)
+        for actual, sample in zip(reader, expected["decoded"], strict=True):
+            assert_same_but_for_jpeg(actual, sample)
+        for actual, sample in zip(reader.__getitems__(range(len(reader))), expected["decoded"], strict=True):
+            assert_same_but_for_jpeg(actual, sample)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_columns_are_its_samples_stacked(name: str) -> None:
+    decoded = expected_of(name)["decoded"]
+    order = [3, 0, 0, len(decoded) - 1]
+
+    with records.open(fixture_folder(name)) as reader:
+        batch = reader.read_batch(order)
+
+        assert list(batch) == list(decoded[0])
+        for key in batch:
+            assert len(batch[key]) == len(order)
+            assert as_plain(reader.read_column(key, order)) == as_plain(batch[key])
+            if key != "abc":
+                assert as_plain(batch[key]) == as_plain([decoded[position][key] for position in order])
+
+
+@pytest.mark.parametrize("name", ["small_new", "small_old"])
+def test_its_records_are_the_bytes_that_granular_wrote(name: str) -> None:
+    expected = expected_of(name)
+
+    with RecordReader(fixture_folder(name), codecs=RAW) as reader:
+        found: dict[str, list[str]] = {key: [] for key in reader.spec}
+        for sample in reader:
+            for key, value in sample.items():
+                found[key] += [hashlib.sha256(record).hexdigest() for record in (value if isinstance(value, list) else [value])]
+
+        if "record_sha256" in expected:
+            assert found == expected["record_sha256"]
+        assert reader.size == expected["size"]
+
+
+def test_shards_can_be_shared_out() -> None:
+    expected = expected_of("sharded")
+    folder, starts = fixture_folder("sharded"), np.cumsum([0, *expected["shard_lengths"]])
+
+    with ShardedRecordReader(folder, shardstart=1, shardstep=2) as reader:
+        chosen = [*expected["decoded"][starts[1] : starts[2]], *expected["decoded"][starts[3] : starts[4]]]
+        assert reader.shards == 2
+        assert_same(list(reader), chosen)
+        assert_same([reader[position] for position in range(len(reader))], chosen)
+
+
+def test_ranges_of_sequences_are_read_as_granular_reads_them() -> None:
+    expected = expected_of("small_old")
+    masked = expected["masked_7"]
+    mask = {name: part if part is True else range(*part) for name, part in masked["mask"].items()}
+
+    with RecordReader(fixture_folder("small_old")) as reader:
+        sample = reader[7, mask]
+
+        assert list(sample) == list(mask)
+        assert {name: len(value) if isinstance(value, list) else None for name, value in sample.items()} == masked["lengths"]
+        assert sample["words"] == masked["words"]
+        assert sample["times"] == masked["times"]
+        assert_same(sample["frames"], expected["decoded"][7]["frames"][1:3])
+
+
+def test_what_is_available_is_what_granular_says() -> None:
+    expected = expected_of("small_old")
+
+    with RecordReader(fixture_folder("small_old")) as reader:
+        for position, available in enumerate(expected["available"]):
+            assert reader.available(position) == {
+                name: part if part is True else range(*part) for name, part in available.items()
+            }
+
+
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        ({"nothing": True}, "no column 'nothing'"),
+        ({"foo": range(2)}, "one value for each sample"),
+        ({"words": range(0, 4, 2)}, "step 1"),
+        ({"words": slice(-2, None)}, "begins at 0"),
+        ({"words": range(3, 1)}, "before it ends"),
+        ({"words": 3}, "True, False, or a range"),
+        ({"words": slice("a", None)}, "integers"),
+        (["foo", "foo"], "each once"),
+        ("foo", "list of strings"),
+        ([], "at least one"),
+    ],
+)
+def test_a_part_that_is_none_is_refused(mask: Any, problem: str) -> None:
+    with RecordReader(fixture_folder("small_old")) as reader:
+        with pytest.raises(ConfigError, match=problem):
+            reader[7, mask]
+
+
+@pytest.mark.parametrize(
+    ("part", "chosen"), [(slice(None), slice(None)), (slice(2, None), slice(2, None)), (range(5, 99), slice(5, None)),
+                         (range(50, 60), slice(50, 60)), (range(0), slice(0, 0)), (np.True_, slice(None))],
+)  # fmt: skip
+def test_ranges_end_where_the_sequence_does(part: Any, chosen: slice) -> None:
+    whole = expected_of("small_old")["decoded"][7]["words"]
+
+    with RecordReader(fixture_folder("small_old")) as reader:
+        assert reader[7, {"words": part, "foo": False}] == {"words": whole[chosen]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dataset_of_granular_is_read_out_of_a_store(name: str) -> None:
+    store = InMemoryStorageConnector()
+    folder = fixture_folder(name)
+    for path in folder.rglob("*.*"):
+        store.set_resource(f"data/{path.relative_to(folder).as_posix()}", path.read_bytes())
+
+    with records.open(store, prefix="data") as reader:
+        for position, sample in enumerate(expected_of(name)["decoded"]):
+            assert_same_but_for_jpeg(reader[position], sample)
+
+
+def test_whatever_else_lies_beside_shards_is_ignored(tmp_path: Path) -> None:
+    shutil.copytree(fixture_folder("sharded"), tmp_path / "data")
+    (tmp_path / "data" / "README.txt").write_text("mine")
+    (tmp_path / "data" / ".DS_Store").write_bytes(b"\0")
+    (tmp_path / "data" / "42").mkdir()
+
+    with records.open(tmp_path / "data") as reader:
+        assert_same(list(reader), expected_of("sharded")["decoded"])
+
+
+@pytest.mark.parametrize("open_it", [RecordReader, records.open])
+def test_verifying_a_dataset_of_granular_decodes_it(open_it: Callable[[Path], RecordReader]) -> None:
+    with open_it(fixture_folder("small_new")) as reader:
+        reader.verify()

@@ -1,0 +1,375 @@
+"""What the real Granular makes of our files, and we of its: 0.24.2, and 0.21.2 for sequences."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import granular
+import numpy as np
+import pytest
+from granular_peer import OldGranular
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordWriter
+
+SPEC = {
+    "blob": "bytes",
+    "count": "int",
+    "id": "i64",
+    "mask": "u64",
+    "text": "utf8",
+    "tree": "tree",
+    "x": "array",
+    "y": "msgpack",
+}
+
+
+def sample(i: int) -> dict[str, Any]:
+    """With values that Granular's own codecs write rightly."""
+    rng = np.random.default_rng(i)
+    return {
+        "blob": rng.bytes(i % 7),
+        "count": i % 100,
+        "id": i - 5,
+        "mask": 2**63 + i,
+        "text": "ä€😀"[: i % 4],
+        "tree": {"a": [1, "b", rng.integers(0, 9, (2, i % 3))], "b": None},
+        "x": rng.random((i % 4, 3)).astype(np.float32),
+        "y": [i, {"k": b"v" * (i % 3)}, 1.5],
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value that compares by ``==``, dtypes included."""
+    if isinstance(value, np.ndarray):
+        return ("array", value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All files that Granular has too."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("manifest.json", "progress.json")
+    }
+
+
+def read_by_granular(folder: Path) -> list[Any]:
+    with granular.DatasetReader(folder, granular.decoders, cache_index=False) as reader:
+        return [plain(reader[i]) for i in range(len(reader))]
+
+
+def write_by_granular(folder: Path, spec: Mapping[str, str], samples: Sequence[Mapping[str, Any]]) -> None:
+    with granular.DatasetWriter(folder, spec, granular.encoders) as writer:
+        for each in samples:
+            writer.append(each)
+
+
+@pytest.fixture(scope="module")
+def old_granular() -> Iterator[OldGranular]:
+    with OldGranular() as peer:
+        yield peer
+
+
+# ---------------------------------------------------------------------- bag + idx, by 0.24.2
+
+
+def test_our_files_are_granulars_byte_for_byte(tmp_path: Path) -> None:
+    samples = [sample(i) for i in range(40)]
+    write_by_granular(tmp_path / "theirs", SPEC, samples)
+
+    with RecordWriter(tmp_path / "ours", SPEC) as writer:
+        for each in samples:
+            writer.append(each)
+
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+
+
+def test_columns_written_whole_are_granulars_byte_for_byte(tmp_path: Path) -> None:
+    x, label = np.arange(3000, dtype=np.float32).reshape(1000, 3), np.arange(1000) % 7
+    text = [f"{i}" * (i % 5) for i in range(1000)]
+    spec = {"label": "i64", "text": "utf8", "x": "array"}
+    rows = [{"label": int(label[i]), "text": text[i], "x": x[i]} for i in range(1000)]
+    write_by_granular(tmp_path / "theirs", spec, rows)
+
+    with RecordWriter(tmp_path / "ours", spec) as writer:
+        writer.extend({"label": label[:400], "text": text[:400], "x": x[:400]})
+        writer.append(rows[400])
+        writer.extend({"label": label[401:], "text": text[401:], "x": x[401:]})
+
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+
+
+def test_granular_reads_what_we_write_and_we_read_what_it_writes(tmp_path: Path) -> None:
+    samples = [sample(i) for i in range(25)]
+    with RecordWriter(tmp_path / "ours", SPEC) as writer:
+        for each in samples:
+            writer.append(each)
+    write_by_granular(tmp_path / "theirs", SPEC, samples)
+
+    by_granular = read_by_granular(tmp_path / "ours")
+    with RecordReader(tmp_path / "theirs") as reader:
+        by_us = [plain(reader[i]) for i in range(len(reader))]
+
+    assert by_granular == [plain(each) for each in samples]
+    assert by_us == by_granular
+
+
+def test_granular_reads_an_empty_dataset(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "ours", SPEC):
+        pass
+
+    assert read_by_granular(tmp_path / "ours") == []
+
+
+def test_granular_reads_integers_that_it_cannot_write(tmp_path: Path) -> None:
+    numbers = [0, 127, 128, 255, 256, -1, -128, -129, 2**40, -(2**62)]
+
+    with RecordWriter(tmp_path / "ours", {"n": "int"}) as writer:
+        writer.extend({"n": numbers})
+
+    assert read_by_granular(tmp_path / "ours") == [{"n": number} for number in numbers]
+
+
+def test_granular_goes_on_with_what_we_left(tmp_path: Path) -> None:
+    samples = [sample(i) for i in range(30)]
+    write_by_granular(tmp_path / "whole", SPEC, samples)
+    with RecordWriter(tmp_path / "part", SPEC) as writer:
+        for each in samples[:13]:
+            writer.append(each)
+        writer.abandon()
+
+    with granular.DatasetWriter(tmp_path / "part", SPEC, granular.encoders) as resumed:
+        n_found = len(resumed)
+        for each in samples[n_found:]:
+            resumed.append(each)
+
+    assert n_found == 13
+    assert files(tmp_path / "part") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("lost", ["columns", "index", "torn index", "index of data", "data of index"])
+def test_both_go_on_with_a_dataset_that_was_killed(tmp_path: Path, lost: str) -> None:
+    samples = [sample(i) for i in range(30)]
+    write_by_granular(tmp_path / "whole", SPEC, samples)
+    write_by_granular(tmp_path / "part", SPEC, samples[:14])
+    break_off(tmp_path / "part", samples, lost)
+    shutil.copytree(tmp_path / "part", tmp_path / "theirs")
+
+    with RecordWriter(tmp_path / "part", SPEC) as writer:
+        n_found = len(writer)
+        for each in samples[n_found:]:
+            writer.append(each)
+
+    assert n_found == {"columns": 14, "index": 9, "torn index": 9, "index of data": 13, "data of index": 12}[lost]
+    assert files(tmp_path / "part") == files(tmp_path / "whole")
+    with RecordReader(tmp_path / "part") as reader:
+        reader.verify()
+    if lost in ("columns", "index"):  # the others are what Granular does not get right
+        with granular.DatasetWriter(tmp_path / "theirs", SPEC, granular.encoders) as resumed:
+            for each in samples[len(resumed) :]:
+                resumed.append(each)
+        assert files(tmp_path / "theirs") == files(tmp_path / "part")
+
+
+def break_off(folder: Path, samples: Sequence[Mapping[str, Any]], lost: str) -> None:
+    """Leave a dataset of 14 samples as a kill would have."""
+    if lost == "columns":  # killed between two columns: the first ones are ahead
+        for name in list(SPEC)[:3]:
+            record = granular.encoders[SPEC[name]](samples[14][name])
+            with (folder / f"{name}.bag").open("ab") as bag, (folder / f"{name}.idx").open("ab") as idx:
+                bag.write(record)
+                idx.write(bag.tell().to_bytes(8, "little"))
+    elif lost in ("index", "torn index"):
+        os.truncate(folder / "text.idx", 9 * 8 + (5 if lost == "torn index" else 0))
+    elif lost == "index of data":
+        for name in SPEC:
+            os.truncate(folder / f"{name}.idx", 13 * 8)
+    else:  # the index arrived on the disk, the data did not
+        os.truncate(folder / "x.bag", os.path.getsize(folder / "x.bag") - len(granular.encoders["array"](samples[13]["x"])) - 1)
+
+
+def test_we_go_on_with_what_granular_was_killed_over(tmp_path: Path) -> None:
+    script = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import granular
+from test_granular_package import SPEC, sample
+writer = granular.DatasetWriter({str(tmp_path / "killed")!r}, SPEC, granular.encoders)
+for i in range(1000):
+    writer.append(sample(i))
+    if i == 17:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "support")}
+    killed = subprocess.run([sys.executable, "-c", script], check=False, env=environment)
+    write_by_granular(tmp_path / "whole", SPEC, [sample(i) for i in range(25)])
+
+    with RecordWriter(tmp_path / "killed", SPEC) as writer:
+        n_found = len(writer)
+        for i in range(n_found, 25):
+            writer.append(sample(i))
+
+    assert killed.returncode == -signal.SIGKILL
+    assert n_found == 18
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+# ---------------------------------------------------------------------- shards
+
+
+def write_own_shards(folder: str, start: int, step: int) -> None:
+    with ShardedRecordWriter(folder, SPEC, shardlen=4, shardstart=start, shardstep=step) as writer:
+        for i in range(start * 4, 32, step * 4):
+            for k in range(i, i + 4):
+                writer.append(sample(k))
+
+
+def test_granular_reads_shards_written_by_several_processes(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=write_own_shards, args=(str(tmp_path / "shards"), start, 2)) for start in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+    with granular.ShardedDatasetReader(tmp_path / "shards", granular.decoders, cache_index=False) as theirs:
+        by_granular = [plain(theirs[i]) for i in range(len(theirs))]
+    with records.open(tmp_path / "shards") as ours:
+        by_us = [plain(each) for each in ours]
+
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert by_granular == [plain(sample(i)) for i in range(32)]
+    assert by_us == by_granular
+
+
+def test_our_shards_are_granulars_byte_for_byte(tmp_path: Path) -> None:
+    with granular.ShardedDatasetWriter(tmp_path / "theirs", SPEC, granular.encoders, shardlen=5) as theirs:
+        for i in range(13):
+            theirs.append(sample(i))
+
+    with ShardedRecordWriter(tmp_path / "ours", SPEC, shardlen=5) as ours:
+        for i in range(13):
+            ours.append(sample(i))
+
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+    assert sorted(os.listdir(tmp_path / "ours")) == ["000000", "000001", "000002"]
+
+
+# ---------------------------------------------------------------------- sequences, by 0.21.2
+
+SEQUENCES = {"frames": "array[]", "id": "i64", "names": "utf8[]", "text": "utf8"}
+
+
+def sequence_sample(i: int) -> dict[str, Any]:
+    return {
+        "frames": [np.full((2, k + 1), i % 256, np.uint8) for k in range(i % 4)],
+        "id": i,
+        "names": [f"name {i} {k}" for k in range((i * 7) % 3)],
+        "text": f"text {i}",
+    }
+
+
+def test_our_sequences_are_granulars_byte_for_byte(tmp_path: Path, old_granular: OldGranular) -> None:
+    samples = [sequence_sample(i) for i in range(300)]  # numbers of records of one, two and three bytes
+    old_granular.write(tmp_path / "theirs", SEQUENCES, samples)
+
+    with RecordWriter(tmp_path / "ours", SEQUENCES) as writer:
+        for each in samples[:100]:
+            writer.append(each)
+        writer.extend({name: [each[name] for each in samples[100:]] for name in SEQUENCES})
+
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    samples=st.lists(
+        st.fixed_dictionaries(
+            {
+                "blob": st.binary(max_size=3),
+                "blobs": st.lists(st.binary(max_size=3), max_size=3),
+                "texts": st.lists(st.text(max_size=3)),
+            }
+        ),
+        max_size=6,
+    )
+)
+def test_old_granular_reads_all_sequences_that_we_write(
+    samples: list[dict[str, Any]], tmp_path: Path, old_granular: OldGranular
+) -> None:
+    folder = tmp_path / "ours"
+    shutil.rmtree(folder, ignore_errors=True)
+
+    with RecordWriter(folder, {"blob": "bytes", "blobs": "bytes[]", "texts": "utf8[]"}) as writer:
+        for each in samples:
+            writer.append(each)
+
+    spec, read, available = old_granular.read(folder)
+    with RecordReader(folder) as reader:
+        by_us = [reader[i] for i in range(len(reader))]
+    assert spec == {"blob": "bytes", "blobs": "bytes[]", "texts": "utf8[]"}
+    assert read == samples
+    assert by_us == samples
+    assert available == [
+        {"blob": True, "blobs": range(len(each["blobs"])), "texts": range(len(each["texts"]))} for each in samples
+    ]
+
+
+def test_old_granular_reads_ranges_of_our_sequences(tmp_path: Path, old_granular: OldGranular) -> None:
+    with RecordWriter(tmp_path / "ours", SEQUENCES) as writer:
+        for i in range(9):
+            writer.append(sequence_sample(i))
+
+    read = old_granular.read_masked(tmp_path / "ours", 7, {"frames": range(1, 3), "id": True})
+
+    assert plain(read) == plain({"frames": sequence_sample(7)["frames"][1:3], "id": 7})
+
+
+@pytest.mark.parametrize("first", [b"", b"a"])
+def test_old_granular_reads_empty_records(tmp_path: Path, old_granular: OldGranular, first: bytes) -> None:
+    """It refuses to write them itself."""
+    samples = [{"blob": blob, "parts": [first, b"", b"c"]} for blob in (first, b"", b"b", b"")]
+
+    with RecordWriter(tmp_path / "ours", {"blob": "bytes", "parts": "bytes[]"}) as writer:
+        for each in samples:
+            writer.append(each)
+
+    assert old_granular.read(tmp_path / "ours")[1] == samples
+    with RecordReader(tmp_path / "ours") as reader:
+        assert [reader[i] for i in range(len(reader))] == samples
+
+
+def test_old_granular_reads_shards_with_sequences(tmp_path: Path, old_granular: OldGranular) -> None:
+    with ShardedRecordWriter(tmp_path / "ours", SEQUENCES, shardlen=4) as writer:
+        for i in range(10):
+            writer.append(sequence_sample(i))
+
+    spec, read = old_granular.read_shards(tmp_path / "ours")
+
+    assert spec == SEQUENCES
+    assert plain(read) == plain([sequence_sample(i) for i in range(10)])
+
+
+def test_a_declared_column_is_written_as_granular_writes_it(tmp_path: Path) -> None:
+    samples = [{"x": np.arange(4, dtype=np.float32) + i, "label": i} for i in range(10)]
+    write_by_granular(tmp_path / "theirs", {"x": "array", "label": "i64"}, samples)
+
+    with RecordWriter(tmp_path / "ours", {"x": Column("array", "float32", (4,)), "label": Column("i64", "int32")}) as writer:
+        for each in samples:
+            writer.append(each)
+
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")

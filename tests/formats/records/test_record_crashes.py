@@ -1,0 +1,264 @@
+"""Writers of record datasets that are killed, refused by the disk, forgotten, forked: what was said to be safe is safe."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fault_records
+import numpy as np
+import pytest
+from fault_processes import Fault, FaultProcesses
+from fault_records import N_SAMPLES, SPECS, large_sample, sample
+from fault_size import sized, spread
+from mongodb_server import folder_in_memory
+
+from data_stack.exception import DataStackError, StorageConflictError
+from data_stack.formats import records
+from data_stack.formats.records import RecordReader, RecordWriter, ShardedRecordWriter
+
+ENOSPC, EIO = 28, 5
+NOBODY = 65534
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[FaultProcesses]:
+    with tempfile.TemporaryDirectory(prefix="data_stack-records-") as folder:
+        Path(folder).chmod(0o777)
+        with FaultProcesses(Path(folder)) as processes:
+            yield processes
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Open to all users; in memory where there is such a folder, since processes are killed here, no power is cut."""
+    with tempfile.TemporaryDirectory(prefix="data_stack-records-", dir=folder_in_memory()) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(params=["columns", "sequences"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.tolist())
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+def said(path: Path) -> int:
+    return int(path.read_text() or "0") if path.exists() else 0
+
+
+def check_readable_part(dataset: Path, kind: str) -> None:
+    """Whatever lies there is samples from the first on, or an error of ours."""
+    try:
+        with records.open(dataset) as reader:
+            assert [plain(each) for each in reader] == [plain(sample(kind, i)) for i in range(len(reader))]
+    except DataStackError:
+        pass
+
+
+@pytest.mark.parametrize("action", ["kill", "torn", "killafter"])
+def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(
+    processes: FaultProcesses, folder: Path, kind: str, action: str
+) -> None:
+    whole = folder / "whole"
+    n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
+    assert n_calls > 50
+
+    for at in spread(n_calls, sized(12, 2_000)):
+        dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
+        fault = Fault(str(dataset), at=at, action=action)
+        outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault)
+        assert outcome.was_killed, outcome
+        check_readable_part(dataset, kind)
+
+        found = fault_records.write(str(dataset), kind, str(folder / "n"))
+
+        assert found >= said(acknowledged)
+        assert files(dataset) == files(whole)
+        with RecordReader(dataset) as reader:
+            reader.verify()
+        shutil.rmtree(dataset)
+
+
+def test_a_writer_that_is_killed_twice_is_gone_on_with(processes: FaultProcesses, folder: Path, kind: str) -> None:
+    whole = folder / "whole"
+    n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
+    choice = random.Random(5)
+
+    for number in range(sized(8, 500)):
+        dataset = folder / f"{number}"
+        for _ in range(2):
+            fault = Fault(str(dataset), at=choice.randint(2, n_calls), action=choice.choice(["kill", "torn"]))
+            processes.run("fault_records:write", str(dataset), kind, str(folder / "n"), fault=fault)
+        fault_records.write(str(dataset), kind, str(folder / "n"))
+
+        assert files(dataset) == files(whole)
+        shutil.rmtree(dataset)
+
+
+def test_a_writer_of_shards_that_is_killed_at_any_call_is_gone_on_with(processes: FaultProcesses, folder: Path) -> None:
+    whole = folder / "whole"
+    n_calls = processes.run("fault_records:write_shards", str(whole), str(folder / "n"), fault=Fault(str(whole))).hits
+
+    for at in spread(n_calls, sized(12, 2_000)):
+        dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
+        fault = Fault(str(dataset), at=at, action="kill")
+        processes.run("fault_records:write_shards", str(dataset), str(acknowledged), fault=fault)
+
+        found = fault_records.write_shards(str(dataset), str(folder / "n"))
+
+        assert found >= said(acknowledged)
+        assert files(dataset) == files(whole)
+        shutil.rmtree(dataset)
+
+
+def test_a_writer_that_is_killed_at_a_random_moment_is_gone_on_with(processes: FaultProcesses, folder: Path) -> None:
+    choice = random.Random(1)
+    n_samples = 0
+    for number in range(sized(12, 500)):
+        dataset, acknowledged = folder / f"{number}", folder / f"{number} said"
+        process = processes.start("fault_records:write_on_and_on", str(dataset), str(acknowledged), number)
+        time.sleep(choice.uniform(0.01, 0.2))
+        process.kill()
+        assert process.wait().was_killed
+
+        with RecordWriter(dataset, SPECS["columns"]) as writer:
+            found = len(writer)
+            for i in range(found, found + 40):
+                writer.append(large_sample(i))
+
+        n_samples = max(n_samples, found)
+        assert found >= said(acknowledged)
+        with RecordReader(dataset) as reader:
+            reader.verify()
+            assert [plain(reader[i]) for i in range(found + 40)] == [plain(large_sample(i)) for i in range(found + 40)]
+        shutil.rmtree(dataset)
+    assert n_samples > 100
+
+
+@pytest.mark.parametrize("error", [ENOSPC, EIO])
+def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(
+    processes: FaultProcesses, folder: Path, kind: str, error: int
+) -> None:
+    whole = folder / "whole"
+    n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
+
+    for at in spread(n_calls, sized(12, 2_000)):
+        dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
+        fault = Fault(str(dataset), at=at, action="error", error=error, sticky=True)
+        outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault, look_for_left=True)
+        assert outcome.own, outcome
+        assert outcome.left == [], outcome
+        check_readable_part(dataset, kind)
+
+        found = fault_records.write(str(dataset), kind, str(folder / "n"))
+
+        assert found >= said(acknowledged)
+        assert files(dataset) == files(whole)
+        shutil.rmtree(dataset, ignore_errors=True)
+
+
+def test_a_disk_that_is_full_is_our_error_and_the_next_run_heals(processes: FaultProcesses, folder: Path, kind: str) -> None:
+    fault_records.write(str(folder / "whole"), kind, str(folder / "n"))
+    endings = set()
+
+    for limit in spread(20_000, sized(12, 300)):
+        dataset = folder / f"{limit}"
+        outcome = processes.run("fault_records:write_with_small_files", str(dataset), kind, str(folder / "n"), limit)
+        endings.add(outcome.value)
+        fault_records.write(str(dataset), kind, str(folder / "n"))
+
+        assert files(dataset) == files(folder / "whole")
+        shutil.rmtree(dataset)
+    assert endings == {"written", "StorageFullError"}
+
+
+def test_a_writer_goes_on_once_there_is_room_again(processes: FaultProcesses, folder: Path) -> None:
+    outcome = processes.run("fault_records:flush_again_once_there_is_room", str(folder / "dataset"), 3_000)
+
+    assert outcome.value == [1, N_SAMPLES], outcome
+    with RecordReader(folder / "dataset") as reader:
+        reader.verify()
+        assert [plain(reader[i]) for i in range(len(reader))] == [plain(sample("columns", i)) for i in range(N_SAMPLES)]
+
+
+def test_a_folder_that_cannot_be_written_is_our_error(processes: FaultProcesses, folder: Path) -> None:
+    with RecordWriter(folder / "dataset", SPECS["columns"]) as writer:
+        writer.append(sample("columns", 0))
+    (folder / "dataset").chmod(0o555)
+    for path in (folder / "dataset").iterdir():
+        path.chmod(0o444)
+    user = NOBODY if os.geteuid() == 0 else None
+
+    outcome = processes.run("fault_records:write_where_nothing_can_be_written", str(folder / "dataset"), user=user)
+
+    (folder / "dataset").chmod(0o755)
+    assert len(outcome.value) == 2, outcome
+    assert all(said.startswith("StorageError: could not ") and "ermission denied" in said for said in outcome.value)
+
+
+def test_a_second_writer_is_refused_until_the_first_has_ended(processes: FaultProcesses, folder: Path) -> None:
+    process = processes.start("fault_records:hold", str(folder / "dataset"), str(folder / "ready"))
+    while not (folder / "ready").exists():
+        time.sleep(0.005)
+
+    with pytest.raises(StorageConflictError, match="another writer has the record dataset"):
+        RecordWriter(folder / "dataset", SPECS["columns"])
+    process.kill()
+    process.wait()
+    with RecordWriter(folder / "dataset", SPECS["columns"]) as writer:
+        assert len(writer) == 1
+
+
+def test_a_fork_neither_writes_nor_unlocks(processes: FaultProcesses, folder: Path) -> None:
+    outcome = processes.run("fault_records:fork_with_an_open_writer", str(folder / "dataset"))
+
+    said, is_free, on_disk, n_samples = outcome.value
+    assert "its writer is of another process" in said
+    assert (is_free, on_disk, n_samples) == (False, 0, 6)
+    with RecordReader(folder / "dataset") as reader:
+        assert [plain(reader[i]) for i in range(6)] == [plain(sample("columns", i)) for i in range(6)]
+
+
+def test_a_writer_that_is_forgotten_publishes_nothing(processes: FaultProcesses, folder: Path) -> None:
+    outcome = processes.run("fault_records:forget", str(folder / "dataset"), look_for_left=True)
+
+    found, n_threads, is_published = outcome.value
+    assert 0 < found < 300
+    assert (n_threads, is_published, outcome.left, outcome.output) == (1, False, [], "")
+
+
+def test_an_interpreter_that_ends_with_an_open_writer_ends_quietly(folder: Path) -> None:
+    script = f"""
+import numpy as np
+from data_stack.formats.records import RecordWriter, ShardedRecordWriter
+plain = RecordWriter({str(folder / "dataset")!r}, {{"x": "array"}})
+plain.extend({{"x": np.zeros((1000, 1000))}})
+shards = ShardedRecordWriter({str(folder / "shards")!r}, {{"x": "array"}}, shardlen=300)
+shards.extend({{"x": np.zeros((1000, 1000))}})
+"""
+    ended = subprocess.run([sys.executable, "-X", "dev", "-c", script], check=False, capture_output=True)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    assert not (folder / "dataset" / "manifest.json").exists()
+    with ShardedRecordWriter(folder / "shards", {"x": "array"}, shardlen=300) as writer:
+        assert len(writer) >= 900

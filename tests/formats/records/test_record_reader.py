@@ -1,0 +1,600 @@
+"""The reader of record datasets: the contract of all iterators, columns by themselves, parts of samples, its life."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from layer_laws import as_plain, check_all_ways_agree
+
+from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator.iterator import columns_at
+from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetOutOfBoundsError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+)
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records.columns import FixedColumn
+from data_stack.testing import DatasetIteratorContract
+from data_stack.testing.iterators import assert_same
+
+SPEC = {"id": Column("i64"), "mat": Column("array", "int16", (2, 3)), "name": Column("utf8"), "ragged": Column("array")}
+
+
+def samples(n: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": i - 2,
+            "mat": np.arange(6, dtype=np.int16).reshape(2, 3) * i,
+            "name": f"sample {i} " * (i % 3),
+            "ragged": np.arange(i % 4, dtype=np.float32),
+        }
+        for i in range(n)
+    ]
+
+
+def write(folder: Path, n: int, *, manifest: bool = True, spec: dict[str, Any] = SPEC) -> list[dict[str, Any]]:
+    written = samples(n)
+    with RecordWriter(folder, spec) as writer:
+        for sample in written:
+            writer.append({name: sample[name] for name in spec})
+    if not manifest:
+        (folder / "manifest.json").unlink()
+    return written
+
+
+# ------------------------------------------------------------------ what every iterator promises
+
+EVEN = ["id", "mat", "name"]  # what the contract can compare; arrays of different shapes have a test of their own
+
+
+def without_ragged(written: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: sample[name] for name in EVEN} for sample in written]
+
+
+class TestRecordReader(DatasetIteratorContract):
+    @pytest.fixture
+    def expected(self, tmp_path: Path) -> list[Any]:
+        return without_ragged(write(tmp_path, 7))
+
+    @pytest.fixture
+    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
+        with RecordReader(tmp_path, columns=EVEN) as reader:
+            yield reader
+
+
+class TestRecordReaderWithoutManifest(TestRecordReader):
+    @pytest.fixture
+    def expected(self, tmp_path: Path) -> list[Any]:
+        return without_ragged(write(tmp_path, 7, manifest=False))
+
+
+class TestRecordReaderByRange(TestRecordReader):
+    @pytest.fixture
+    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
+        with RecordReader(tmp_path, columns=EVEN, mapped=False) as reader:
+            yield reader
+
+
+class TestRecordReaderInMemory(TestRecordReader):
+    @pytest.fixture
+    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
+        with RecordReader(tmp_path, columns=EVEN, cache_index=True, cache_columns=["mat", "name"]) as reader:
+            yield reader
+
+
+class TestRecordReaderOfRows(TestRecordReader):
+    """All columns are rows of one size, and all blocks are checked: the short ways."""
+
+    @pytest.fixture
+    def expected(self, tmp_path: Path) -> list[Any]:
+        spec = {"id": SPEC["id"], "mat": SPEC["mat"]}
+        return [{name: sample[name] for name in spec} for sample in write(tmp_path, 7, spec=spec)]
+
+    @pytest.fixture
+    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
+        with RecordReader(tmp_path) as reader:
+            for position in 100 * [3]:
+                reader[position]
+            assert reader._are_rows
+            yield reader
+
+
+class TestRecordReaderOfSequences(DatasetIteratorContract):
+    @pytest.fixture
+    def expected(self, tmp_path: Path) -> list[Any]:
+        written = [
+            {"frames": [np.full((2, 2), 10 * i + k, np.uint8) for k in range(i % 3)], "id": i, "words": ["w"] * (i % 4)}
+            for i in range(7)
+        ]
+        with RecordWriter(tmp_path, {"frames": Column("array[]", "uint8", (2, 2)), "id": "i64", "words": "utf8[]"}) as writer:
+            for sample in written:
+                writer.append(sample)
+        return written
+
+    @pytest.fixture
+    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
+        with RecordReader(tmp_path) as reader:
+            yield reader
+
+    def test_a_batch_is_its_samples_stacked(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        for positions in ([0, 3, 6], [5, 1], [2, 2, 4, 0]):
+            batch: Any = iterator.read_batch(positions)
+
+            assert as_plain(batch) == {key: as_plain([expected[position][key] for position in positions]) for key in expected[0]}
+
+    def test_a_view_of_it_can_be_stacked_and_read_in_batches(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        view = DatasetIteratorView(DatasetIteratorView(iterator, [6, 5, 4, 3]), [3, 2])
+
+        assert as_plain(view.read_batch([1, 0])) == {key: as_plain([expected[4][key], expected[3][key]]) for key in expected[0]}
+
+    def test_a_column_is_one_value_of_each_sample(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        for key in expected[0]:
+            assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])
+
+    def test_an_empty_batch_has_the_columns_of_a_full_one(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+        batch: Any = iterator.read_batch([])
+
+        assert {key: len(column) for key, column in batch.items()} == {"frames": 0, "id": 0, "words": 0}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    n=st.integers(0, 9), data=st.data(), manifest=st.booleans(), n_before=st.sampled_from([0, 80]),
+    options=st.sampled_from([{}, {"mapped": False}, {"cache_index": True, "mapped": False}, {"verified": False}]),
+)  # fmt: skip
+def test_all_ways_to_the_samples_agree(
+    tmp_path_factory: pytest.TempPathFactory, n: int, data: st.DataObject, manifest: bool, n_before: int, options: dict[str, Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("records")
+    expected = write(folder, n, manifest=manifest)
+
+    with RecordReader(folder, **options) as reader:
+        for read in range(n_before if n else 0):
+            reader[read % n]
+        check_all_ways_agree(reader, expected, data)
+
+
+def test_an_empty_dataset_has_no_samples_and_empty_columns(tmp_path: Path) -> None:
+    for manifest in (True, False):
+        write(tmp_path / str(manifest), 0, manifest=manifest)
+
+        with RecordReader(tmp_path / str(manifest)) as reader:
+            assert len(reader) == 0
+            assert list(reader) == []
+            assert {name: len(column) for name, column in reader.read_batch([]).items()} == dict.fromkeys(SPEC, 0)
+            assert len(reader.read_column("mat")) == 0
+            reader.verify()
+            with pytest.raises(IndexError):
+                reader[0]
+
+
+# ------------------------------------------------------------------ columns
+
+
+def test_only_the_columns_asked_for_are_touched(tmp_path: Path) -> None:
+    expected = write(tmp_path, 5)
+    (tmp_path / "name.bag").write_bytes(b"x" * (tmp_path / "name.bag").stat().st_size)
+
+    with RecordReader(tmp_path) as reader:
+        assert reader.read_column("id").tolist() == [sample["id"] for sample in expected]
+        assert reader[3, ["id"]] == {"id": 1}
+        assert [column.tolist() for column in columns_at(reader, ["id"], np.array([1]))] == [[-1]]
+        assert set(reader._opened) == {"id"}
+        with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name'.*name\.bag"):
+            reader[4]
+
+
+def test_columns_are_chosen_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+    expected = write(tmp_path, 5)
+
+    with RecordReader(tmp_path, columns=["name", "id"]) as reader:
+        assert reader.spec == {"name": "utf8", "id": "i64"}
+        assert reader.schema == {"name": reader.schema["name"], "id": reader.schema["id"]}
+        assert_same(list(reader), [{"name": sample["name"], "id": sample["id"]} for sample in expected])
+        assert list(reader.read_batch([1, 2])) == ["name", "id"]
+        assert list(reader[1, {"id": True, "name": True}]) == ["id", "name"]
+        with pytest.raises(ConfigError, match="no column 'mat'"):
+            reader.read_column("mat")
+
+
+@pytest.mark.parametrize("columns", [["nothing"], [], "id", ["id", "id"], [1], 7])
+def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) -> None:
+    write(tmp_path, 2)
+
+    with pytest.raises(ConfigError):
+        RecordReader(tmp_path, columns=columns)
+    with pytest.raises(ConfigError):
+        RecordReader(tmp_path, cache_columns=["nothing"])
+
+
+def test_a_slip_in_a_column_is_answered_with_what_was_meant(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+
+    with pytest.raises(ConfigError, match="did you mean 'ragged'"):
+        RecordReader(tmp_path, columns=["raged"])
+
+
+def test_columns_of_more_than_one_sample_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+
+    with RecordReader(tmp_path) as reader:
+        with pytest.raises(TypeError, match="select"):
+            reader[1:3, ["id"]]
+        with pytest.raises(DatasetOutOfBoundsError):
+            reader[5, ["id"]]
+        assert reader[-1, ["id"]] == {"id": 2}
+        assert reader[np.int8(-1), {"id": True, "mat": False}] == {"id": 2}
+
+
+def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"a": Column("i64", "int32"), "b": "u64", "c": Column("int", "int16")}) as writer:
+        for number in (1, 2, 300):
+            writer.append({"a": -number, "b": 2**63 + number, "c": number})
+
+    with RecordReader(tmp_path) as reader:
+        for _ in range(100):
+            assert reader[2] == {"a": -300, "b": 2**63 + 300, "c": 300}
+            assert [type(value) for value in reader[2].values()] == [int, int, int]
+        batch = reader.read_batch([2, 0])
+        assert {name: column.dtype for name, column in batch.items()} == {"a": np.int32, "b": np.uint64, "c": np.int16}
+        assert batch["b"].tolist() == [2**63 + 300, 2**63 + 1]
+        assert [type(value) for value in next(iter(reader)).values()] == [int, int, int]
+
+
+def test_values_are_the_callers_own(tmp_path: Path) -> None:
+    expected = write(tmp_path, 5)
+
+    with RecordReader(tmp_path) as reader:
+        for _ in range(100):
+            reader[1]["mat"][:] = 99
+        for sample in reader:
+            sample["mat"][:] = 99
+            sample["ragged"][:] = 99
+        for sample in reader.__getitems__([0, 1]):
+            sample["mat"][:] = 99
+        reader.read_batch([0, 1])["mat"][:] = 99
+        reader.read_column("mat")[:] = 99
+        assert_same(list(reader), expected)
+
+
+def test_records_that_a_manifest_does_not_describe_are_rows_if_they_are_of_one_size(tmp_path: Path) -> None:
+    expected = write(tmp_path, 6, manifest=False)
+
+    with RecordReader(tmp_path) as reader:
+        assert_same(reader.read_batch([5, 0])["mat"], np.stack([expected[5]["mat"], expected[0]["mat"]]))
+        assert isinstance(reader._column("id"), FixedColumn)
+        assert isinstance(reader._column("mat"), FixedColumn)
+        assert not isinstance(reader._column("ragged"), FixedColumn)
+
+
+def test_records_of_one_size_and_different_headers_are_each_read_as_what_they_are(tmp_path: Path) -> None:
+    values = [np.arange(4, dtype=np.int32), np.arange(4, dtype=np.float32), np.arange(4, dtype=np.int32) * 2]
+    with RecordWriter(tmp_path, {"x": "array"}) as writer:
+        for value in values:
+            writer.append({"x": value})
+    (tmp_path / "manifest.json").unlink()
+
+    with RecordReader(tmp_path) as reader:
+        for _ in range(50):
+            assert_same([reader[i]["x"] for i in range(3)], values)
+        assert_same([sample["x"] for sample in reader], values)
+        assert_same(reader.read_batch([0, 2])["x"], np.stack([values[0], values[2]]))
+        assert reader.read_batch([0, 1])["x"].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
+        assert reader.read_batch([0, 1])["x"].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array(2.5), np.array([True, False]), np.array(["a", "bcd"]), np.array([b"a", b"bc"]), np.zeros((0, 3)),
+        np.array("2020-01-02", "M8[D]"), np.arange(3, dtype=">i4"), np.array([1 + 2j]), np.zeros((2, 1, 3), np.float16),
+    ],
+    ids=lambda value: value.dtype.str,
+)  # fmt: skip
+@pytest.mark.parametrize("manifest", [True, False])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_arrays_of_every_kind_come_back(tmp_path: Path, value: Any, manifest: bool, mapped: bool) -> None:
+    with RecordWriter(tmp_path, {"x": Column("array", value.dtype, value.shape)}) as writer:
+        for _ in range(3):
+            writer.append({"x": value})
+    if not manifest:
+        (tmp_path / "manifest.json").unlink()
+
+    with RecordReader(tmp_path, mapped=mapped) as reader:
+        for _ in range(80):
+            sample = reader[1]["x"]
+        assert_same(sample, value)
+        assert isinstance(sample, np.ndarray)
+        assert sample.flags.writeable
+        assert_same([sample["x"] for sample in reader], [value] * 3)
+        assert_same(reader.read_batch([2, 0])["x"], stack_values([value, value]))
+        assert_same(reader.read_batch(range(1, 3))["x"], stack_values([value, value]))
+
+
+# ------------------------------------------------------------------ codecs
+
+
+def test_codecs_of_ones_own_go_before_those_that_are_built_in(tmp_path: Path) -> None:
+    write(tmp_path, 3)
+
+    with RecordReader(tmp_path, columns=["id", "name"], codecs={"i64": None, "utf8": (None, len)}) as reader:
+        assert reader[2] == {"id": bytes(8), "name": 18}
+        assert reader.read_batch([2, 2])["name"].tolist() == [18, 18]
+        assert [sample["id"] for sample in reader][1] == b"\xff" * 8
+
+
+def test_of_what_ones_own_codec_gives_the_manifest_knows_nothing(tmp_path: Path) -> None:
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    with RecordWriter(tmp_path, {"image": Column("png", "uint8", (4, 4, 3)), "x": "zstd(array)"}) as writer:
+        for _ in range(3):
+            writer.append({"image": image, "x": image})
+
+    with RecordReader(tmp_path, codecs={"png": (None, len), "array": (None, len)}) as reader:
+        batch = reader.read_batch([0, 1])
+        assert batch["image"].tolist() == [len((tmp_path / "image.bag").read_bytes()) // 3] * 2
+        assert batch["x"].tolist() == [reader[0]["x"]] * 2
+        assert reader[0]["x"] > 48
+
+
+def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> None:
+    write(tmp_path, 3, manifest=False)
+    spec = json.loads((tmp_path / "spec.json").read_bytes())
+    (tmp_path / "spec.json").write_text(json.dumps({**spec, "name": "utf9"}))
+
+    with pytest.raises(ConfigError, match=r"column 'name'.*'utf9'.*did you mean 'utf8'"):
+        RecordReader(tmp_path)
+    with RecordReader(tmp_path, columns=["id"]) as reader:  # what is not asked for may be unknown
+        assert reader[0] == {"id": -2}
+
+
+def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path: Path) -> None:
+    def refuse(record: bytes) -> Any:
+        if record.startswith(b"sample 4"):
+            raise RecursionError("too deep")
+        return len(record)
+
+    write(tmp_path, 6)
+
+    with RecordReader(tmp_path, columns=["name"], codecs={"utf8": (None, refuse)}) as reader:
+        ways: list[Callable[[], Any]] = [
+            lambda: reader[4], lambda: reader.read_batch([1, 4]), lambda: reader.read_column("name"), lambda: list(reader),
+            lambda: reader.__getitems__([0, 4]),
+        ]  # fmt: skip
+        for way in 50 * ways:
+            with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep"):
+                way()
+        before = []
+        with pytest.raises(DatasetFileCorruptError):
+            for sample in reader:
+                before.append(sample)
+        assert before == [reader[i] for i in range(4)]  # what was whole is given
+
+
+# ------------------------------------------------------------------ length
+
+
+def test_without_a_manifest_there_are_as_many_samples_as_all_columns_have_complete(tmp_path: Path) -> None:
+    expected = write(tmp_path, 6, manifest=False)
+    index, bag = tmp_path / "name.idx", tmp_path / "mat.bag"
+    index.write_bytes(index.read_bytes()[:-3])  # a torn entry
+    bag.write_bytes(bag.read_bytes()[:-20])  # the last record is not whole, though its entry is there
+
+    with RecordReader(tmp_path) as reader:
+        assert len(reader) == 5
+        assert_same(list(reader), expected[:5])
+    with bag.open("r+b") as file:
+        file.truncate(0)
+    with RecordReader(tmp_path) as reader:
+        assert len(reader) == 0
+
+
+def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_checkpointed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = samples(9)
+    with RecordWriter(tmp_path, SPEC) as writer:
+        for sample in expected[:4]:
+            writer.append(sample)
+        writer.checkpoint()
+        reader = RecordReader(tmp_path)
+        for sample in expected[4:7]:
+            writer.append(sample, flush=True)
+        with caplog.at_level(logging.WARNING, "data_stack"):
+            growing = RecordReader(tmp_path)
+        assert "appending" in caplog.text
+        assert len(growing) == len(reader) == 4
+        assert_same(list(growing), expected[:4])
+        growing.verify()
+        writer.checkpoint()
+        assert_same(list(RecordReader(tmp_path)), expected[:7])
+
+    assert_same(list(reader), expected[:4])
+    assert_same(list(RecordReader(tmp_path)), expected[:7])
+
+
+def test_what_an_unfinished_writer_of_sequences_flushed_is_read(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path, {"id": "i64", "words": "utf8[]"})
+    for i in range(4):
+        writer.append({"id": i, "words": ["a", "b"][: i % 3]}, flush=True)
+
+    with RecordReader(tmp_path) as reader:
+        assert list(reader) == [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(4)]
+        assert reader[2, {"words": range(1, 9)}] == {"words": ["b"]}
+    writer.close()
+
+
+# ------------------------------------------------------------------ what it says of itself
+
+
+def test_it_knows_its_schema_and_size(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    n_bytes = sum(path.stat().st_size for path in tmp_path.iterdir() if path.suffix in (".bag", ".idx"))
+
+    with RecordReader(tmp_path) as reader:
+        assert reader.spec == {name: column.type for name, column in SPEC.items()}
+        assert reader.schema["mat"] == SPEC["mat"]
+        assert reader.manifest is not None
+        assert reader.n_bytes == reader.size == n_bytes
+        assert reader.available(1) == dict.fromkeys(SPEC, True)
+        assert "5 samples" in repr(reader)
+    (tmp_path / "manifest.json").unlink()
+    with RecordReader(tmp_path) as reader:
+        assert reader.manifest is None
+        assert reader.n_bytes == n_bytes
+        assert reader.schema["mat"] == Column("array")
+
+
+def test_where_no_dataset_lies_is_said(tmp_path: Path) -> None:
+    for open_it in (RecordReader, records.open, records.ShardedRecordReader):
+        for place in (tmp_path, tmp_path / "nothing"):
+            with pytest.raises(ResourceNotFoundError, match=r"spec\.json"):
+                open_it(place)
+    for wrong in (None, 5, b""):
+        with pytest.raises(ConfigError):
+            RecordReader(wrong)
+
+
+def test_the_names_of_the_package_are_there_and_no_others() -> None:
+    assert sorted(records.__all__) == records.__all__
+    assert set(records.__all__) <= set(dir(records))
+    assert all(getattr(records, name) is not None for name in records.__all__)
+    with pytest.raises(AttributeError):
+        records.nothing  # noqa: B018
+
+
+# ------------------------------------------------------------------ its life
+
+
+@pytest.mark.parametrize("n_reads", [0, 1, 100])
+def test_a_closed_reader_gives_nothing_but_says_so(tmp_path: Path, n_reads: int) -> None:
+    write(tmp_path, 5)
+    reader = RecordReader(tmp_path)
+    for _ in range(n_reads):
+        reader[0]
+    view = reader[1:3]
+    reader.close()
+    reader.close()
+
+    ways: list[Callable[[], Any]] = [
+        lambda: reader[0], lambda: list(reader), lambda: reader.read_batch([0]), lambda: view[0], lambda: reader[0, ["id"]],
+        lambda: reader.read_column("id"), lambda: view.read_batch([0]),
+    ]  # fmt: skip
+    for way in ways:
+        with pytest.raises(StorageError, match="was closed"):
+            way()
+
+
+def test_a_reader_of_sequences_that_was_closed_says_so_too(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"words": "utf8[]"}) as writer:
+        writer.append({"words": ["a"]})
+    reader = RecordReader(tmp_path)
+    reader.close()
+
+    for way in (lambda: reader[0], lambda: reader.read_batch([0]), lambda: reader.available(0), lambda: list(reader)):
+        with pytest.raises(StorageError, match="was closed"):
+            way()
+
+
+def test_a_reader_pickles_small_and_refuses_another_dataset(tmp_path: Path) -> None:
+    expected = write(tmp_path, 6)
+    with RecordReader(tmp_path) as reader:
+        list(reader)
+        pickled = pickle.dumps(reader)
+    assert len(pickled) < 600
+
+    assert_same(list(pickle.loads(pickled)), expected)
+    with RecordWriter(tmp_path, SPEC) as writer:
+        writer.append(expected[0])
+    with pytest.raises(ResourceChangedError):
+        pickle.loads(pickled)
+
+
+def test_a_pickled_reader_without_manifest_keeps_its_length(tmp_path: Path) -> None:
+    write(tmp_path, 4, manifest=False)
+    pickled = pickle.dumps(RecordReader(tmp_path))
+    with RecordWriter(tmp_path, SPEC) as writer:
+        writer.append(samples(1)[0])
+    (tmp_path / "manifest.json").unlink()
+
+    assert len(pickle.loads(pickled)) == 4
+    assert len(RecordReader(tmp_path)) == 5
+
+
+def test_opening_and_closing_leaves_no_descriptor_behind(tmp_path: Path) -> None:
+    write(tmp_path, 4)
+    (tmp_path / "old").mkdir()
+    with RecordWriter(tmp_path / "old" / "data", {"words": "utf8[]"}) as writer:
+        writer.append({"words": ["a"]})
+    n_before = len(os.listdir("/proc/self/fd"))
+
+    for number in range(200):
+        with RecordReader(tmp_path, mapped=number % 2 == 0) as reader:
+            reader.read_batch([0, 3])
+        forgotten = RecordReader(tmp_path, mapped=number % 2 == 0)
+        forgotten[0]
+        RecordReader(tmp_path / "old" / "data")[0]
+        del forgotten
+
+    assert len(os.listdir("/proc/self/fd")) <= n_before
+
+
+def test_it_stacks_and_splits_as_any_iterator(tmp_path: Path) -> None:
+    expected = write(tmp_path, 8)
+
+    with RecordReader(tmp_path) as reader:
+        split = reader.split({"train": 0.5, "val": 0.5}, seed=3)
+        view = DatasetIteratorView(DatasetIteratorView(reader, [7, 5, 3, 1]), [3, 0])
+        zipped = reader.zip(SequenceDatasetIterator([list(range(8))]).as_dict("number"))
+
+        assert sorted(sample["id"] for part in split.values() for sample in part) == [sample["id"] for sample in expected]
+        assert_same(list(view), [expected[1], expected[7]])
+        assert view.read_column("id").tolist() == [-1, 5]
+        assert zipped.read_batch([2, 3])["number"].tolist() == [2, 3]  # type: ignore[call-overload]
+        assert reader.select("id").read_batch([4])["id"].tolist() == [2]  # type: ignore[call-overload]
+
+
+def test_views_go_on_when_all_blocks_are_checked(tmp_path: Path) -> None:
+    expected = write(tmp_path, 8)
+
+    with RecordReader(tmp_path) as reader:
+        view = reader[::-1]
+        for _ in range(40):
+            assert_same(list(view), expected[::-1])
+        assert reader._get is not None
+
+
+def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    for index in tmp_path.glob("*.idx"):
+        index.write_bytes(b"\xff" * index.stat().st_size)
+
+    with RecordReader(tmp_path) as reader:
+        assert len(reader) == 5
+        assert reader.read_column("mat").shape == (5, 2, 3)  # rows of one size need none
+        with pytest.raises(DatasetFileCorruptError, match="column 'name'"):
+            reader.read_column("name")
+
+
+def test_a_file_that_was_touched_and_is_the_same_is_read(tmp_path: Path) -> None:
+    expected = write(tmp_path, 5)
+    for path in tmp_path.iterdir():
+        os.utime(path, (time.time() - 99, time.time() - 99))
+
+    assert_same(list(RecordReader(tmp_path)), expected)

@@ -1,0 +1,312 @@
+"""Damaged record datasets: every truncation, every flipped bit; an error of ours or the right data, never anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from layer_laws import as_plain
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordWriter
+
+SPECS: dict[str, dict[str, Any]] = {
+    "current": {"id": "i64", "mat": Column("array", "uint8", (2,)), "name": "utf8", "numbers": "int"},
+    "sequences": {"id": "i64", "mats": Column("array[]", "uint8", (2,)), "words": "utf8[]"},
+}
+
+
+def sample(i: int) -> dict[str, Any]:
+    mats = [np.array([i, k], np.uint8) for k in range(i)]
+    return {
+        "id": i,
+        "mat": np.array([i, 2], np.uint8),
+        "mats": mats,
+        "name": "ab" * i,
+        "numbers": 100 * i,
+        "words": ["w"] * (3 - i),
+    }
+
+
+@pytest.fixture(scope="module", params=["current", "sequences"])
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny") / "data"
+    with RecordWriter(folder, SPECS[request.param]) as writer:
+        for i in range(3):
+            writer.append({name: sample(i)[name] for name in SPECS[request.param]})
+    return folder
+
+
+def ways(reader: Any, n_samples: int) -> Iterator[Callable[[], Any]]:
+    """Reads all of it in each way."""
+    for position in range(n_samples):
+        yield functools.partial(reader.__getitem__, position)
+    yield lambda: list(reader)
+    yield lambda: reader.read_batch(range(n_samples)[::-1])
+    for name in reader.spec:
+        yield functools.partial(reader.read_column, name)
+
+
+def read_or_refused(folder: Path, expected: list[Any], options: dict[str, Any]) -> tuple[int, int]:
+    """How many ways gave the right data, and how many an error of ours; whatever else is no answer."""
+    try:
+        reader = RecordReader(folder, **options)
+    except DatasetFileCorruptError:
+        return 0, 1
+    n_right = n_refused = 0
+    with reader:
+        assert len(reader) == len(expected)
+        for way, truth in zip(ways(reader, len(expected)), ways(expected_reader(expected), len(expected)), strict=True):
+            try:
+                assert as_plain(way()) == as_plain(truth())
+                n_right += 1
+            except DatasetFileCorruptError:
+                n_refused += 1
+    return n_right, n_refused
+
+
+class expected_reader:
+    """Samples that answer as a reader does."""
+
+    def __init__(self, samples: list[dict[str, Any]]) -> None:
+        self.samples = samples
+        self.spec = samples[0]
+
+    def __getitem__(self, position: int) -> Any:
+        return self.samples[position]
+
+    def read_batch(self, positions: range) -> Any:
+        return {name: [self.samples[position][name] for position in positions] for name in self.spec}
+
+    def read_column(self, name: str) -> Any:
+        return [each[name] for each in self.samples]
+
+
+@pytest.mark.parametrize("options", [{}, {"mapped": False}], ids=["mapped", "by range"])
+def test_with_a_manifest_no_flipped_bit_goes_unnoticed_where_it_matters(
+    dataset: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    expected = list(RecordReader(dataset))
+    for path in sorted(dataset.iterdir()):
+        content = path.read_bytes()
+        copy = tmp_path / path.name
+        shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
+        for offset in range(0, len(content), 1 if len(content) < 200 else 7):
+            damaged = bytearray(content)
+            damaged[offset] ^= 1 << offset % 8
+            copy.write_bytes(damaged)
+
+            n_right, n_refused = read_or_refused(tmp_path, expected, options)
+
+            # the indexes of rows of one size are not needed, and what is not needed is not read
+            assert n_refused or path.name in ("id.idx", "mat.idx")
+            assert n_right or path.suffix != ".bag" or path.name == "refs.bag"  # other columns are whole
+            with pytest.raises(DatasetFileCorruptError, match=path.name.replace(".", r"\.")):
+                with RecordReader(tmp_path, columns=["id"]) as reader:
+                    reader.verify()
+        copy.write_bytes(content)
+
+
+def test_with_a_manifest_every_truncation_is_noticed_at_opening(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
+    for path in sorted(dataset.iterdir()):
+        content = path.read_bytes()
+        for size in range(0, len(content), 1 if len(content) < 200 else 7):
+            (tmp_path / path.name).write_bytes(content[:size])
+
+            with pytest.raises(DatasetFileCorruptError, match=path.name.replace(".", r"\.")):
+                RecordReader(tmp_path)
+        (tmp_path / path.name).write_bytes(content)
+
+
+def test_a_missing_file_is_named(dataset: Path, tmp_path: Path) -> None:
+    for with_manifest in (True, False):
+        for path in sorted(dataset.iterdir()):
+            if path.name == "manifest.json" or (not with_manifest and path.name in ("spec.json", "refs.bag")):
+                continue
+            shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
+            if not with_manifest:
+                (tmp_path / "manifest.json").unlink()
+            (tmp_path / path.name).unlink()
+
+            with pytest.raises(DatasetFileCorruptError, match=path.name.replace(".", r"\.")):
+                RecordReader(tmp_path)
+
+
+def read_all(folder: Path) -> None:
+    """Read in each way; errors of ours are answers too. A ConfigError is one for a type of column that got another name."""
+    try:
+        reader = records.open(folder)
+        for way in ways(reader, len(reader)):
+            with contextlib.suppress(DatasetFileCorruptError):
+                way()
+        reader.verify()
+        reader.close()
+    except (DatasetFileCorruptError, ConfigError, ResourceNotFoundError):
+        pass
+
+
+def test_without_a_manifest_no_damage_is_more_than_an_error_of_ours(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "manifest.json").unlink()
+    for path in sorted(tmp_path.iterdir()):
+        content = path.read_bytes()
+        for offset in range(len(content)):
+            for bit in (0, 7):
+                damaged = bytearray(content)
+                damaged[offset] ^= 1 << bit
+                path.write_bytes(damaged)
+                read_all(tmp_path)
+            path.write_bytes(content[:offset])
+            read_all(tmp_path)
+        path.write_bytes(content)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), manifest=st.booleans())
+def test_whatever_stands_in_the_files_nothing_but_our_errors_comes_of_it(
+    dataset: Path, tmp_path: Path, data: st.DataObject, manifest: bool
+) -> None:
+    shutil.rmtree(tmp_path)
+    shutil.copytree(dataset, tmp_path)
+    if not manifest:
+        (tmp_path / "manifest.json").unlink()
+    for path in data.draw(st.lists(st.sampled_from(sorted(tmp_path.iterdir())), min_size=1, max_size=3)):
+        content = path.read_bytes()
+        start, stop = sorted(data.draw(st.tuples(st.integers(0, len(content)), st.integers(0, len(content)))))
+        path.write_bytes(content[:start] + data.draw(st.binary(max_size=40)) + content[stop:])
+
+    read_all(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"", b"\x90", b"\x93\x00\x90\x90\x00", b"\x92\x00\x90", b"\x93\x05\x90\x90", b"\x93\x00\x92\x00\x7f\x90",
+        b"\x93\x00\x92\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x01\x90", b"\x93\xff\x90\x90", b"\x93\x00\x91\x00\x90",
+        b"\xdd\xff\xff\xff\xff\x00", b"\x93\x00\x92\x00\xa1x\x90", b"\xc1\xc1\xc1\xc1",
+    ],
+)  # fmt: skip
+def test_references_that_lead_nowhere_are_errors_that_name_the_sample(tmp_path: Path, record: bytes) -> None:
+    with RecordWriter(tmp_path, SPECS["sequences"]) as writer:
+        for i in range(3):
+            writer.append({name: sample(i)[name] for name in SPECS["sequences"]})
+    (tmp_path / "manifest.json").unlink()
+    refs = (tmp_path / "refs.bag").read_bytes()
+    data_bytes = int.from_bytes(refs[-8:], "little")
+    first_end = int.from_bytes(refs[data_bytes : data_bytes + 8], "little")
+    ends = [int.from_bytes(refs[start : start + 8], "little") for start in range(data_bytes, len(refs), 8)]
+    moved = [ends[0], ends[0] + len(record), ends[0] + len(record) + ends[2] - ends[1]]
+    content = refs[:first_end] + record + refs[ends[1] : ends[2]]
+    (tmp_path / "refs.bag").write_bytes(content + b"".join(end.to_bytes(8, "little") for end in moved))
+
+    with RecordReader(tmp_path) as reader:
+        assert reader[0]["id"] == 0
+        assert reader[2]["words"] == ["w"]
+        for way in (lambda: reader[1], lambda: reader.read_batch([0, 1]), lambda: reader.available(1), lambda: list(reader)):
+            with pytest.raises(DatasetFileCorruptError, match="record 1 of column 'refs'"):
+                way()
+
+
+def test_an_index_that_decreases_is_an_error_that_names_the_record(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"name": "utf8"}) as writer:
+        for i in range(5):
+            writer.append({"name": "x" * i})
+    (tmp_path / "manifest.json").unlink()
+    ends = np.fromfile(tmp_path / "name.idx", "<u8")
+    ends[2] = 7
+    ends.tofile(tmp_path / "name.idx")
+
+    with RecordReader(tmp_path) as reader:
+        assert reader[1] == {"name": "x"}
+        assert reader[4] == {"name": "xxxx"}
+        for _ in range(50):
+            with pytest.raises(
+                DatasetFileCorruptError, match=r"column 'name'.*name\.idx record 3 begins at byte 7 and ends at 6"
+            ):
+                reader[3]
+            with pytest.raises(DatasetFileCorruptError, match=r"record 3"):
+                reader.read_batch([4, 3])
+        with pytest.raises(DatasetFileCorruptError, match=r"record 3"):
+            reader.verify()
+
+
+@pytest.mark.parametrize("claimed", [2**63 + 5, 2**64 - 1, 2**40])
+def test_an_index_that_claims_absurdly_much_ends_the_dataset_or_is_an_error(tmp_path: Path, claimed: int) -> None:
+    with RecordWriter(tmp_path, {"name": "utf8"}) as writer:
+        for i in range(5):
+            writer.append({"name": "x" * i})
+    (tmp_path / "manifest.json").unlink()
+    ends = np.fromfile(tmp_path / "name.idx", "<u8")
+    ends[2] = claimed
+    ends.tofile(tmp_path / "name.idx")
+
+    for mapped in (True, False):
+        with RecordReader(tmp_path, mapped=mapped) as reader:
+            for position in (2, 3):
+                with pytest.raises(DatasetFileCorruptError, match=f"record {position}"):
+                    reader[position]
+    ends[4] = claimed
+    ends.tofile(tmp_path / "name.idx")
+    with RecordReader(tmp_path) as reader:
+        assert len(reader) < 5
+
+
+def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Path) -> None:
+    n = 3000
+    with RecordWriter(tmp_path, {"blob": "bytes", "x": Column("array", "float32", (32,))}) as writer:
+        writer.extend(
+            {"blob": [bytes([i % 251]) * 100 for i in range(n)], "x": np.arange(32 * n, dtype=np.float32).reshape(n, 32)}
+        )
+    for name in ("blob.bag", "x.bag"):
+        with (tmp_path / name).open("r+b") as file:
+            file.seek(200_000)
+            byte = file.read(1)
+            file.seek(200_000)
+            file.write(bytes([byte[0] ^ 16]))
+
+    for mapped in (True, False):
+        with RecordReader(tmp_path, mapped=mapped) as reader:
+            for position in (0, 300, 1000, 2999):
+                assert reader[position, ["blob"]] == {"blob": bytes([position % 251]) * 100}
+            assert reader.read_column("x", [0, 1000, 2999])[:, 0].tolist() == [0.0, 32000.0, 95968.0]
+            for column, damaged in (("blob", 2000), ("x", 200_000 // 137)):
+                for way in (
+                    lambda c, d: reader[d, [c]],
+                    lambda c, d: reader.read_column(c, [0, d]),
+                    lambda c, d: reader.read_column(c),
+                    lambda c, d: reader.read_column(c, range(d - 2, d + 2)),
+                ):
+                    with pytest.raises(DatasetFileCorruptError, match=rf"record .* of column '{column}'.*from byte 196,608 on"):
+                        way(column, damaged)
+            seen = 0
+            with pytest.raises(DatasetFileCorruptError):
+                for _ in reader:
+                    seen += 1
+            assert seen == min(196_608 // 137, 196_608 // 100)
+        with pytest.raises(DatasetFileCorruptError):
+            RecordReader(tmp_path, mapped=mapped).verify()
+    with RecordReader(tmp_path, verified=False) as reader:  # who asks for it gets it
+        assert reader[2000]["blob"] != bytes([2000 % 251]) * 100
+
+
+def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"id": "i64"}) as writer:
+        writer.extend({"id": np.arange(4)})
+    manifest = records.RecordReader(tmp_path).manifest
+    assert manifest is not None
+    for count in (3, 5, 2**40):
+        forged = records.RecordsManifest(count, manifest.columns, manifest.record_bytes, manifest.files)
+        (tmp_path / "manifest.json").write_bytes(forged.to_json())
+
+        with pytest.raises(DataStackError):
+            RecordReader(tmp_path)[0]

@@ -1,0 +1,144 @@
+"""One reader and many threads, forked children and spawned processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+
+N = 600
+SPEC: dict[str, str | Column] = {
+    "id": "i64",
+    "image": Column("png", "uint8", (24, 24, 3)),
+    "text": "utf8",
+    "x": Column("array", "float32", (16,)),
+}
+
+
+def sample(i: int) -> dict[str, Any]:
+    noise = np.random.default_rng(i)
+    return {
+        "id": i,
+        "image": noise.integers(0, 256, (24, 24, 3), np.uint8),
+        "text": f"text of {i} " * (i % 7),
+        "x": np.full(16, i, np.float32),
+    }
+
+
+def is_right(found: dict[str, Any], i: int) -> bool:
+    expected = sample(i)
+    return all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("records")
+    with RecordWriter(folder / "plain", SPEC) as writer:
+        for i in range(N):
+            writer.append(sample(i))
+    with ShardedRecordWriter(folder / "sharded", SPEC, shardlen=70) as writer:
+        for i in range(N):
+            writer.append(sample(i))
+    return folder
+
+
+@pytest.fixture(params=["plain", "by range", "sharded", "without manifest"])
+def reader(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iterator[RecordReader | ShardedRecordReader]:
+    name = "sharded" if request.param == "sharded" else "plain"
+    with records.open(folder / name, mapped=request.param != "by range") as opened:
+        yield opened
+
+
+def check_much(reader: Any, seed: int, n_reads: int = 40) -> int:
+    """Read here and there in all ways; number of wrong samples."""
+    noise = np.random.default_rng(seed)
+    wrong = 0
+    for _ in range(n_reads):
+        i = int(noise.integers(N))
+        wrong += not is_right(reader[i], i)
+        indices = noise.integers(0, N, 8)
+        batch = reader.read_batch(indices)
+        wrong += sum(
+            not is_right({name: column[place] for name, column in batch.items()}, int(i)) for place, i in enumerate(indices)
+        )
+    return wrong
+
+
+def test_threads_share_a_reader(reader: RecordReader) -> None:
+    wrong: list[int] = []
+    threads = [threading.Thread(target=lambda seed=seed: wrong.append(check_much(reader, seed))) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert wrong == [0] * 8
+
+
+def test_forked_children_go_on_with_the_reader_of_their_parent(reader: RecordReader) -> None:
+    check_much(reader, 0, 3)  # files are open, and threads have been made
+    context = multiprocessing.get_context("fork")
+    answers: Any = context.Queue()
+    children = [context.Process(target=lambda seed=seed: answers.put(check_much(reader, seed))) for seed in range(4)]
+    for child in children:
+        child.start()
+    here = check_much(reader, 99)
+    there = [answers.get(timeout=60) for _ in children]
+    for child in children:
+        child.join()
+
+    assert (here, there) == (0, [0] * 4)
+
+
+def test_a_spawned_process_reads_what_it_was_sent(folder: Path) -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for name in ("plain", "sharded"):
+            with records.open(folder / name) as reader:
+                reader[3]
+                assert pool.submit(check_much, reader, 5, 5).result(timeout=120) == 0
+                assert pool.submit(check_much, reader[::1], 5, 5).result(timeout=120) == 0
+
+
+def test_a_fork_while_threads_decode_does_not_hang(folder: Path) -> None:
+    with RecordReader(folder / "plain") as reader:
+        done = threading.Event()
+
+        def decode() -> None:
+            while not done.is_set():
+                reader.read_column("image", range(200))
+
+        thread = threading.Thread(target=decode)
+        thread.start()
+        try:
+            for _ in range(5):
+                pid = os.fork()
+                if pid == 0:
+                    try:
+                        right = reader.read_column("image", range(100)).shape == (100, 24, 24, 3)
+                        os._exit(0 if right else 1)
+                    except BaseException:  # pytest must not go on in a child
+                        os._exit(2)
+                assert os.waitpid(pid, 0)[1] == 0
+        finally:
+            done.set()
+            thread.join()
+
+
+def test_images_decoded_in_threads_stand_in_their_places(folder: Path) -> None:
+    order = np.random.default_rng(0).permutation(N)
+
+    with RecordReader(folder / "plain", columns=["image"]) as reader:
+        images = reader.read_batch(order)["image"]
+
+    assert images.dtype == np.uint8
+    assert all(np.array_equal(image, sample(int(i))["image"]) for image, i in zip(images, order, strict=True))

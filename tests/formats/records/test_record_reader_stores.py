@@ -1,0 +1,253 @@
+"""Record datasets in stores: MongoDB, S3, files, memory, the resources of a dataset; few requests, no more bytes than needed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from s3_server import S3Server
+
+from data_stack.dataset.declarative import DatasetFactory
+from data_stack.dataset.definition import DatasetCard
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.prepared import PreparedResources, Resources
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+    StorageConnectorFactory,
+)
+from data_stack.io.storage_connectors.connector import BINARY
+from data_stack.testing.iterators import assert_same
+
+N = 400
+SPEC: dict[str, str | Column] = {"id": "i64", "text": "utf8", "x": Column("array", "float32", (64,))}
+SEQUENCES: dict[str, str | Column] = {"frames": Column("array[]", "uint8", (8, 8)), "id": "i64", "words": "utf8[]"}
+
+
+def sample(i: int) -> dict[str, Any]:
+    return {"id": i, "text": f"text {i} " * (i % 9), "x": np.full(64, i, np.float32)}
+
+
+def sequences(i: int) -> dict[str, Any]:
+    frames = [np.full((8, 8), (i + k) % 256, np.uint8) for k in range(i % 5)]
+    return {"frames": frames, "id": i, "words": [f"w{k}" for k in range(i % 3)]}
+
+
+def write(store: Any, prefix: str = "", n: int = N) -> None:
+    with RecordWriter(store, SPEC, prefix=f"{prefix}plain") as writer:
+        for i in range(n):
+            writer.append(sample(i))
+    with RecordWriter(store, SEQUENCES, prefix=f"{prefix}sequences") as writer:
+        for i in range(40):
+            writer.append(sequences(i))
+
+
+def check(store: Any, prefix: str = "", n: int = N, **options: Any) -> None:
+    order = np.random.default_rng(0).integers(0, n, 50)
+    with records.open(store, prefix=f"{prefix}plain", **options) as reader:
+        assert len(reader) == n
+        assert_same([reader[int(i)] for i in order[:5]], [sample(int(i)) for i in order[:5]])
+        assert_same(reader.__getitems__(order), [sample(int(i)) for i in order])
+        batch = reader.read_batch(order)
+        assert batch["id"].tolist() == order.tolist()
+        assert batch["text"].tolist() == [sample(int(i))["text"] for i in order]
+        assert np.array_equal(batch["x"], np.repeat(order.astype(np.float32), 64).reshape(-1, 64))
+        assert_same(list(reader), [sample(i) for i in range(n)])
+        reader.verify()
+    with records.open(store, prefix=f"{prefix}sequences", **options) as reader:
+        assert_same(list(reader), [sequences(i) for i in range(40)])
+        assert_same(reader[9, {"frames": range(1, 3)}], {"frames": sequences(9)["frames"][1:3]})
+        assert reader.available(9)["frames"] == range(4)
+        assert reader.read_column("words", [5, 3]).tolist() == [["w0", "w1"], []]
+
+
+@pytest.mark.parametrize("options", [{}, {"cache_index": True}, {"cache_columns": ["id"], "mapped": False}])
+def test_a_dataset_in_memory(options: dict[str, Any]) -> None:
+    store = InMemoryStorageConnector()
+    write(store, "a/b/")
+
+    check(store, "a/b/", **options)
+
+
+def test_a_dataset_in_a_file_store_is_mapped(tmp_path: Path) -> None:
+    store = FileStorageConnector(tmp_path)
+    write(store)
+
+    check(store)
+    check(store, mapped=False)
+    with RecordReader(store, prefix="plain") as reader:
+        reader[0]
+        assert reader._column("x").bag.file.buffer is not None
+
+
+def test_a_dataset_in_mongodb(mongodb_uri: str) -> None:
+    with StorageConnectorFactory.get_mongodb_storage_connector(mongodb_uri) as store:  # type: ignore[attr-defined]
+        write(store)
+
+        check(store)
+        check(store, cache_index=True)
+
+
+def test_a_dataset_in_s3(s3_server: S3Server) -> None:
+    url = f"s3://{s3_server.new_bucket()}/data"
+    store = StorageConnectorFactory.get_fsspec_storage_connector(url, **s3_server.options())
+    write(store, n=60)
+
+    check(store, n=60)
+
+
+class _CountingStore(InMemoryStorageConnector):
+    """Counts the requests for ranges and their bytes. As a store that is far away it says that it checks what it sends."""
+
+    checks_reads = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[tuple[str, int, int]] = []
+
+    def get_resource(self, identifier: str, resource_type: Any = BINARY) -> StreamedResource:
+        resource = super().get_resource(identifier, resource_type)
+        source: Any = resource._source
+        read, read_ranges, requests = source.readinto_at, source.read_ranges, self.requests
+
+        def counted(offset: int, buffer: memoryview) -> int:
+            requests.append((identifier.rpartition("/")[2], 1, len(buffer)))
+            return int(read(offset, buffer))
+
+        def counted_ranges(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+            n_before = len(requests)
+            found: list[bytes] = read_ranges(ranges)
+            del requests[n_before:]
+            requests.append((identifier.rpartition("/")[2], len(ranges), sum(size for _, size in ranges)))
+            return found
+
+        source.readinto_at, source.read_ranges = counted, counted_ranges
+        return resource
+
+
+def test_a_batch_is_one_request_a_column_and_one_for_an_index() -> None:
+    store = _CountingStore()
+    write(store)
+    indices = [3, 4, 5, 390, 391, 7]
+
+    with RecordReader(store, prefix="plain") as reader:
+        reader.read_batch(indices)
+        store.requests.clear()
+        reader.read_batch(indices)
+
+        assert sorted(name for name, _, _ in store.requests) == ["id.bag", "text.bag", "text.idx", "x.bag"]
+        assert {name: n_ranges for name, n_ranges, _ in store.requests}["x.bag"] == 2  # neighbours are one range
+        assert sum(size for _, _, size in store.requests) < 25_000  # of 120,000: what lies close is read along
+        store.requests.clear()
+        reader.read_column("x", range(100, 120))
+        assert [name for name, _, _ in store.requests] == ["x.bag"]
+
+
+def test_with_its_index_in_memory_only_data_is_requested() -> None:
+    store = _CountingStore()
+    write(store)
+
+    with RecordReader(store, prefix="plain", cache_index=True, cache_columns=["id"]) as reader:
+        reader[0]
+        store.requests.clear()
+        reader.read_batch([5, 3])
+        reader[7]
+
+        assert {name for name, _, _ in store.requests} == {"text.bag", "x.bag"}
+
+
+def test_a_range_of_a_sequence_is_one_request() -> None:
+    store = _CountingStore()
+    write(store)
+
+    with RecordReader(store, prefix="sequences", cache_index=True) as reader:
+        reader[9]
+        store.requests.clear()
+        reader[9, {"frames": range(1, 3)}]
+
+        assert [name for name, _, _ in store.requests] == ["refs.bag", "frames.bag"]
+        assert store.requests[1][2] == 2 * reader._column("frames").bag.bounds(0)[1]
+
+
+def test_a_store_that_does_not_check_what_it_sends_is_checked() -> None:
+    store = InMemoryStorageConnector()
+    write(store)
+    data, info = store._stored["plain/x.bag"]
+    store._stored["plain/x.bag"] = (data[:1000] + bytes([data[1000] ^ 1]) + data[1001:], info)
+
+    with RecordReader(store, prefix="plain") as reader:
+        for way in (lambda: reader[2], lambda: reader.read_batch([2, 9]), lambda: reader.read_column("x")):
+            with pytest.raises(DatasetFileCorruptError, match="of column 'x'"):
+                way()
+        assert_same(reader[399], sample(399))
+
+
+def test_another_file_than_the_manifest_describes_is_refused() -> None:
+    store = InMemoryStorageConnector()
+    write(store)
+    data, _ = store._stored["plain/x.bag"]
+    store.set_resource("plain/x.bag", [bytes(len(data))])
+
+    with RecordReader(store, prefix="plain") as reader:
+        with pytest.raises(DatasetFileCorruptError, match=r"plain/x\.bag is another file"):
+            reader[0]
+
+
+class _BareConnector:
+    """What a third party's connector must have, and no more: its resources are plain files."""
+
+    def __init__(self, store: StorageConnector) -> None:
+        self._store = store
+
+    def get_resource(self, identifier: str) -> Any:
+        with self._store.get_resource(identifier) as resource:
+            return io.BytesIO(resource.read())
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        self._store.set_resource(identifier, resource)
+
+    def has_resource(self, identifier: str) -> bool:
+        return self._store.has_resource(identifier)
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_third_partys_connector_suffices(manifest: bool) -> None:
+    store = InMemoryStorageConnector()
+    write(store, "000000/")
+    for name in () if manifest else ("plain", "sequences"):
+        store.delete_resource(f"000000/{name}/manifest.json")
+
+    check(_BareConnector(store), "000000/")
+
+
+class _RecordsFactory(DatasetFactory):
+    """Prepares its samples as records."""
+
+    card = DatasetCard(name="numbers", version="1.0.0", license="CC0-1.0", homepage="https://example.org", citation="-")
+    sources = []
+    splits = ("train",)
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for split in prepared.steps(self.splits):
+            with RecordWriter(prepared, SPEC, prefix=f"preprocessed/{split}") as writer:
+                for i in range(20):
+                    writer.append(sample(i))
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return RecordReader(prepared, prefix=f"preprocessed/{split}")
+
+
+@pytest.mark.parametrize("make_store", [lambda path: FileStorageConnector(path), lambda path: InMemoryStorageConnector()])
+def test_a_datasets_factory_writes_and_reads_records(tmp_path: Path, make_store: Callable[[Path], StorageConnector]) -> None:
+    iterator, _ = _RecordsFactory(make_store(tmp_path)).get_dataset_iterator({"split": "train"})
+
+    assert_same(list(iterator), [sample(i) for i in range(20)])

@@ -1,0 +1,712 @@
+"""What is written, what is refused, and where it may be written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mongodb_server import folder_in_memory
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordsManifest, RecordWriter
+from data_stack.formats.records.progress import Progress
+from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+SPEC: dict[str, str | Column] = {"id": "i64", "name": "utf8", "x": Column("array", "float32", (3,)), "y": "array"}
+
+
+def rows(n: int) -> list[dict[str, Any]]:
+    return [{"id": i, "name": f"n{i}", "x": np.full(3, i, np.float32), "y": np.arange(i % 4, dtype=np.int16)} for i in range(n)]
+
+
+def columns(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": np.array([each["id"] for each in samples], np.int64),
+        "name": [each["name"] for each in samples],
+        "x": np.array([each["x"] for each in samples], np.float32).reshape(-1, 3),
+        "y": [each["y"] for each in samples],
+    }
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def manifest(folder: Path) -> RecordsManifest:
+    return RecordsManifest.from_json((folder / "manifest.json").read_bytes(), "manifest")
+
+
+# ---------------------------------------------------------------------- what is written
+
+
+def test_samples_come_back_as_they_were_appended(tmp_path: Path) -> None:
+    samples = rows(20)
+
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        positions = [writer.append(each) for each in samples]
+
+    assert positions == list(range(20))
+    with RecordReader(tmp_path / "a") as reader:
+        for expected, actual in zip(samples, reader, strict=True):
+            assert (actual["id"], actual["name"]) == (expected["id"], expected["name"])
+            for name in "xy":
+                assert actual[name].dtype == expected[name].dtype
+                np.testing.assert_array_equal(actual[name], expected[name])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["append", "extend", "flush", "checkpoint", "reopen", "break off"]), st.integers(0, 30))
+    )
+)
+def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]]) -> None:
+    with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
+        check_files(Path(folder), steps)
+
+
+def check_files(folder: Path, steps: list[tuple[str, int]]) -> None:
+    n_samples = sum(size for what, size in steps if what in ("append", "extend"))
+    samples = rows(n_samples)
+    with RecordWriter(folder / "whole", SPEC) as writer:
+        for each in samples:
+            writer.append(each)
+
+    writer = RecordWriter(folder / "parts", SPEC)
+    for what, size in steps:
+        done = len(writer)
+        if what == "append":
+            for each in samples[done : done + size]:
+                writer.append(each, flush=size % 3 == 0)
+        elif what == "extend":
+            writer.extend(columns(samples[done : done + size]))
+        elif what in ("flush", "checkpoint"):
+            getattr(writer, what)()
+        else:
+            writer.close() if what == "reopen" else writer.abandon()
+            writer = RecordWriter(folder / "parts", SPEC)
+    writer.close()
+
+    assert files(folder / "parts") == files(folder / "whole")
+
+
+def test_the_caller_may_change_what_was_appended(tmp_path: Path) -> None:
+    x = np.zeros(3, np.float32)
+    block = np.zeros((5, 3), np.float32)
+
+    with RecordWriter(tmp_path / "a", {"x": Column("array", "float32", (3,))}) as writer:
+        writer.append({"x": x})
+        x[:] = 9
+        writer.extend({"x": block})
+        block[:] = 9
+
+    with RecordReader(tmp_path / "a") as reader:
+        assert not reader.read_column("x").any()
+
+
+@pytest.mark.parametrize("n_samples", [0, 1, 700])
+def test_arrays_in_any_order_of_memory_and_bytes_are_stored(tmp_path: Path, n_samples: int) -> None:
+    values: npt.NDArray[Any] = np.arange(n_samples * 6, dtype=">i4").reshape(2, 3, n_samples).T
+
+    with RecordWriter(tmp_path / "a", {"x": "array", "z": Column("array", "int64", (3, 2))}) as writer:
+        writer.extend({"x": values, "z": values})
+
+    with RecordReader(tmp_path / "a") as reader:
+        if n_samples:
+            np.testing.assert_array_equal(reader.read_column("x"), values)
+            np.testing.assert_array_equal(reader.read_column("z"), values)
+            assert reader[0]["x"].dtype == np.dtype(">i4")
+
+
+def test_the_manifest_says_what_the_columns_hold(tmp_path: Path) -> None:
+    spec: dict[str, str | Column] = {
+        "a": "array",
+        "b": "array",
+        "c": Column("i64", "int32"),
+        "d": "array",
+        "e": "utf8",
+        "f": "png",
+        "g": "png",
+    }
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        for i in range(6):
+            image = np.zeros((4, 5, 3), np.uint8)
+            writer.append(
+                {
+                    "a": np.zeros((2, 3), np.float32),
+                    "b": np.zeros((2, i), np.float64),
+                    "c": i,
+                    "d": np.zeros(2, np.int8 if i else np.int16),
+                    "e": "text",
+                    "f": image,
+                    "g": image if i else image[:1],
+                }
+            )
+
+    seen = manifest(tmp_path / "a")
+
+    assert seen.count == 6
+    assert seen.columns == {
+        "a": Column("array", "float32", (2, 3)),
+        "b": Column("array", "float64", (2, None)),
+        "c": Column("i64", "int32", ()),
+        "d": Column("array", None, (2,)),
+        "e": Column("utf8"),
+        "f": Column("png", "uint8", (4, 5, 3)),
+        "g": Column("png", "uint8", (None, 5, 3)),
+    }
+    assert {name: size is not None for name, size in seen.record_bytes.items()} == {name: name in "ac" for name in spec}
+
+
+def test_a_dataset_that_was_resumed_has_the_same_manifest(tmp_path: Path) -> None:
+    samples = rows(30)
+    with RecordWriter(tmp_path / "whole", SPEC) as writer:
+        writer.extend(columns(samples))
+    with RecordWriter(tmp_path / "part", SPEC) as writer:
+        writer.extend(columns(samples[:17]))
+        writer.abandon()
+
+    with RecordWriter(tmp_path / "part", SPEC) as writer:
+        writer.extend(columns(samples[len(writer) :]))
+
+    assert files(tmp_path / "part") == files(tmp_path / "whole")
+
+
+def test_the_size_counts_records_and_their_index(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        for each in rows(9):
+            writer.append(each)
+        before = writer.size
+        writer.flush()
+
+        assert before == writer.size == writer.n_bytes
+
+    assert before == sum(path.stat().st_size for path in (tmp_path / "a").iterdir() if path.suffix in (".bag", ".idx"))
+
+
+def test_codecs_of_ones_own_are_used(tmp_path: Path) -> None:
+    codecs = {"raw": (None, None), "upper": (lambda text: text.upper().encode(), lambda record: record.decode())}
+
+    with RecordWriter(tmp_path / "a", {"a": "raw", "b": "upper"}, codecs=codecs) as writer:
+        writer.append({"a": b"x", "b": "y"})
+
+    with RecordReader(tmp_path / "a", codecs=codecs) as reader:
+        assert reader[0] == {"a": b"x", "b": "Y"}
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": "one"}, "column 'id', sample 2, .*(integers|int64)"),
+        ({"id": 1.0}, "column 'id', sample 2"),
+        ({"id": 2**63}, "column 'id', sample 2"),
+        ({"id": None}, "column 'id', sample 2"),
+        ({"name": b"bytes"}, "column 'name', sample 2, .*stores text, not bytes"),
+        ({"name": "\ud800"}, "column 'name', sample 2"),
+        ({"x": np.zeros(4, np.float32)}, r"column 'x', sample 2, .*shape is \(4,\), where \(3,\)"),
+        ({"x": np.zeros(3, np.float64)}, "column 'x', sample 2, .*dtype is float64, where float32"),
+        ({"x": [1e300, 0, 0]}, "column 'x', sample 2, .*too large for float32"),
+        ({"x": ["a", "b", "c"]}, "column 'x', sample 2"),
+        ({"x": [[1], [2, 3], [4]]}, "column 'x', sample 2"),
+        ({"x": np.array([None] * 3)}, "column 'x', sample 2"),
+        ({"x": np.ma.masked_array(np.zeros(3, np.float32), mask=True)}, "column 'x', sample 2, .*mask"),
+        ({"y": np.array([None])}, "column 'y', sample 2, .*dtype object"),
+        ({"z": 1}, "has 'z'"),
+        ({"id": ...}, "lacks 'id'"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_all_of_its_sample(
+    tmp_path: Path, change: Mapping[str, Any], message: str
+) -> None:
+    sample = {name: value for name, value in {**rows(3)[2], **change}.items() if value is not ...}
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.append(rows(3)[0])
+        writer.append(rows(3)[1], flush=True)
+
+        with pytest.raises(ConfigError, match=message) as refused:
+            writer.append(sample)
+        with pytest.raises(ConfigError, match=message):
+            writer.append(sample, flush=True)
+
+        assert "Nothing of the sample was appended" in str(refused.value) or "Nothing was appended" in str(refused.value)
+        assert len(writer) == 2
+        writer.append(rows(3)[2])
+    with RecordWriter(tmp_path / "b", SPEC) as writer:
+        writer.extend(columns(rows(3)))
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": np.zeros(5)}, "column 'id' .*dtype is float64, where int64"),
+        ({"id": np.array([2**63] * 5, np.uint64)}, "column 'id' .*9223372036854775808 is outside of int64"),
+        ({"id": np.zeros((5, 1), int)}, "column 'id' .*shape"),
+        ({"x": np.zeros((5, 2), np.float32)}, r"column 'x' .*shape is \(2,\), where \(3,\)"),
+        ({"x": np.zeros((5, 3))}, "column 'x' .*dtype is float64"),
+        ({"x": np.full((5, 3), None)}, "column 'x'"),
+        ({"x": np.ma.masked_array(np.zeros((5, 3), np.float32), mask=True)}, "column 'x' .*mask"),
+        ({"name": ["a", "b", "c", b"d", "e"]}, "column 'name', sample 5, .*text"),
+        ({"name": ["a"] * 4}, "differ in their length"),
+        ({"name": "abcde"}, "takes an array"),
+        ({"name": iter("abcde")}, "takes an array"),
+        ({"z": [1] * 5}, "has 'z'"),
+        ({"name": ...}, "lacks 'name'"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(tmp_path: Path, change: Mapping[str, Any], message: str) -> None:
+    given = {name: value for name, value in {**columns(rows(5)), **change}.items() if value is not ...}
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.append(rows(1)[0])
+        writer.append(rows(1)[0])
+
+        with pytest.raises(ConfigError, match=message):
+            writer.extend(given)
+
+        assert len(writer) == 2
+        writer.extend(columns(rows(5)))
+    with RecordReader(tmp_path / "a") as reader:
+        assert reader.read_column("id").tolist() == [0, 0, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("number", [-(2**31) - 1, 2**31, 2**100])
+def test_an_integer_outside_of_the_declared_dtype_is_refused(tmp_path: Path, number: int) -> None:
+    with RecordWriter(tmp_path / "a", {"label": Column("i64", "int32")}) as writer:
+        with pytest.raises(ConfigError, match="column 'label', sample 0"):
+            writer.append({"label": number})
+        with pytest.raises(ConfigError, match="column 'label'"):
+            writer.extend({"label": [1, number]})
+        for fits in (-(2**31), 2**31 - 1, np.int64(7), np.uint8(7), np.array(7), True):
+            writer.append({"label": fits})
+
+    with RecordReader(tmp_path / "a") as reader:
+        assert reader.read_column("label").tolist() == [-(2**31), 2**31 - 1, 7, 7, 7, 1]
+
+
+@pytest.mark.parametrize("sequence", ["abc", b"abc", 5, [b"ok", 5]])
+def test_a_value_that_is_no_sequence_is_refused(tmp_path: Path, sequence: Any) -> None:
+    with RecordWriter(tmp_path / "a", {"id": "i64", "parts": "bytes[]"}) as writer:
+        writer.append({"id": 0, "parts": [b"a", b"b"]})
+
+        with pytest.raises(ConfigError, match="column 'parts', sample 1"):
+            writer.append({"id": 1, "parts": sequence})
+
+        writer.append({"id": 1, "parts": (part for part in (b"c", b"d"))})
+    with RecordReader(tmp_path / "a") as reader:
+        assert list(reader) == [{"id": 0, "parts": [b"a", b"b"]}, {"id": 1, "parts": [b"c", b"d"]}]
+
+
+def test_a_codec_that_breaks_or_gives_no_bytes_is_named(tmp_path: Path) -> None:
+    codecs: dict[str, Any] = {"broken": (lambda value: value.nothing, None), "text": (str, None)}
+
+    with RecordWriter(tmp_path / "a", {"a": "broken", "b": "text"}, codecs=codecs) as writer:
+        with pytest.raises(ConfigError, match=r"column 'a', sample 0, .*has no attribute 'nothing'"):
+            writer.append({"a": 1, "b": 2})
+    with RecordWriter(tmp_path / "b", {"b": "text"}, codecs=codecs) as writer:
+        with pytest.raises(ConfigError, match=r"column 'b', sample 0, .*gave str, not bytes"):
+            writer.append({"b": 2})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        [],
+        {"Upper": "i64"},
+        {"refs": "i64"},
+        {"a/b": "i64"},
+        {"a": "no such type"},
+        {"a": 5},
+        {"a": Column("i64", "float32")},
+        {"a": Column("i64", None, (3,))},
+    ],
+)
+def test_a_spec_that_is_none_is_refused_and_leaves_nothing(tmp_path: Path, spec: Any) -> None:
+    with pytest.raises(ConfigError):
+        RecordWriter(tmp_path / "a", spec)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_appended_to_a_closed_writer(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        pass
+
+    writer.close()
+    for use in (lambda: writer.append(rows(1)[0]), lambda: writer.extend(columns(rows(1))), writer.flush, writer.checkpoint):
+        with pytest.raises(ConfigError, match="its writer is closed"):
+            use()
+
+
+def test_two_writers_of_one_process_are_refused_too(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC), pytest.raises(StorageConflictError):
+        RecordWriter(tmp_path / "a", SPEC)
+
+    with RecordWriter(tmp_path / "a", SPEC):
+        pass
+
+
+# ---------------------------------------------------------------------- going on
+
+
+def test_other_samples_than_those_of_the_interrupted_run_are_refused(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(10)))
+        writer.abandon()
+    os.truncate(tmp_path / "a" / "y.idx", 6 * 8)
+
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        assert len(writer) == 6
+        writer.append(rows(10)[6])
+        with pytest.raises(ConfigError, match=r"record 7 of column 'name' is not the one .*\(byte \d+ of it differs\)"):
+            writer.append({**rows(10)[7], "name": "other"})
+        with pytest.raises(ConfigError, match="record 7 of column 'id'"):
+            writer.extend(columns(rows(3)))
+        assert len(writer) == 7
+        writer.extend(columns(rows(12)[7:]))
+
+    with RecordWriter(tmp_path / "b", SPEC) as writer:
+        writer.extend(columns(rows(12)))
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_what_columns_are_ahead_can_be_cut_off_instead(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(10)))
+        writer.abandon()
+    os.truncate(tmp_path / "a" / "y.idx", 6 * 8 + 3)
+
+    with RecordWriter(tmp_path / "a", SPEC, on_overlap="truncate") as writer:
+        assert len(writer) == 6
+        writer.append({**rows(1)[0], "name": "other"})
+
+    with RecordReader(tmp_path / "a") as reader:
+        reader.verify()
+        assert reader.read_column("name").tolist() == ["n0", "n1", "n2", "n3", "n4", "n5", "other"]
+
+
+def test_a_dataset_that_is_closed_while_columns_are_ahead_ends_with_its_samples(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(10)))
+        writer.abandon()
+    os.truncate(tmp_path / "a" / "y.idx", 6 * 8)
+
+    with RecordWriter(tmp_path / "a", SPEC):
+        pass
+
+    with RecordWriter(tmp_path / "b", SPEC) as writer:
+        writer.extend(columns(rows(6)))
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_a_finished_dataset_is_readable_while_it_is_appended_to(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(4)))
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(7)[4:]))
+        writer.flush()
+
+        with RecordReader(tmp_path / "a") as reader:
+            reader.verify()
+            n_before = len(reader)
+        writer.checkpoint()
+        with RecordReader(tmp_path / "a") as reader:
+            reader.verify()
+            n_after = len(reader)
+
+    assert (n_before, n_after) == (4, 7)
+
+
+def test_a_finished_dataset_that_is_opened_and_closed_is_not_touched(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(4)))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
+
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        assert len(writer) == 4
+
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
+
+
+def test_a_finished_dataset_with_sequences_is_counted_but_not_appended_to(tmp_path: Path) -> None:
+    spec = {"parts": "bytes[]"}
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        writer.append({"parts": [b"a"]})
+    before = files(tmp_path / "a")
+
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        assert len(writer) == 1
+        with pytest.raises(ConfigError, match="finished dataset with sequences"):
+            writer.append({"parts": []})
+
+    assert files(tmp_path / "a") == before
+
+
+def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(4)))
+    before = files(tmp_path / "a")
+
+    with pytest.raises(ConfigError, match="of other columns"):
+        RecordWriter(tmp_path / "a", {"id": "i64"})
+    with pytest.raises(ConfigError, match="column 'x' is declared"):
+        RecordWriter(tmp_path / "a", {**SPEC, "x": Column("array", "float64", (3,))})
+
+    assert files(tmp_path / "a") == before
+
+
+def test_a_declared_column_is_held_against_what_others_left(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", {"x": "array", "n": "i64"}) as writer:
+        writer.append({"x": np.zeros(3, np.float64), "n": 2**40})
+        writer.abandon()
+
+    declarations: list[dict[str, str | Column]] = [
+        {"x": Column("array", "float32", (3,)), "n": "i64"},
+        {"x": "array", "n": Column("i64", "int32")},
+    ]
+    for declared in declarations:
+        with pytest.raises(ConfigError, match="is declared with dtype"):
+            RecordWriter(tmp_path / "a", declared).close()
+    with RecordWriter(tmp_path / "a", {"x": "array", "n": "i64"}) as writer:
+        assert len(writer) == 1
+
+
+@pytest.mark.parametrize("name", ["id.bag", "y.bag"])
+def test_damage_of_what_a_manifest_covers_is_noticed_when_more_is_appended(tmp_path: Path, name: str) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(50)))
+    damaged = bytearray((tmp_path / "a" / name).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "a" / name).write_bytes(damaged)
+
+    writer = RecordWriter(tmp_path / "a", SPEC)
+    writer.append(rows(1)[0])
+    with pytest.raises(DatasetFileCorruptError, match=f"{name}' is damaged in the 65536 bytes from 0 on"):
+        writer.close()
+    writer.abandon()
+
+    with RecordReader(tmp_path / "a") as reader:
+        assert len(reader) == 50
+
+
+@pytest.mark.parametrize("name", ["id.bag", "id.idx"])
+def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_one(tmp_path: Path, name: str) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(50)))
+    os.truncate(tmp_path / "a" / name, 100)
+    before = files(tmp_path / "a")
+
+    with pytest.raises(DatasetFileCorruptError, match=r"column 'id' has .* promises 50"):
+        RecordWriter(tmp_path / "a", SPEC)
+
+    assert files(tmp_path / "a") == before
+
+
+def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
+        writer.extend({"id": np.arange(50)})
+        writer.abandon()
+    index = tmp_path / "a" / "id.idx"
+    entries = np.frombuffer(index.read_bytes(), "<u8").copy()
+    index.write_bytes(entries[:40].tobytes() + bytes(80))
+
+    with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
+        n_found = len(writer)
+        writer.extend({"id": np.arange(40, 50)})
+        writer.abandon()
+    entries[20] = 3
+    index.write_bytes(entries.tobytes())
+    with pytest.raises(DatasetFileCorruptError, match=r"entry 20 of the index of column 'id' \(byte 160\)"):
+        RecordWriter(tmp_path / "a", {"id": "i64"})
+
+    assert n_found == 40
+
+
+def test_after_a_power_cut_only_what_was_synced_counts(tmp_path: Path) -> None:
+    """The files may have their length then and hold zeros, index and all."""
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend(columns(rows(4)))
+        writer.checkpoint()
+        writer.extend(columns(rows(30)[4:]))
+        writer.flush()
+        for name in ("x.bag", "y.bag"):  # while it is open, since whoever leaves it syncs
+            path = tmp_path / "a" / name
+            data = path.read_bytes()
+            path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+        noted = Progress.from_json((tmp_path / "a" / "progress.json").read_bytes())
+        before_the_cut = Progress("another start of the machine", noted.count)
+        writer._leave("gone")
+    (tmp_path / "a" / "progress.json").write_bytes(before_the_cut.to_json())
+
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        n_found = len(writer)
+        for each in rows(30)[n_found:]:
+            writer.append(each)
+
+    with RecordWriter(tmp_path / "b", SPEC) as writer:
+        writer.extend(columns(rows(30)))
+    assert n_found == noted.count == 4
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_a_block_that_raises_leaves_a_dataset_to_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        with RecordWriter(tmp_path / "a", SPEC) as writer:
+            writer.extend(columns(rows(10)))
+            raise KeyboardInterrupt
+
+    assert not (tmp_path / "a" / "manifest.json").exists()
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        assert len(writer) == 10
+
+
+def test_an_interrupt_within_a_codec_keeps_the_columns_in_step(tmp_path: Path) -> None:
+    def encode(value: int) -> bytes:
+        if value == 7:
+            raise KeyboardInterrupt
+        return bytes(value)
+
+    codecs = {"own": (encode, len)}
+    with pytest.raises(KeyboardInterrupt):
+        with RecordWriter(tmp_path / "a", {"a": "i64", "b": "own"}, codecs=codecs) as writer:
+            writer.extend({"a": np.arange(5), "b": range(5)})
+            writer.extend({"a": np.arange(5, 10), "b": range(5, 10)})
+
+    with RecordWriter(tmp_path / "a", {"a": "i64", "b": "own"}, codecs=codecs) as writer:
+        assert len(writer) == 5
+
+
+# ---------------------------------------------------------------------- in stores
+
+
+@pytest.fixture(params=["memory", "file", "mongodb"])
+def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+    if request.param == "memory":
+        return InMemoryStorageConnector()
+    if request.param == "file":
+        return FileStorageConnector(tmp_path / "store")
+    return MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"))
+
+
+@pytest.mark.parametrize(
+    "spec", [SPEC, {"id": "i64", "parts": "bytes[]"}, {"parts": "bytes[]"}], ids=["columns", "sequences", "empty"]
+)
+def test_a_store_holds_the_same_bytes_as_a_folder(
+    connector: StorageConnector, tmp_path: Path, spec: Mapping[str, str | Column]
+) -> None:
+    samples = rows(40) if "x" in spec else [{"id": i, "parts": [b"", b"a" * i][i % 2 :]} for i in range(40)]
+    samples = [{name: each[name] for name in spec} for each in samples]
+
+    for target, prefix in ((tmp_path / "folder", ""), (connector, "a/train")):
+        with RecordWriter(target, spec, prefix=prefix) as writer:
+            for each in samples[:20]:
+                writer.append(each, flush=True)
+            writer.extend({name: [each[name] for each in samples[20:]] for name in spec})
+            writer.checkpoint()
+
+    stored = {}
+    for name in connector.list_resources("a/train/"):
+        with connector.get_resource(name) as file:
+            stored[name.removeprefix("a/train/")] = file.read()
+    assert stored == files(tmp_path / "folder")
+    with RecordReader(connector, prefix="a/train") as reader:
+        reader.verify()
+        assert len(reader) == 40
+
+
+def test_nothing_is_stored_before_the_end_and_nothing_after_an_error(connector: StorageConnector) -> None:
+    seen = None
+    with pytest.raises(KeyError):
+        with RecordWriter(connector, SPEC, prefix="a") as writer:
+            writer.extend(columns(rows(10)))
+            writer.flush()
+            seen = connector.list_resources("a")
+            raise KeyError
+
+    assert seen == connector.list_resources("a") == []
+    assert connector.remove_abandoned() == []
+
+
+def test_a_dataset_is_written_among_the_resources_that_a_factory_prepares(tmp_path: Path) -> None:
+    class RowsFactory(DatasetFactory):
+        card = DatasetCard(name="rows", version="1.0.0", license="MIT", homepage="https://example.org", citation="none")
+        splits = ("train", "test")
+
+        def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+            for split in prepared.steps(self.splits):
+                with RecordWriter(prepared, SPEC, prefix=f"preprocessed/{split}") as writer:
+                    writer.extend(columns(rows(10 if split == "train" else 3)))
+
+        def open(self, split: str, prepared: Resources) -> RecordReader:
+            return RecordReader(prepared, prefix=f"preprocessed/{split}")
+
+    iterator, _ = RowsFactory(FileStorageConnector(tmp_path)).get_dataset_iterator({"split": "train"})
+
+    assert [each["id"] for each in iterator] == list(range(10))
+
+
+def test_a_dataset_in_a_store_is_not_written_over(connector: StorageConnector) -> None:
+    with RecordWriter(connector, SPEC, prefix="a") as writer:
+        writer.extend(columns(rows(10)))
+
+    with pytest.raises(ConfigError, match="stored already"):
+        RecordWriter(connector, SPEC, prefix="a")
+
+    with RecordReader(connector, prefix="a") as reader:
+        reader.verify()
+
+
+# ---------------------------------------------------------------------- limits
+
+
+def test_writing_takes_little_memory_however_much_is_written(tmp_path: Path) -> None:
+    script = f"""
+import resource
+import numpy as np
+from data_stack.formats.records import RecordWriter, Column
+import data_stack.formats.records.folder_target
+blob = np.random.default_rng(0).bytes(20_000)
+x = np.zeros((10_000, 64), np.float32)
+with RecordWriter({str(tmp_path / "blobs")!r}, {{"blob": "bytes", "i": "i64"}}) as writer:
+    writer.append({{"blob": blob, "i": 0}})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for i in range(12_000):
+        writer.append({{"blob": blob, "i": i}})
+with RecordWriter({str(tmp_path / "arrays")!r}, {{"x": Column("array", "float32", (64,)), "i": "i64"}}) as writer:
+    for i in range(20):
+        writer.extend({{"x": x, "i": np.arange(len(x))}})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    kilobytes = int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
+
+    assert kilobytes < 48 << 10
+
+
+def test_hundreds_of_columns_are_written(tmp_path: Path) -> None:
+    spec = {f"c{i}": "i64" for i in range(300)}
+    handles = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        writer.extend({name: np.arange(100) for name in spec})
+
+    assert handles > 600
+    with records.open(tmp_path / "a") as reader:
+        assert set(reader[7].values()) == {7}

@@ -1,0 +1,190 @@
+"""Shards read as one dataset."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from layer_laws import as_plain, check_all_ways_agree
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordWriter, ShardedRecordReader
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.testing import DatasetIteratorContract
+from data_stack.testing.iterators import assert_same
+
+SPEC: dict[str, str | Column] = {"id": "i64", "name": "utf8", "x": Column("array", "int16", (3,))}
+
+
+def sample(i: int) -> dict[str, Any]:
+    return {"id": i, "name": "n" * (i % 5), "x": np.array([i, i + 1, i + 2], np.int16)}
+
+
+def write(target: Any, lengths: list[int], prefix: str = "") -> list[dict[str, Any]]:
+    """Shards of these lengths."""
+    written: list[dict[str, Any]] = []
+    for number, length in enumerate(lengths):
+        part = [sample(len(written) + i) for i in range(length)]
+        with RecordWriter(target, SPEC, prefix=f"{prefix}{number:06d}") as writer:
+            for each in part:
+                writer.append(each)
+        written += part
+    return written
+
+
+class TestShardedRecordReader(DatasetIteratorContract):
+    @pytest.fixture
+    def expected(self, tmp_path: Path) -> list[Any]:
+        return write(tmp_path, [3, 0, 4, 1])
+
+    @pytest.fixture
+    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
+        with ShardedRecordReader(tmp_path) as reader:
+            yield reader
+
+
+class TestShardedRecordReaderOfAStore(TestShardedRecordReader):
+    @pytest.fixture
+    def iterator(self) -> Iterator[DatasetIteratorIF]:
+        store = InMemoryStorageConnector()
+        write(store, [3, 0, 4, 1], prefix="a/b/")
+        with records.open(store, prefix="a/b") as reader:
+            assert isinstance(reader, ShardedRecordReader)
+            yield reader
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), data=st.data())
+def test_all_ways_to_the_samples_agree(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    expected = write(folder, lengths)
+
+    with ShardedRecordReader(folder) as reader:
+        check_all_ways_agree(reader, expected, data)
+        assert list(reader.read_batch([])) == list(SPEC)
+
+
+def test_columns_that_differ_from_shard_to_shard_are_stacked_as_one(tmp_path: Path) -> None:
+    values: list[list[Any]] = [[np.arange(2), np.arange(2)], [np.arange(3), np.arange(3)], [np.arange(2, dtype=np.float32)]]
+    for number, part in enumerate(values):
+        with RecordWriter(tmp_path / f"{number:06d}", {"n": "int", "v": "array"}) as writer:
+            for value in part:
+                writer.append({"n": len(value) * 10**number, "v": value})
+
+    with ShardedRecordReader(tmp_path) as reader:
+        assert as_plain(reader.read_batch([4, 0, 2])) == {"n": [200, 2, 30], "v": [[0.0, 1.0], [0, 1], [0, 1, 2]]}
+        assert reader.read_column("v", [4, 0]).dtype == np.float64
+        assert reader.read_column("v", [0, 1]).shape == (2, 2)
+        assert reader.read_column("n").tolist() == [2, 2, 30, 30, 200]
+
+
+def test_parts_of_samples_are_read(tmp_path: Path) -> None:
+    for number in range(2):
+        with RecordWriter(tmp_path / f"{number:06d}", {"id": "i64", "words": "utf8[]"}) as writer:
+            for i in range(3):
+                writer.append({"id": i + 3 * number, "words": [f"{number}{i}{k}" for k in range(i)]})
+
+    with records.open(tmp_path) as reader:
+        assert reader[5, ["id"]] == {"id": 5}
+        assert reader[-1, {"words": range(1, 9)}] == {"words": ["121"]}
+        assert reader.available(5) == {"id": True, "words": range(2)}
+        assert as_plain(reader.read_batch([5, 0])) == {"id": [5, 0], "words": [["120", "121"], []]}
+        with pytest.raises(TypeError, match="select"):
+            reader[1:2, ["id"]]
+
+
+def test_shards_are_shared_out_and_choose_columns(tmp_path: Path) -> None:
+    expected = write(tmp_path, [2, 3, 4])
+
+    with ShardedRecordReader(tmp_path, shardstart=1, columns=["x", "id"]) as reader:
+        assert [each["id"] for each in reader] == [each["id"] for each in expected[2:]]
+        assert list(reader[0]) == ["x", "id"]
+        assert reader.shards == 2
+        assert reader.n_bytes == reader.size > 0
+        assert reader.schema["x"] == SPEC["x"]
+        reader.verify()
+    wrong: tuple[dict[str, Any], ...] = ({"shardstart": 3}, {"shardstart": -1}, {"shardstep": 0}, {"columns": ["nothing"]})
+    for arguments in wrong:
+        with pytest.raises(ConfigError):
+            ShardedRecordReader(tmp_path, **arguments)
+
+
+def test_a_shard_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
+    write(tmp_path, [2, 2, 2])
+    shutil.copytree(tmp_path, tmp_path / "copy")
+
+    (tmp_path / "copy" / "000001" / "spec.json").unlink()
+    with pytest.raises(DatasetFileCorruptError, match="000001"):
+        records.open(tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "000001")
+    with pytest.raises(DatasetFileCorruptError, match=r"shard 000001 .*is missing"):
+        records.open(tmp_path / "copy")
+    (tmp_path / "copy" / "000001").mkdir()
+    with pytest.raises(DatasetFileCorruptError, match="000001"):
+        records.open(tmp_path / "copy")
+    with RecordWriter(tmp_path / "copy" / "000001", {"id": "i64"}, prefix="") as writer:
+        writer.append({"id": 1})
+    with pytest.raises(DatasetFileCorruptError, match="000001 has the columns"):
+        records.open(tmp_path / "copy")
+
+
+def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path) -> None:
+    expected = write(tmp_path, [2] * 60)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    n_open = len(os.listdir("/proc/self/fd"))
+    order = np.random.default_rng(0).permutation(120)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (n_open + 60, hard))
+    try:
+        with ShardedRecordReader(tmp_path) as reader:
+            assert_same([reader[int(i)] for i in order], [expected[i] for i in order])
+            assert_same(list(reader), expected)
+            assert reader.read_batch(order)["id"].tolist() == [expected[i]["id"] for i in order]
+            assert len(os.listdir("/proc/self/fd")) - n_open < 50
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(os.listdir("/proc/self/fd")) == n_open
+
+
+def test_it_pickles_small_and_opens_shards_when_they_are_read(tmp_path: Path) -> None:
+    expected = write(tmp_path, [2] * 30 + [1])
+    with ShardedRecordReader(tmp_path, shardstep=2) as reader:
+        pickled = pickle.dumps(reader)
+        chosen = list(reader)
+    assert len(pickled) < 700
+
+    copy = pickle.loads(pickled)
+    assert len(copy) == 31
+    assert sum(shard is not None for shard in copy._readers) == 0
+    assert_same(copy[-1], expected[-1])
+    assert sum(shard is not None for shard in copy._readers) == 1
+    assert_same(list(copy), chosen)
+
+
+def test_a_closed_one_says_so(tmp_path: Path) -> None:
+    write(tmp_path, [2, 2])
+    reader = ShardedRecordReader(tmp_path)
+    view = reader[1:]
+    reader.close()
+
+    for way in (lambda: reader[0], lambda: list(reader), lambda: reader.read_batch([3]), lambda: view[0]):
+        with pytest.raises(StorageError, match="was closed"):
+            way()
+
+
+def test_a_folder_without_shards_is_none(tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+
+    for open_it in (ShardedRecordReader, records.open):
+        with pytest.raises(ResourceNotFoundError, match="000000"):
+            open_it(tmp_path)

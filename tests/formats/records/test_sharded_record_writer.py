@@ -1,0 +1,213 @@
+"""Shards: their length, going on with them, several writers, and in stores."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import granular
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mongodb_server import folder_in_memory
+
+from data_stack.exception import ConfigError, StorageConflictError
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.io.storage_connectors import FileStorageConnector
+
+SPEC: dict[str, str | Column] = {"id": "i64", "name": "utf8"}
+
+
+def row(i: int) -> dict[str, Any]:
+    return {"id": i, "name": f"n{i}"}
+
+
+def ids(folder: Path) -> list[list[int]]:
+    """The numbers in each shard."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        with RecordReader(folder / name) as reader:
+            reader.verify()
+            assert reader.manifest is not None
+            found.append(reader.read_column("id").tolist() if len(reader) else [])
+    return found
+
+
+def test_shards_are_completed_when_they_are_full(tmp_path: Path) -> None:
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
+        positions = []
+        for i in range(10):
+            positions.append(writer.append(row(i)))
+            n_complete = len(list((tmp_path / "a").glob("*/manifest.json")))
+            assert n_complete == (i + 1) // 4
+
+        assert (len(writer), writer.shards, writer.spec) == (10, 3, {"id": "i64", "name": "utf8"})
+
+    assert positions == list(range(10))
+    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_without_a_length_there_is_one_shard(tmp_path: Path) -> None:
+    with ShardedRecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.extend({"id": np.arange(10), "name": ["n"] * 10})
+
+    assert ids(tmp_path / "a") == [list(range(10))]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 12))),
+    shardlen=st.integers(1, 6),
+)
+def test_the_shards_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]], shardlen: int) -> None:
+    with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
+        check_shards(Path(folder), steps, shardlen)
+
+
+def check_shards(folder: Path, steps: list[tuple[str, int]], shardlen: int) -> None:
+    writer = ShardedRecordWriter(folder, SPEC, shardlen=shardlen)
+    n_samples = 0
+    for what, size in steps:
+        assert len(writer) == n_samples
+        if what == "append":
+            for i in range(n_samples, n_samples + size):
+                writer.append(row(i))
+        elif what == "extend":
+            stop = n_samples + size
+            writer.extend({"id": np.arange(n_samples, stop), "name": [f"n{i}" for i in range(n_samples, stop)]})
+        else:
+            writer.close() if what == "close" else writer.abandon()
+            writer = ShardedRecordWriter(folder, SPEC, shardlen=shardlen)
+        n_samples += size if what in ("append", "extend") else 0
+    n_bytes = writer.size
+    writer.close()
+
+    assert ids(folder) == [list(range(i, min(n_samples, i + shardlen))) for i in range(0, max(1, n_samples), shardlen)]
+    assert n_bytes == sum(path.stat().st_size for path in folder.glob("*/*.[bi][ad][gx]"))
+
+
+def test_a_writer_that_died_is_gone_on_with_in_its_last_shard(tmp_path: Path) -> None:
+    """Where Granular counts from 0 and puts one more sample into each full shard."""
+    for start, stop in ((0, 6), (6, 7), (7, 13)):
+        writer = ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4)
+        assert len(writer) == start
+        for i in range(start, stop):
+            writer.append(row(i))
+        writer.abandon()
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
+        assert (len(writer), writer.shards) == (13, 4)
+
+    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12]]
+
+
+def test_shards_of_granular_are_gone_on_with_and_completed(tmp_path: Path) -> None:
+    with granular.ShardedDatasetWriter(tmp_path / "a", {"id": "i64", "name": "utf8"}, granular.encoders, shardlen=4) as theirs:
+        for i in range(10):
+            theirs.append(row(i))
+
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
+        assert len(writer) == 10
+        for i in range(10, 14):
+            writer.append(row(i))
+
+    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
+
+
+def test_writers_side_by_side_have_shards_of_their_own(tmp_path: Path) -> None:
+    with (
+        ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2, shardstart=0, shardstep=2) as even,
+        ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2, shardstart=1, shardstep=2) as odd,
+    ):
+        for i in range(4):
+            odd.append(row(100 + i))
+            even.append(row(i))
+        assert len(odd) == len(even) == 4
+
+    assert ids(tmp_path / "a") == [[0, 1], [100, 101], [2, 3], [102, 103]]
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2, shardstart=1, shardstep=2) as odd:
+        assert len(odd) == 4
+    with ShardedRecordReader(tmp_path / "a", shardstart=1, shardstep=2) as reader:
+        assert reader.read_column("id").tolist() == [100, 101, 102, 103]
+
+
+def test_two_writers_of_the_same_shard_are_refused(tmp_path: Path) -> None:
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
+        writer.append(row(0), flush=True)
+
+        with pytest.raises(StorageConflictError):
+            ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4)
+
+
+@pytest.mark.parametrize("in_store", [False, True])
+def test_shards_with_sequences_that_were_closed_stay_as_they_are(tmp_path: Path, in_store: bool) -> None:
+    target = FileStorageConnector(tmp_path) if in_store else tmp_path / "a"
+    prefix = "a" if in_store else ""
+    for start in (0, 5):
+        with ShardedRecordWriter(target, {"id": "i64", "parts": "utf8[]"}, prefix=prefix, shardlen=3) as writer:
+            assert len(writer) == start
+            for i in range(start, start + 5):
+                writer.append({"id": i, "parts": [str(i)] * (i % 3)})
+
+    assert ids(tmp_path / "a") == [[0, 1, 2], [3, 4], [5, 6, 7], [8, 9]]
+
+
+def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
+    connector = FileStorageConnector(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        with ShardedRecordWriter(connector, SPEC, prefix="a", shardlen=4) as writer:
+            for i in range(10):
+                writer.append(row(i))
+            raise KeyboardInterrupt
+    (tmp_path / "a" / "000002").mkdir(exist_ok=True)
+    (tmp_path / "a" / "000002" / "spec.json").write_text('{"id": "i64", "name": "utf8"}')  # died while it was published
+
+    with ShardedRecordWriter(connector, SPEC, prefix="a", shardlen=4) as writer:
+        n_found = len(writer)
+        for i in range(n_found, 10):
+            writer.append(row(i))
+
+    assert n_found == 8
+    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    with records.open(connector, prefix="a") as reader:
+        assert reader.read_column("id").tolist() == list(range(10))
+
+
+def test_a_sample_that_is_refused_leaves_the_shards_as_they_are(tmp_path: Path) -> None:
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2) as writer:
+        writer.append(row(0))
+        with pytest.raises(ConfigError, match="column 'name'"):
+            writer.append({"id": 1, "name": 5})
+        with pytest.raises(ConfigError, match="differ in their length"):
+            writer.extend({"id": [1, 2, 3], "name": ["a"]})
+        writer.extend({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+
+    assert ids(tmp_path / "a") == [[0, 1], [2, 3]]
+
+
+def test_nothing_is_appended_to_closed_shards(tmp_path: Path) -> None:
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2) as writer:
+        writer.append(row(0))
+
+    writer.close()
+    with pytest.raises(ConfigError, match="their writer is closed"):
+        writer.append(row(1))
+
+
+@pytest.mark.parametrize("arguments", [{"shardlen": 0}, {"shardstart": 1}, {"shardstep": 2}, {"shardlen": 5, "shardstart": -1}])
+def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        ShardedRecordWriter(tmp_path / "a", SPEC, **arguments)
+
+
+def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
+    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2) as writer:
+        writer.append(row(0))
+
+    with pytest.raises(ConfigError, match="other columns"):
+        ShardedRecordWriter(tmp_path / "a", {"id": "i64"}, shardlen=2)
+    with RecordWriter(tmp_path / "b", SPEC):
+        pass
