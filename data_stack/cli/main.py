@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from data_stack.cli.commands import data_stack
+from data_stack.cli.convert import convert_dataset
 from data_stack.cli.settings import Settings
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 
@@ -21,6 +22,9 @@ __all__ = ["main"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _OFFLINE = "DATA_STACK_OFFLINE"
+
+data_stack.add_command(convert_dataset)
+
 #: The caller's mistakes; everything else of our tree is the data's or the operation's failure.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)
 

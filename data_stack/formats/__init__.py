@@ -7,11 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from data_stack.formats.columns import ColumnsDatasetIterator
+    from data_stack.formats.conversion import ConversionReport, convert
     from data_stack.formats.csv import CSVDatasetIterator, read_csv, read_csv_matrix
-    from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
+    from data_stack.formats.hdf5 import HDF5DatasetIterator, HDF5Writer, dataset_keys
     from data_stack.formats.idx import IdxDatasetIterator, IdxReader, read_idx, write_idx
-    from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, read_npy, read_npz, write_npy
-    from data_stack.formats.torch_tensors import TorchDatasetIterator, load_tensors, save_tensors, write_tensor
+    from data_stack.formats.image_folder import ImageFolderIterator, ImageFolderWriter
+    from data_stack.formats.numpy_arrays import (
+        NpzDatasetIterator,
+        NumpyDatasetIterator,
+        npz_keys,
+        read_npy,
+        read_npz,
+        write_npy,
+        write_npz,
+    )
+    from data_stack.formats.torch_tensors import (
+        TensorsDatasetIterator,
+        TorchDatasetIterator,
+        load_tensors,
+        save_tensors,
+        write_tensor,
+        write_tensors,
+    )
+    from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
 
 _MODULES = {
     "ColumnsDatasetIterator": "columns",
@@ -33,19 +51,39 @@ _MODULES = {
     "load_tensors": "torch_tensors",
     "save_tensors": "torch_tensors",
     "write_tensor": "torch_tensors",
+    "HDF5Writer": "hdf5",
+    "ImageFolderIterator": "image_folder",
+    "ImageFolderWriter": "image_folder",
+    "npz_keys": "numpy_arrays",
+    "write_npz": "numpy_arrays",
+    "TensorsDatasetIterator": "torch_tensors",
+    "write_tensors": "torch_tensors",
+    "WebDatasetIterator": "webdataset",
+    "WebDatasetWriter": "webdataset",
+    "convert": "conversion",
+    "ConversionReport": "conversion",
 }
 
 __all__ = [
     "CSVDatasetIterator",
     "ColumnsDatasetIterator",
+    "ConversionReport",
     "HDF5DatasetIterator",
+    "HDF5Writer",
     "IdxDatasetIterator",
     "IdxReader",
+    "ImageFolderIterator",
+    "ImageFolderWriter",
     "NpzDatasetIterator",
     "NumpyDatasetIterator",
+    "TensorsDatasetIterator",
     "TorchDatasetIterator",
+    "WebDatasetIterator",
+    "WebDatasetWriter",
+    "convert",
     "dataset_keys",
     "load_tensors",
+    "npz_keys",
     "read_csv",
     "read_csv_matrix",
     "read_idx",
@@ -54,7 +92,9 @@ __all__ = [
     "save_tensors",
     "write_idx",
     "write_npy",
+    "write_npz",
     "write_tensor",
+    "write_tensors",
 ]
 
 

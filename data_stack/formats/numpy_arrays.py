@@ -21,7 +21,7 @@ from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, Readabl
 from data_stack.formats.rows import StoredRowsColumn
 from data_stack.io.resources import StreamedResource
 
-__all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "read_npy", "read_npz", "write_npy"]
+__all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
@@ -194,6 +194,47 @@ def write_npy(
         block = next(blocks, None)
     if n_elements != math.prod(whole):
         raise ValueError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
+
+
+def npz_keys(resource: Any) -> list[str]:
+    """Names of the arrays of an ``.npz`` file, in its order; no array is read.
+
+    Raises:
+        DatasetFileCorruptError: it is no ``.npz`` file, or damaged.
+    """
+    file = PositionalFile(resource)
+    with reading(file.name, ".npz file"), zipfile.ZipFile(file.buffered()) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+class WriteOnly:
+    """Hides that a file can seek, so that zipfile writes it once from end to end, and its digest is computed on the way."""
+
+    def __init__(self, file: Any) -> None:
+        self.write, self._file = file.write, file
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def write_npz(
+    file: IO[bytes] | Any, columns: Mapping[str, Iterable[npt.ArrayLike]], *, shapes: Mapping[str, Sequence[int]]
+) -> None:
+    """Write an ``.npz`` file, not compressed, from blocks of rows, without ever holding an array; the same bytes each time.
+
+    Args:
+        file: any binary file open for writing; it need not be able to seek.
+        columns: for each array blocks of rows of one dtype, which are taken when the arrays before are written.
+        shapes: the whole shape of each.
+
+    Raises:
+        ValueError: the dtype of an array holds Python objects, or its blocks do not add up to its shape.
+    """
+    with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
+        for name, blocks in columns.items():
+            # ZipInfo's time is a constant, where open() by name would take that of the clock.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
+                write_npy(stream, blocks, shape=shapes[name])
 
 
 def _read_header(file: Readable) -> _Header:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
+from data_stack.formats.numpy_arrays import WriteOnly
 from data_stack.formats.positional import PositionalFile, reading
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.resources import StreamedResource
@@ -27,7 +28,16 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.formats.torch_tensors", "torch", "torch") from error
 
-__all__ = ["TorchDatasetIterator", "load_tensors", "save_tensors", "tensor_of", "write_tensor"]
+__all__ = [
+    "TensorsDatasetIterator",
+    "TorchDatasetIterator",
+    "load_tensors",
+    "save_tensors",
+    "tensor_of",
+    "tensors_of",
+    "write_tensor",
+    "write_tensors",
+]
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _ALIGNMENT = 64
@@ -55,6 +65,52 @@ class TorchDatasetIterator(ColumnsDatasetIterator):
 
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)
+
+
+class TensorsDatasetIterator(ColumnsDatasetIterator):
+    """Samples from several tensors in one ``.pt`` resource, which is read whole at the first access.
+
+    Args:
+        resource: what ``torch.save`` stored of a dict, list or tuple of tensors.
+        keys: keys of the dict, or positions in the list, in a sequence for tuple samples or a mapping ``{field: key}`` for dict
+            samples. One key may stand in several places (target and tag).
+
+    Values are as those of :class:`TorchDatasetIterator`.
+
+    Raises:
+        DatasetFileCorruptError: at the first access: as for :func:`load_tensors`, or there is no such tensor with rows.
+    """
+
+    def __init__(self, resource: StreamedResource, keys: Sequence[str | int] | Mapping[str, str | int]) -> None:
+        super().__init__(keys)
+        self._file = PositionalFile(resource)
+
+    def _open_columns(self) -> list[Column]:
+        tensors = tensors_of(load_tensors(self._file), self._file.name)
+
+        def open_column(key: str | int) -> Column:
+            if key not in tensors:
+                raise DatasetFileCorruptError(
+                    f"{self._file.name!r} has no tensor {key!r} with one row a sample; it has {', '.join(map(repr, tensors))}"
+                )
+            return _TensorColumn(tensors[key])
+
+        return self._open_each(open_column)
+
+
+def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
+    """Those of the tensors that :func:`load_tensors` gave that have rows: by key, by position, or a single one by 0.
+
+    Raises:
+        DatasetFileCorruptError: there are none; ``name`` says of what.
+    """
+    if isinstance(loaded, torch.Tensor):
+        loaded = [loaded]
+    pairs = loaded.items() if isinstance(loaded, Mapping) else enumerate(loaded) if isinstance(loaded, (list, tuple)) else ()
+    tensors = {key: value for key, value in pairs if isinstance(value, torch.Tensor) and value.dim()}
+    if not tensors:
+        raise DatasetFileCorruptError(f"{name!r} holds a {type(loaded).__name__} without tensors that have one row a sample")
+    return tensors
 
 
 def _open_column(file: PositionalFile) -> Column:
@@ -186,11 +242,11 @@ def save_tensors(file: Any, tensors: Any) -> None:
 
 
 class _Storage:
-    """Stands in the pickle for the bytes under a number; torch reads them from ``data/0``."""
+    """Stands in the pickle for the bytes under a number; torch reads those of 0 from ``data/0``."""
 
-    def __init__(self, dtype: np.dtype[Any], n_elements: int) -> None:
+    def __init__(self, number: int, dtype: np.dtype[Any], n_elements: int) -> None:
         storage_class = getattr(torch, f"{_STORAGE_NAMES[dtype.name]}Storage")
-        self.persistent_id = ("storage", storage_class, "0", "cpu", n_elements)
+        self.persistent_id = ("storage", storage_class, str(number), "cpu", n_elements)
 
 
 class _Tensor:
@@ -222,16 +278,6 @@ _STORAGE_NAMES = {
 }
 
 
-class _WriteOnly:
-    """Hides that a file can seek, so that zipfile writes it once from end to end, and its digest is computed on the way."""
-
-    def __init__(self, file: Any) -> None:
-        self.write, self._file = file.write, file
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
 def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
     """Write one tensor from blocks of rows, without ever holding it; plain ``torch.load`` reads it.
 
@@ -244,27 +290,62 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
     Raises:
         ValueError: the blocks do not add up to ``shape``, or ``dtype`` is none of these.
     """
-    stored_dtype = np.dtype(dtype).newbyteorder("<")
+    stored_dtype, whole = _stored_dtype(dtype), tuple(map(int, shape))
+    _write(file, _Tensor(_Storage(0, stored_dtype, math.prod(whole)), whole), [(blocks, whole, stored_dtype)])
+
+
+def write_tensors(
+    file: Any,
+    columns: Mapping[str, Iterable[npt.ArrayLike]],
+    *,
+    shapes: Mapping[str, Sequence[int]],
+    dtypes: Mapping[str, npt.DTypeLike],
+) -> None:
+    """Write a dict of tensors from blocks of rows, without ever holding one; plain ``torch.load`` reads it.
+
+    Args:
+        file: any binary file open for writing; it need not be able to seek.
+        columns: for each tensor blocks as for :func:`write_tensor`, which are taken when the tensors before are written.
+        shapes: the shape of each tensor.
+        dtypes: the dtype of each, one of those of :func:`write_tensor`.
+
+    Raises:
+        ValueError: the blocks of a tensor do not add up to its shape, or it cannot have its dtype.
+    """
+    tensors, parts = {}, []
+    for number, (name, blocks) in enumerate(columns.items()):
+        stored_dtype, whole = _stored_dtype(dtypes[name]), tuple(map(int, shapes[name]))
+        tensors[name] = _Tensor(_Storage(number, stored_dtype, math.prod(whole)), whole)
+        parts.append((blocks, whole, stored_dtype))
+    _write(file, tensors, parts)
+
+
+def _stored_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    stored_dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
     if stored_dtype.name not in _STORAGE_NAMES:
         raise ValueError(f"a tensor of dtype {stored_dtype} cannot be written; one of {', '.join(_STORAGE_NAMES)} can")
-    whole = tuple(map(int, shape))
-    n_elements = math.prod(whole)
+    return stored_dtype
+
+
+def _write(file: Any, content: Any, parts: Sequence[tuple[Iterable[npt.ArrayLike], tuple[int, ...], np.dtype[Any]]]) -> None:
+    """Write what torch.save() would of ``content``, whose storages are filled from blocks, by number."""
     pickled = io.BytesIO()
-    _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(stored_dtype, n_elements), whole))
-    with zipfile.ZipFile(_WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
+    _Pickler(pickled, protocol=2).dump(content)
+    with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
         archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickled.getvalue())
         archive.writestr(zipfile.ZipInfo("archive/byteorder"), b"little")
-        member = zipfile.ZipInfo("archive/data/0")
-        member.extra = _padding(archive.start_dir, member.filename)
-        n_written = 0
-        with archive.open(member, "w", force_zip64=True) as stream:
-            for block in blocks:
-                array = np.ascontiguousarray(block, stored_dtype)
-                n_written += array.size
-                if array.size:
-                    stream.write(array.reshape(-1).view(np.uint8).data)
-        if n_written != n_elements:
-            raise ValueError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
+        for number, (blocks, whole, dtype) in enumerate(parts):
+            member = zipfile.ZipInfo(f"archive/data/{number}")
+            member.extra = _padding(archive.start_dir, member.filename)
+            n_elements, n_written = math.prod(whole), 0
+            with archive.open(member, "w", force_zip64=True) as stream:
+                for block in blocks:
+                    array = np.ascontiguousarray(block, dtype)
+                    n_written += array.size
+                    if array.size:
+                        stream.write(array.reshape(-1).view(np.uint8).data)
+            if n_written != n_elements:
+                raise ValueError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
         archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")
 
 

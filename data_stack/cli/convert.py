@@ -1,0 +1,133 @@
+"""The command ``data-stack convert``: a dataset from one format, or an installed one, into another format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from data_stack.cli.settings import Settings, common_options, parsed_options, print_json
+
+__all__ = ["convert_dataset"]
+
+_FORMAT = "FORMAT"
+_FORMATS = "records, hdf5, npz, torch, webdataset or images"
+
+
+@click.command("convert")
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: as it looks]")
+@click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix; records without one]")
+@click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, and names one of tuples: image=0.")
+@click.option("--shardlen", type=click.IntRange(min=1), help="Samples in a shard, of records and webdataset.")
+@click.option(
+    "--verify",
+    type=click.Choice(["all", "sample", "none"]),
+    default="all",
+    show_default=True,
+    help="What to read back and compare.",
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads that read and encode ahead.")
+@click.option(
+    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
+)
+@common_options
+@click.make_pass_decorator(Settings, ensure=True)
+def convert_dataset(
+    settings: Settings,
+    source: str,
+    target: str,
+    source_format: str | None,
+    target_format: str | None,
+    columns: str | None,
+    shardlen: int | None,
+    verify: str,
+    jobs: int,
+    options: tuple[str, ...],
+) -> None:
+    """Convert a dataset into another format.
+
+    For example: data-stack convert train.h5 train --columns image=x,label=y
+
+    SRC is a file, a folder, an installed dataset (mnist:train), or lies in a store (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
+    DST is a file or a folder, here or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
+    of shards), images (a folder for each class).
+
+    Nothing that is there is overwritten. After an interruption the same command goes on where it was, but for a single file,
+    which it begins anew. In the end all samples are read back and compared with SRC.
+    """
+    from data_stack.exception import StorageError
+    from data_stack.formats.conversion import convert
+
+    try:
+        report = convert(
+            _source(settings, source, parsed_options(options), source_format),
+            _located(target),
+            source_format=source_format,
+            target_format=target_format,
+            columns=columns,
+            shardlen=shardlen,
+            verify=verify,  # type: ignore[arg-type]  # one of the choices
+            jobs=jobs,
+        )
+    except (StorageError, KeyboardInterrupt):
+        click.echo("What is written stays. The same command goes on from there; a single file it begins anew.", err=True)
+        raise
+    if settings.as_json:
+        print_json(asdict(report))
+        return
+    there = "" if not report.n_there else f", {report.n_there:,} of them from before"
+    compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "none read back"
+    click.echo(
+        f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}{there}; {compared}, in "
+        f"{report.seconds:.3f} s"
+    )
+    click.echo("columns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items()))
+
+
+def _located(text: str) -> Any:
+    """A path, or what lies in a store, also in one of a plugin's scheme."""
+    from data_stack.formats.conversion import location_of, split_url
+    from data_stack.repository.default_storage import as_storage_connector
+
+    if "://" not in text:
+        return location_of(text)
+    store, name = split_url(text)
+    return location_of(name if store is None else (as_storage_connector(store), name))
+
+
+def _source(settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None) -> Any:
+    """What lies at a path or URL, or else the samples of an installed dataset.
+
+    Raises:
+        ConfigError: it is neither, or a dataset of several splits without the name of one.
+    """
+    from data_stack.cli.datasets import Dataset
+    from data_stack.exception import ConfigError, DatasetNotFoundError
+
+    if "://" in text or os.path.exists(os.path.expanduser(text)):
+        if options or settings.storage is not None:
+            raise click.UsageError("--storage and -O are for an installed dataset; SRC is none")
+        return _located(text)
+    if source_format is not None:
+        raise ConfigError(f"there is nothing at {text!r}")
+    split: str | None
+    name, split = text, None
+    connector = settings.connector()
+    try:
+        dataset = Dataset.find(name, connector)
+    except DatasetNotFoundError:
+        name, _, split = text.rpartition(":")
+        if not name or not split or "/" in split:
+            raise ConfigError(
+                f"{text!r} is no file or folder, and no dataset of that name is installed; `data-stack list` shows those that are"
+            ) from None
+        dataset = Dataset.find(name, connector)
+    splits = dataset.splits(split, options)
+    if len(splits) > 1:
+        raise ConfigError(f"dataset {name!r} has the splits {', '.join(splits)}; say which: {name}:{next(iter(splits))}")
+    return next(iter(splits.values()))

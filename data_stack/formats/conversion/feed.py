@@ -1,0 +1,138 @@
+"""The columns of a dataset, batch by batch, read ahead by threads, with a progress bar."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.formats.conversion.source import Source
+from data_stack.io.progress import shows_progress
+
+__all__ = ["Feed", "progress_bar", "read_ahead"]
+
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+#: About what a batch takes in memory, and how many samples it has at most.
+_BATCH_BYTES: Final = 8 << 20
+_MOST_IN_BATCH: Final = 4096
+_LOOKED_AT: Final = 4
+
+Prepare = Callable[[int, dict[str, Any]], Any]
+"""What to make of a batch that begins with a position; called in the threads that read ahead."""
+
+
+class Feed:
+    """Reads a source for a target, in order.
+
+    Args:
+        source: what to read; threads share it where ``jobs`` is more than 1.
+        jobs: threads that read ahead; 1 to read where it is asked for.
+        tick: told of samples as they are read, in parts of 1 where only some of the columns are.
+    """
+
+    def __init__(self, source: Source, jobs: int, tick: Callable[[float], None]) -> None:
+        self.source, self._jobs, self._tick = source, jobs, tick
+        self.n_samples = len(source)
+        self._batch_samples: int | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return list(self.source.schema)
+
+    def skip(self, n_samples: int) -> None:
+        """Count samples that need not be read."""
+        self._tick(n_samples)
+
+    def batches(
+        self,
+        names: Sequence[str] | None = None,
+        stored: Collection[str] = (),
+        *,
+        start: int = 0,
+        prepare: Prepare = lambda first, columns: columns,
+        counts: bool = True,
+    ) -> Iterator[Any]:
+        """Batches from sample ``start`` on, as ``prepare`` makes them of columns by name.
+
+        Args:
+            names: columns to read; None for all.
+            stored: those of them that are read as the bytes of their files.
+            start: the first sample.
+            prepare: what to make of a batch.
+            counts: whether the progress is told.
+        """
+        chosen = self.names if names is None else list(names)
+        size = self.size_of_batch(chosen, stored)
+        share = len(chosen) / len(self.names)
+        firsts = range(start, self.n_samples, size)
+
+        def read(first: int) -> Any:
+            positions = np.arange(first, min(first + size, self.n_samples), dtype=np.intp)
+            return prepare(first, self.source.read(positions, chosen, stored))
+
+        for first, batch in zip(firsts, read_ahead(read, firsts, self._jobs), strict=True):
+            yield batch
+            if counts:
+                self._tick(share * (min(first + size, self.n_samples) - first))
+
+    def size_of_batch(self, names: Sequence[str] | None = None, stored: Collection[str] = ()) -> int:
+        """How many samples a batch has, by the size of the first ones."""
+        positions = np.arange(min(_LOOKED_AT, self.n_samples), dtype=np.intp)
+        if not len(positions):
+            return 1
+        columns = self.source.read(positions, self.names if names is None else names, stored)
+        n_bytes = sum(_size_of(column) for column in columns.values()) / len(positions)
+        return int(max(1, min(_MOST_IN_BATCH, _BATCH_BYTES // max(1, n_bytes))))
+
+
+def read_ahead(read: Callable[[_Item], _Made], items: Sequence[_Item], jobs: int) -> Iterator[_Made]:
+    """``map(read, items)``, by ``jobs`` threads that are no more than that ahead; 1 to read where it is asked for."""
+    if jobs == 1 or len(items) < 2:
+        yield from map(read, items)
+        return
+    with ThreadPoolExecutor(jobs, "data_stack-convert") as threads:
+        waiting: deque[Future[_Made]] = deque()
+        try:
+            for item in items:
+                waiting.append(threads.submit(read, item))
+                if len(waiting) > jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _size_of(column: npt.NDArray[Any]) -> int:
+    if column.dtype.kind != "O":
+        return int(column.nbytes)
+    return sum(getattr(value, "nbytes", None) or sys.getsizeof(value) for value in column)
+
+
+@contextlib.contextmanager
+def progress_bar(what: str, n_samples: int, progress: bool | None) -> Iterator[Callable[[float], None]]:
+    """Gives what counts samples on a bar on standard error, if there is somebody to look at it."""
+    if not shows_progress(progress):
+        yield lambda n_more: None
+        return
+    from tqdm import tqdm  # only whoever looks pays for its import
+
+    done = 0.0
+    with tqdm(desc=what, total=n_samples, unit=" samples", leave=False) as bar:
+
+        def tick(n_more: float) -> None:
+            nonlocal done
+            done += n_more
+            bar.update(int(done + 1e-6) - bar.n)
+
+        yield tick

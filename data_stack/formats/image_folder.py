@@ -1,0 +1,523 @@
+"""Folders of images, one folder a class, as torchvision and Hugging Face lay them out.
+
+``ROOT/cat/1.jpg`` is a sample of class ``cat``; labels count the classes in the order of their names (torchvision's
+``ImageFolder``). Where a ``metadata.jsonl`` or ``metadata.csv`` lies in ``ROOT``, it says which images there are, in which order,
+and what is known of each, by its column ``file_name`` (Hugging Face's ``imagefolder``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
+from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
+from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.dataset.prepared import Resources
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, StorageError
+from data_stack.formats.records.codecs import Codec, codec_of
+from data_stack.formats.records.codecs.types import Codecs
+from data_stack.formats.records.place import place_of
+from data_stack.io.storage_connectors import StorageConnector
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["IMAGE_TYPES", "METADATA", "ImageFolderIterator", "ImageFolderWriter", "holds_images", "image_type_of_bytes"]
+
+#: The types of records that images are, by the ending of their file names.
+IMAGE_TYPES: Final[Mapping[str, str]] = {".jpg": "jpg", ".jpeg": "jpg", ".png": "png", ".webp": "webp"}
+#: Images too, but of a kind that no codec of ours reads.
+_OTHER_IMAGES: Final = frozenset((".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff"))
+METADATA: Final = ("metadata.jsonl", "metadata.csv")
+#: What is known of the images while they are being written.
+_PART: Final = ".metadata.jsonl.part"
+_MAX_METADATA_BYTES: Final = 1 << 30
+_FILE_NAME: Final = "file_name"
+_SIGNATURES: Final = ((b"\xff\xd8\xff", "jpg"), (b"\x89PNG\r\n\x1a\n", "png"))
+_CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
+
+
+def image_type_of_bytes(data: bytes) -> str | None:
+    """``"jpg"``, ``"png"`` or ``"webp"``, by how a file begins; None if it begins like none of these."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), None)
+
+
+def holds_images(names: Sequence[str]) -> bool:
+    """Whether one of the files is an image, or the metadata of images."""
+    return any(os.path.splitext(name)[1].lower() in IMAGE_TYPES or name in METADATA for name in names)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What a folder holds.
+
+    Attributes:
+        paths: of the images, relative to the folder, in the order of the samples.
+        columns: values by field, all but the image.
+        class_names: the classes by their labels; none where metadata say what is known of an image.
+    """
+
+    paths: list[str]
+    columns: Mapping[str, list[Any]]
+    class_names: tuple[str, ...]
+
+
+class ImageFolderIterator(DatasetIterator):
+    """Samples ``{"image", "label", "class", "path"}`` from images in one folder a class.
+
+    Images are sorted by class, then by path; ``label`` is the number of the class among all class names, sorted. Images that lie
+    in ``root`` itself make samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
+    metadata, in the order of its lines. Images are read when they are asked for, labels without them.
+
+    Folders are looked through at the first access. A symbolic link is followed as long as it stays inside of ``root``. Files that
+    are no images (by their endings) are passed over; so is whatever begins with a dot.
+
+    Args:
+        root: the folder: a path, a StorageConnector, or the Resources of a dataset.
+        prefix: folder below it.
+        decode: give images as arrays, uint8 of shape ``(height, width)`` or ``(height, width, channels)``; if not, as the bytes
+            of their files.
+        metadata: whether metadata say what there is; None: where there are some.
+        codecs: codecs of one's own, by ``"jpg"``, ``"png"``, ``"webp"``.
+
+    Raises:
+        ConfigError: at the first access: images lie both in ``root`` and in folders of classes, or are of another kind.
+        DatasetFileCorruptError: at the first access: metadata are damaged, or do not fit the images; a writer has not finished.
+            When a sample is read: an image is damaged.
+        MaliciousFilePathError: a link leads out of ``root``.
+    """
+
+    def __init__(
+        self,
+        root: Any,
+        *,
+        prefix: str = "",
+        decode: bool = True,
+        metadata: bool | None = None,
+        codecs: Codecs | None = None,
+    ) -> None:
+        self._root, self._prefix, self._place = root, prefix, place_of(root, prefix)
+        self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._found: _Index | None = None
+        self._codecs: dict[str, Codec] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_found", "_codecs")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start_afresh()
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes in the order of their labels; none where metadata say what is known of an image."""
+        return self._index().class_names
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The keys of a sample."""
+        return ("image", *self._index().columns)
+
+    @property
+    def image_types(self) -> set[str]:
+        """The types of the images, such as ``{"jpg"}``."""
+        return {_type_of(path) for path in self._index().paths}
+
+    def __len__(self) -> int:
+        return len(self._index().paths)
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an int; a view for a slice or an index array."""
+        if not isinstance(index, (int, np.integer)):
+            return sample_or_view(self, index)
+        return self._sample(checked_index(index, len(self)))
+
+    def __iter__(self) -> Iterator[Sample]:
+        for position in range(len(self)):
+            yield self._sample(position)
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        """The samples at ``indices``."""
+        return [self._sample(position) for position in checked_indices(indices, len(self)).tolist()]
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One column; the images are read for none but their own."""
+        found = self._index()
+        if key not in self.fields:
+            raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, self.fields)}; they have {self.fields}")
+        positions = range(len(self)) if indices is None else checked_indices(indices, len(self)).tolist()
+        if key == "image":
+            values = [self._image(position) for position in positions]
+        else:
+            column = found.columns[str(key)]
+            values = [column[position] for position in positions]
+        if not values and len(self):
+            return self.read_column(key, [0])[:0]
+        return stack_values(values)
+
+    def _sample(self, position: int) -> dict[str, Any]:
+        return {
+            "image": self._image(position),
+            **{name: values[position] for name, values in self._index().columns.items()},
+        }
+
+    def _image(self, position: int) -> Any:
+        path = self._index().paths[position]
+        folder, _, file = path.rpartition("/")
+        place = self._place
+        for each in folder.split("/") if folder else ():
+            place = place.child(each)
+        with place.open(file) as resource:
+            data = resource.read()
+        if not self._decodes:
+            return data
+        kind = _type_of(path)
+        codec = self._codecs.get(kind)
+        if codec is None:
+            codec = self._codecs[kind] = codec_of(kind, self._given_codecs)
+        try:
+            return codec.decode(data)
+        except Exception as error:  # as a Codec may raise whatever it likes at bad bytes
+            raise DatasetFileCorruptError(
+                f"{self._place.full_name(path)} cannot be decoded as {kind}: {type(error).__name__}: {str(error)[:300]}"
+            ) from error
+
+    # ------------------------------------------------------------------ what there is
+
+    def _index(self) -> _Index:
+        if self._found is None:
+            self._found = self._looked_through()
+        return self._found
+
+    def _looked_through(self) -> _Index:
+        names = self._file_names()
+        if _PART in names:
+            raise DatasetFileCorruptError(
+                f"{self._place.name} is not finished: {_PART} is still there; write it to its end, or remove that file to read "
+                f"the images as they are"
+            )
+        wrong = next((name for name in names if os.path.splitext(name)[1].lower() in _OTHER_IMAGES), None)
+        if wrong is not None:
+            raise ConfigError(
+                f"{self._place.full_name(wrong)} is an image of a kind that is not read; convert it to "
+                f"{', '.join(sorted(set(IMAGE_TYPES.values())))}, or take it out of the folder"
+            )
+        images = [name for name in names if os.path.splitext(name)[1].lower() in IMAGE_TYPES]
+        metadata = next((name for name in METADATA if name in names), None)
+        if metadata is not None and self._metadata is not False:
+            return self._by_metadata(metadata, images)
+        if self._metadata:
+            raise ConfigError(f"{self._place.name} holds neither of {' and '.join(METADATA)}")
+        in_root = [path for path in images if "/" not in path]
+        if in_root and len(in_root) < len(images):
+            raise ConfigError(
+                f"{self._place.name} holds images, such as {in_root[0]!r}, beside folders of images; put them into a folder of "
+                f"their class"
+            )
+        if in_root:
+            return _Index(sorted(in_root), {"path": sorted(in_root)}, ())
+        images.sort(key=lambda path: (path.partition("/")[0], *path.rpartition("/")[::2]))
+        classes = tuple(sorted({name.partition("/")[0] for name in names if "/" in name}))
+        labels = {name: label for label, name in enumerate(classes)}
+        of_images = [path.partition("/")[0] for path in images]
+        columns: dict[str, list[Any]] = {"label": [labels[each] for each in of_images], "class": of_images, "path": images}
+        return _Index(images, columns, classes)
+
+    def _by_metadata(self, metadata: str, images: list[str]) -> _Index:
+        what = self._place.full_name(metadata)
+        with self._place.open(metadata) as resource:
+            data = resource.read(_MAX_METADATA_BYTES + 1)
+        if len(data) > _MAX_METADATA_BYTES:
+            raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
+        rows = _jsonl_rows(data, what) if metadata.endswith(".jsonl") else _csv_rows(data, what)
+        paths = [row.pop(_FILE_NAME, None) for row in rows]
+        known = set(images)
+        for line, path in enumerate(paths):
+            if not isinstance(path, str) or path not in known:
+                raise DatasetFileCorruptError(f"{what}, row {line}: there is no image {path!r:.200}")
+        listed = set(paths)
+        if len(listed) < len(known):
+            raise DatasetFileCorruptError(
+                f"{what} says nothing of {sorted(known - listed)[0]!r}; metadata=False reads the images without it"
+            )
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if "image" in names:
+            raise DatasetFileCorruptError(f"{what} has a column 'image', which the images are")
+        return _Index(paths, {name: [row.get(name) for row in rows] for name in names}, ())
+
+    def _file_names(self) -> list[str]:
+        """All files below the folder, relative to it, but for hidden ones; and what says that a writer has not finished."""
+        if self._place.path is not None:
+            return _files_below(str(self._place.path))
+        start = f"{self._prefix.strip('/')}/" if self._prefix.strip("/") else ""
+        if isinstance(self._root, StorageConnector):
+            identifiers: Any = self._root.list_resources(start)
+        elif isinstance(self._root, Resources):
+            identifiers = [name for name in self._root if name.startswith(start)]
+        else:
+            raise ConfigError(f"images are read from a folder, a StorageConnector or Resources, not from {self._root!r:.80}")
+        return [name[len(start) :] for name in identifiers]
+
+
+def _type_of(path: str) -> str:
+    return IMAGE_TYPES[os.path.splitext(path)[1].lower()]
+
+
+def _files_below(root: str) -> list[str]:
+    real_root = os.path.realpath(root)
+    found: list[str] = []
+    entered = {real_root}
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = list(os.scandir(os.path.join(root, folder)))
+        except OSError as error:
+            raise StorageError(f"could not list {os.path.join(root, folder)!r}: {error.strerror}", error.errno) from error
+        for entry in entries:
+            name = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.name.startswith(".") and name != _PART:
+                continue
+            if entry.is_symlink():
+                real = os.path.realpath(entry.path)
+                if os.path.commonpath((real, real_root)) != real_root:
+                    raise MaliciousFilePathError(f"{entry.path!r} is a link to {real!r}, outside of the folder of images")
+            if not entry.is_dir():
+                found.append(name)
+            elif (real := os.path.realpath(entry.path)) not in entered:  # links may form circles
+                entered.add(real)
+                waiting.append(name)
+    return found
+
+
+def _jsonl_rows(data: bytes, what: str) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(data.splitlines()):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no JSON: {str(error)[:200]}") from error
+        if not isinstance(row, dict):
+            raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no object with a {_FILE_NAME!r}")
+        rows.append(row)
+    return rows
+
+
+def _csv_rows(data: bytes, what: str) -> list[dict[str, Any]]:
+    """Rows whose columns are int where all values are, float where all are numbers, else str."""
+    try:
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
+        rows = list(reader)
+    except (ValueError, csv.Error) as error:
+        raise DatasetFileCorruptError(f"{what} is no CSV in UTF-8: {str(error)[:200]}") from error
+    if any(None in row or None in row.values() for row in rows):
+        raise DatasetFileCorruptError(f"{what} has a line with more or fewer values than its first line has names")
+    made: list[dict[str, Any]] = [dict(row) for row in rows]
+    for name in reader.fieldnames or ():
+        for kind in (int, float):
+            try:
+                values = [kind(row[name]) for row in rows]
+            except ValueError:
+                continue
+            if name != _FILE_NAME:
+                for row, value in zip(made, values, strict=True):
+                    row[name] = value
+            break
+    return made
+
+
+# ---------------------------------------------------------------------- writing
+
+
+class ImageFolderWriter:
+    """Writes images into one folder a class, and ``metadata.jsonl`` with all else that is known of them.
+
+    ::
+
+        with ImageFolderWriter("pets") as writer:
+            writer.append({"image": pixels, "class": "cat", "age": 3})  # pets/cat/000000.png
+
+    ``metadata.jsonl`` comes last; without it the folder is not finished. Opened again after a crash, a writer to a folder of this
+    machine goes on where it was (:func:`len` says with which sample); in a store it begins anew.
+
+    Args:
+        target: a folder, a StorageConnector, or a place.
+        prefix: folder below it.
+
+    Raises:
+        ConfigError: there are images already, which were not left unfinished by such a writer.
+    """
+
+    def __init__(self, target: Any, *, prefix: str = "") -> None:
+        self._place = place_of(target, prefix)
+        self._length = 0
+        self._png: Codec | None = None
+        self._rows: IO[bytes] = self._resumed() if self._place.path is not None else io.BytesIO()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self._length
+
+    def append(self, sample: Mapping[str, Any]) -> int:
+        """Write a sample; its position.
+
+        Args:
+            sample: ``image``, an array of pixels (stored as PNG, which loses nothing) or the bytes of a JPEG, PNG or WebP file
+                (stored as they are); ``class``, the name of its folder, or ``label``, an int that becomes one; and whatever JSON
+                can hold.
+
+        Raises:
+            ConfigError: there is no image or it is none, its class cannot be the name of a folder, or another value is nothing
+                for JSON. Nothing of the sample was written.
+        """
+        if self._is_closed:
+            raise ConfigError(f"images of {self._place.name!r} were closed; open another writer")
+        position = self._length
+        data, ending = self._encoded(sample, position)
+        folder = _folder_of(sample, position)
+        file = f"{position:06d}.{ending}"
+        path = f"{folder}/{file}" if folder else file
+        row = _json_line({_FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}, position)
+        place = self._place.child(folder) if folder else self._place
+        if place.path is None:
+            with place.create(file) as resource:
+                resource.write(data)
+        else:
+            # Not durable one by one, which would take a thousand times as long: all of them are, when metadata.jsonl is there.
+            with self._errors():
+                place.path.mkdir(parents=True, exist_ok=True)
+                (place.path / file).write_bytes(data)
+        with self._errors():
+            self._rows.write(row)
+            self._rows.flush()
+        self._length += 1
+        return position
+
+    def close(self) -> None:
+        """Finish: write ``metadata.jsonl``."""
+        if self._is_closed:
+            return
+        if self._place.path is not None:
+            os.sync()
+        self._rows.seek(0)
+        with self._place.create(METADATA[0]) as file:
+            while chunk := self._rows.read(1 << 20):
+                file.write(chunk)
+        self.abandon()
+        if self._place.path is not None:
+            (self._place.path / _PART).unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Leave the folder as it is, to be gone on with."""
+        self._is_closed = True
+        self._rows.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            self.close()
+        else:
+            self.abandon()
+
+    # ------------------------------------------------------------------ inside
+
+    def _resumed(self) -> IO[bytes]:
+        """What is known of the images that are there already, whole lines only."""
+        folder = self._place.path
+        if folder is None:
+            raise ConfigError("only a folder of this machine is gone on with")
+        names = self._place.names()
+        if _PART not in names and names:
+            raise ConfigError(f"{self._place.name!r} holds something already ({names[0]!r}); choose another folder")
+        with self._errors():
+            folder.mkdir(parents=True, exist_ok=True)
+            rows = open(folder / _PART, "a+b")
+            rows.seek(0)
+            data = rows.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            rows.truncate(len(whole))
+            self._length = whole.count(b"\n")
+        return rows
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"could not write images to {self._place.name!r}: {error.strerror or error}", error.errno
+            ) from error
+
+    def _encoded(self, sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
+        value = sample.get("image")
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            kind = image_type_of_bytes(bytes(value[:16]))
+            if kind is None:
+                raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, no JPEG, PNG or WebP file")
+            return bytes(value), kind
+        if self._png is None:
+            self._png = codec_of("png")
+        try:
+            return self._png.encode(value), "png"
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"the image of sample {position} cannot be stored as PNG: {error}") from error
+
+
+def _folder_of(sample: Mapping[str, Any], position: int) -> str:
+    """The folder of a sample's class; none where it has neither class nor label."""
+    if "class" in sample:
+        name = sample["class"]
+    else:
+        label = _plain(sample.get("label"))
+        if not isinstance(label, int):
+            return ""
+        name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # no identifier of a store begins with "-"
+    if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
+        raise ConfigError(f"the class of sample {position}, {name!r:.80}, cannot be the name of a folder")
+    return name
+
+
+def _json_line(row: Mapping[str, Any], position: int) -> bytes:
+    plain = {name: _plain(value) for name, value in row.items()}
+    for name, value in plain.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"column {name!r} of sample {position} is {value}, which is no JSON")
+    try:
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"the metadata of images are JSON, which cannot hold sample {position}: {str(error)[:200]}; leave columns of arrays "
+            f"and bytes out, or choose another format"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.shape == ()):
+        return value.item()
+    return value

@@ -1,0 +1,750 @@
+"""WebDataset's shards: tar files in which the files of one sample share a name, with random access.
+
+The file ``a/000017.seg.png`` is field ``seg.png`` of the sample with the key ``a/000017``: a key ends at the first dot of the
+last part of the path. What follows the last dot of a field says how its bytes are decoded.
+
+Source: WebDataset 1.0.2, https://github.com/webdataset/webdataset (``tariterators.py``, ``autodecode.py``)
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import json
+import operator
+import os
+import re
+import tarfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
+from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
+from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, UnsafeArchiveError
+from data_stack.formats.records.codecs import Codec, codec_of
+from data_stack.formats.records.place import Place, place_of
+from data_stack.formats.records.stored_file import StoredFile
+from data_stack.io.archives.archive import checked_name
+from data_stack.io.archives.cursor import LentFile, PositionalCursor
+from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.tar import TarArchive, looks_like_tar
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.connector import ResourceWriter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "KEY",
+    "SHARD_INDEX",
+    "FieldEncoder",
+    "WebDatasetIterator",
+    "WebDatasetWriter",
+    "column_of_field",
+    "field_of_column",
+    "shard_names",
+    "type_of_field",
+    "write_shard",
+]
+
+#: The field of a sample's key.
+KEY: Final = "__key__"
+#: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
+SHARD_INDEX: Final = "shardindex.json"
+_KIND: Final = "wids-shard-index-v1"
+
+_Type = Union[str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None]
+
+
+class _DecimalCodec(Codec):
+    """Integers as decimal text, which is what files ``.cls`` hold."""
+
+    def encode(self, value: Any) -> bytes:
+        return b"%d" % (int(value) if isinstance(value, np.bool_) else operator.index(value))
+
+    def decode(self, record: bytes) -> int:
+        return int(record)
+
+
+#: What the last part of a field's name says of its bytes: the type of record that they are.
+_TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("jpg", "jpeg"), "jpg"),
+    **{each: each for each in ("png", "webp", "mp4", "webm", "flac", "wav", "npy")},
+    **dict.fromkeys(("json", "jsn"), "json"),
+    **dict.fromkeys(("txt", "text", "transcript"), "utf8"),
+    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), "i64"),
+    **dict.fromkeys(("mp", "msg"), "msgpack"),
+    "tree": "tree",
+}
+#: How a type of record is called in a shard, where it is stored as it is.
+_EXTENSIONS: Final[Mapping[str, str]] = {
+    **{each: each for each in ("jpg", "png", "webp", "mp4", "webm", "flac", "wav", "npy", "json", "tree")},
+    "utf8": "txt",
+    "i64": "cls",
+    "u64": "cls",
+    "int": "cls",
+    "array": "npy",
+    "msgpack": "mp",
+    "bytes": "bin",
+}
+_PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
+_LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_member_bytes=1 << 44, max_members=1 << 27)
+_MOST_OPEN: Final = 256
+_SHARD: Final = re.compile(r"(.*)-([0-9]{6,})\.tar", re.DOTALL)
+_BLOCK_BYTES: Final = 512
+_MAX_INDEX_BYTES: Final = 64 << 20
+
+
+def extension_of(type: str) -> str | None:  # noqa: A002  # as records call it
+    """What a file with a record of that type is called behind its last dot in a shard; None if shards have no such files."""
+    return _EXTENSIONS.get(type)
+
+
+def type_of_field(field: str) -> str:
+    """The type of record that a field's bytes are, by what its name ends in; ``"bytes"`` where nothing is known of it."""
+    return _TYPES.get(field.rpartition(".")[2], "bytes")
+
+
+def field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
+    """The field that a column is stored in: ``"image.jpg"``; a column that has the name of such an ending keeps it.
+
+    Raises:
+        ConfigError: shards have no files of that type.
+    """
+    ending = extension_of(type)
+    if ending is None:
+        raise ConfigError(f"column {column!r} is of type {type!r}, which shards have no files for; leave it out")
+    return column if "." not in column and type_of_field(column) == type_of_field(ending) else f"{column}.{ending}"
+
+
+def column_of_field(field: str) -> str:
+    """The column that :func:`field_of_column` made a field of."""
+    stem, _, ending = field.rpartition(".")
+    return stem if stem and (ending in _TYPES or ending == _EXTENSIONS["bytes"]) else field
+
+
+def shard_names(place: Place) -> list[str]:
+    """The shards in a folder, in their order: as ``shardindex.json`` lists them, or else all ``.tar`` files by name.
+
+    Raises:
+        DatasetFileCorruptError: the list is damaged, or names a shard that is not there.
+    """
+    names = [name for name in place.names() if name.endswith(".tar") and not name.startswith(".")]
+    if not place.exists(SHARD_INDEX):
+        return names
+    what = place.full_name(SHARD_INDEX)
+    with place.open(SHARD_INDEX) as resource:
+        data = resource.read(_MAX_INDEX_BYTES)
+    try:
+        index = json.loads(data)
+        listed = [str(shard["url"]) for shard in index["shardlist"]] if index["__kind__"] == _KIND else None
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise DatasetFileCorruptError(f"{what} is damaged: it lists no shards ({str(error)[:200]})") from error
+    if listed is None or any("/" in name or not name for name in listed):
+        raise DatasetFileCorruptError(f"{what} lists shards that are not beside it")
+    missing = sorted({*listed} - {*names})
+    if missing:
+        raise DatasetFileCorruptError(f"{place.full_name(missing[0])} is missing; {SHARD_INDEX} lists it")
+    return listed
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class _ShardIndex:
+    """What a shard holds.
+
+    Attributes:
+        keys: of its samples, in the order of their first files.
+        fields: for each field offset and size in each sample, shape ``(n_samples, 2)``, int64; an offset of -1 where it has none.
+    """
+
+    keys: list[str]
+    fields: Mapping[str, npt.NDArray[np.int64]]
+
+
+class _Lent(Place):
+    """The place of one resource that somebody else opened, and closes."""
+
+    def __init__(self, resource: StreamedResource) -> None:
+        self._resource = resource
+        self.name = ""
+
+    def exists(self, file: str) -> bool:
+        return file == self._resource.identifier
+
+    def open(self, file: str) -> StreamedResource:
+        return self._resource
+
+    def names(self) -> list[str]:
+        return [self._resource.identifier]
+
+    def child(self, name: str) -> Place:
+        raise ConfigError(f"a resource has no folder {name!r}")
+
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        raise ConfigError("a resource is lent to be read")
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What all shards hold: their indices, the fields that are read, and how many samples lie before each shard."""
+
+    shards: list[_ShardIndex]
+    names: tuple[str, ...]
+    starts: list[int]
+
+
+class WebDatasetIterator(DatasetIterator):
+    """Samples of WebDataset shards as dicts: ``__key__``, and one entry for each file of the sample.
+
+    One look at the headers, at the first access, tells where everything lies; from then on only the bytes of the samples and
+    fields that are asked for are read. Nothing is unpacked to a disk. Files of one sample need not lie together.
+
+    Values are decoded by what a field's name ends in: ``jpg``, ``jpeg``, ``png``, ``webp`` (uint8 arrays), ``npy`` (arrays),
+    ``txt``, ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``, ``inx``, ``id`` (int), ``json``, ``jsn``, ``mp``,
+    ``msg`` (msgpack), ``mp4``, ``webm``, ``flac``, ``wav``. All others are bytes. Pickles are never read.
+
+    Threads may share an iterator; it pickles as what it was made of, and forked and spawned workers open the shards themselves.
+
+    Args:
+        shards: the shards in their order: one or several of paths, StreamedResources of any store, or ``(place, file)``.
+        fields: what samples shall have besides their key; None: whatever each of them has.
+        types: how to decode other endings of fields, or these in another way: ``{"jpg": None, "depth": "npy"}``: a type of record
+            column, a Codec, two functions (encode, decode), or None for bytes as they are.
+        lower_case: take fields that differ in case (``JPG``, ``jpg``) for one, as WebDataset does.
+
+    Raises:
+        ConfigError: at the first access: no shard has one of ``fields``, or a field is a pickle, which could run any code;
+            ``types={"pkl": None}`` gives its bytes.
+        DatasetFileCorruptError: at the first access: a shard is no tar, or damaged. When a sample is read: it lacks one of
+            ``fields``, or a file is not what its name says.
+        UnsafeArchiveError: at the first access: a shard has links or devices, names outside of it, or two files of one name.
+    """
+
+    _index: _Index | None
+    _open: OrderedDict[int, StoredFile]
+    _pid: int
+
+    def __init__(
+        self,
+        shards: Any,
+        *,
+        fields: Sequence[str] | None = None,
+        types: Mapping[str, _Type] | None = None,
+        lower_case: bool = True,
+    ) -> None:
+        given = [shards] if isinstance(shards, (str, os.PathLike, StreamedResource, tuple)) else list(shards)
+        self._shards = [_located(shard) for shard in given]
+        if not self._shards:
+            raise ConfigError("a WebDataset needs at least one shard")
+        if isinstance(fields, str):
+            raise ConfigError(f"fields are several names such as ['jpg', 'cls'], not {fields!r}")
+        self._fields = None if fields is None else tuple(fields)
+        self._types = dict(types or {})
+        self._lower_case = lower_case
+        self._start_afresh()
+
+    # ------------------------------------------------------------------ what there is
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that are read, in the order of their first files; not every sample needs to have each."""
+        return self._indexed().names
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of all samples, in their order."""
+        return [key for shard in self._indexed().shards for key in shard.keys]
+
+    def incomplete(self) -> str | None:
+        """A field that some sample lacks, if there is one; nothing is read for it but headers."""
+        return next((name for name in self._indexed().names if any(self._lacks(s, name) for s in self._indexed().shards)), None)
+
+    @staticmethod
+    def _lacks(shard: _ShardIndex, name: str) -> bool:
+        places = shard.fields.get(name)
+        return bool(shard.keys) if places is None else bool((places[:, 0] < 0).any())
+
+    def with_types(self, types: Mapping[str, _Type]) -> WebDatasetIterator:
+        """The same samples with these ``types``; the shards are not looked through again."""
+        other = WebDatasetIterator(self._shards, fields=self._fields, types=types, lower_case=self._lower_case)
+        other._index = self._indexed()
+        return other
+
+    def __len__(self) -> int:
+        return self._indexed().starts[-1]
+
+    # ------------------------------------------------------------------ samples
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an int; a view for a slice or an index array."""
+        if not isinstance(index, (int, np.integer)):
+            return sample_or_view(self, index)
+        return self._samples([checked_index(index, len(self))])[0]
+
+    def __iter__(self) -> Iterator[Sample]:
+        step = 64
+        for first in range(0, len(self), step):
+            yield from self._samples(range(first, min(first + step, len(self))))
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        """The samples at ``indices``, those of a shard in one request."""
+        return self._samples(checked_indices(indices, len(self)).tolist())
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One field of the samples at ``indices``; no other is read."""
+        index = self._indexed()
+        if key != KEY and key not in index.names:
+            raise ConfigError(
+                f"samples have no column {key!r:.80}{did_you_mean(key, index.names)}; they have {', '.join((KEY, *index.names))}"
+            )
+        positions = range(len(self)) if indices is None else checked_indices(indices, len(self)).tolist()
+        if key == KEY:
+            values: list[Any] = [self._keyed(position)[2] for position in positions]
+        else:
+            values = [sample[key] for sample in self._read(positions, [str(key)], required=True)]
+        if not values and len(self):
+            return self.read_column(key, [0])[:0]
+        return stack_values(values)
+
+    def _samples(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        return self._read(positions, self._indexed().names, required=self._fields is not None)
+
+    def _read(self, positions: Sequence[int], names: Sequence[str], *, required: bool) -> list[dict[str, Any]]:
+        """The samples at ``positions`` with their keys and those of the fields ``names`` that they have."""
+        index = self._indexed()
+        samples: list[dict[str, Any]] = []
+        wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
+        for position in positions:
+            number, row, key = self._keyed(position)
+            sample: dict[str, Any] = {KEY: key}
+            samples.append(sample)
+            for name in names:
+                places = index.shards[number].fields.get(name)
+                offset, size = (-1, 0) if places is None else places[row].tolist()
+                if offset >= 0:
+                    sample[name] = None  # keeps the order of the fields
+                    wanted.setdefault(number, []).append((sample, name, offset, size))
+                elif required:
+                    has = [each for each in index.shards[number].fields if index.shards[number].fields[each][row, 0] >= 0]
+                    raise DatasetFileCorruptError(
+                        f"sample {key!r} of {self._name_of(number)} has no field {name!r}; it has {', '.join(map(repr, has))}"
+                    )
+        for number, parts in wanted.items():
+            spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64)
+            for (sample, name, _, _), data in zip(parts, self._opened(number).read_many(spans[:, 0], spans[:, 1]), strict=True):
+                sample[name] = self._decoded(data, name, sample[KEY], number)
+        return samples
+
+    def _decoded(self, data: bytes, name: str, key: str, number: int) -> Any:
+        codec = self._codec(name)
+        try:
+            return codec.decode(data)
+        except Exception as error:  # as a Codec may raise whatever it likes at bad bytes
+            raise DatasetFileCorruptError(
+                f"{self._name_of(number)}: {key}.{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}. "
+                f"types={{{name.rpartition('.')[2]!r}: None}} gives its bytes as they are"
+            ) from error
+
+    def _codec(self, name: str) -> Codec:
+        codec = self._codecs.get(name)
+        if codec is None:
+            ending = name.rpartition(".")[2]
+            if ending in _PICKLES and ending not in self._types:
+                raise ConfigError(
+                    f"field {name!r} is a pickle, which could run any code, and is never read; types={{{ending!r}: None}} gives "
+                    f"its bytes as they are, fields=[…] leaves it out"
+                )
+            codec = self._codecs[name] = _codec_of_ending(ending, self._types)
+        return codec
+
+    # ------------------------------------------------------------------ where things are
+
+    def _keyed(self, position: int) -> tuple[int, int, str]:
+        """The shard of a sample, its number there, and its key."""
+        index = self._indexed()
+        number = bisect.bisect_right(index.starts, position) - 1
+        row = position - index.starts[number]
+        return number, row, index.shards[number].keys[row]
+
+    def _name_of(self, number: int) -> str:
+        place, file = self._shards[number]
+        return place.full_name(file)
+
+    def _opened(self, number: int) -> StoredFile:
+        with self._lock_of_process():
+            stored = self._open.get(number)
+            if stored is None:
+                place, file = self._shards[number]
+                stored = self._open[number] = StoredFile(place, file, None, mapped=not isinstance(place, _Lent))
+                while len(self._open) > _MOST_OPEN:  # what a thread still reads from is let go of when it has done so
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end(number)
+            return stored
+
+    def _indexed(self) -> _Index:
+        if self._index is None:
+            with self._lock_of_process():
+                if self._index is None:
+                    self._index = self._looked_through()
+        return self._index
+
+    def _looked_through(self) -> _Index:
+        shards = [_shard_index(place, file, self._lower_case) for place, file in self._shards]
+        present = dict.fromkeys(name for shard in shards for name in shard.fields)
+        names = tuple(present) if self._fields is None else self._fields
+        for name in names:
+            if name not in present and any(shard.keys for shard in shards):
+                raise ConfigError(
+                    f"no sample of {self._name_of(0)} has a field {name!r}{did_you_mean(name, present)}; there are: "
+                    f"{', '.join(map(repr, present)) or 'none'}"
+                )
+        for name in names:
+            self._codec(name)
+        starts = [0, *np.cumsum([len(shard.keys) for shard in shards]).tolist()]
+        return _Index(shards, names, starts)
+
+    def _lock_of_process(self) -> threading.RLock:
+        if self._pid != os.getpid():
+            # A thread of the parent may have held the lock at the fork; and its open files are shared with it.
+            self._lock, self._open, self._pid = threading.RLock(), OrderedDict(), os.getpid()
+        return self._lock
+
+    def _start_afresh(self) -> None:
+        self._index = None
+        self._codecs: dict[str, Codec] = {}
+        self._lock, self._open, self._pid = threading.RLock(), OrderedDict(), os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types", "_lower_case")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start_afresh()
+
+
+def _located(shard: Any) -> tuple[Place, str]:
+    if isinstance(shard, tuple) and len(shard) == 2 and isinstance(shard[0], Place):
+        return shard
+    if isinstance(shard, StreamedResource):
+        return _Lent(shard), shard.identifier
+    if isinstance(shard, (str, os.PathLike)):
+        folder, file = os.path.split(os.path.abspath(os.path.expanduser(os.fsdecode(shard))))
+        return place_of(folder), file
+    raise ConfigError(f"a shard is a path, a StreamedResource or (place, file), not {shard!r:.80}")
+
+
+def _codec_of_ending(ending: str, types: Mapping[str, _Type]) -> Codec:
+    given: Any = types[ending] if ending in types else _TYPES.get(ending, "bytes")
+    if given in ("i64", "u64", "int"):  # as text here, which has no size
+        return _DecimalCodec()
+    return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})
+
+
+def _shard_index(place: Place, file: str, lower_case: bool) -> _ShardIndex:
+    """One look at the headers of a shard."""
+    name = place.full_name(file)
+    rows: dict[str, int] = {}
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    try:
+        for path, offset, size in _members(place, file, name):
+            key, field = _key_and_field(path, lower_case)
+            row = rows.setdefault(key, len(rows))
+            if found.setdefault(field, {}).setdefault(row, (offset, size)) != (offset, size):
+                raise UnsafeArchiveError(f"{name!r} has two files {field!r} of sample {key!r}; which is meant cannot be known")
+    except (UnsafeArchiveError, DatasetFileCorruptError):
+        raise
+    except ArchiveError as error:
+        raise DatasetFileCorruptError(str(error)) from error
+    fields = {}
+    for field, places in found.items():
+        table = np.full((len(rows), 2), -1, np.int64)
+        table[list(places)] = list(places.values())
+        fields[field] = table
+    return _ShardIndex(list(rows), fields)
+
+
+def _key_and_field(path: str, lower_case: bool) -> tuple[str, str]:
+    folder, _, base = path.rpartition("/")
+    stem, _, field = base.partition(".")
+    return (f"{folder}/{stem}" if folder else stem), (field.lower() if lower_case else field)
+
+
+def _members(place: Place, file: str, name: str) -> Iterator[tuple[str, int, int]]:
+    """Path, offset and size of each file of a tar that belongs to a sample."""
+    with contextlib.ExitStack() as stack:
+        resource = place.open(file)
+        if not isinstance(place, _Lent):
+            stack.enter_context(resource)
+        lent = LentFile(resource)
+        head = lent.read_at(0, _BLOCK_BYTES)
+        if len(head) < _BLOCK_BYTES or not looks_like_tar(head):
+            raise DatasetFileCorruptError(
+                f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
+            )
+        archive = TarArchive(name, lambda: PositionalCursor(lent, name, block_bytes=1 << 12), lent, _LIMITS, "utf-8", False)
+        for member in archive:
+            if member.offset + member.size > lent.size:
+                raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")
+            base = member.name.rpartition("/")[2]
+            # As WebDataset: what has no dot, or begins with one, is of no sample.
+            if not member.is_folder and "." in base and not base.startswith("."):
+                yield member.name, member.offset, member.size
+
+
+# ---------------------------------------------------------------------- writing
+
+
+class WebDatasetWriter:
+    """Writes WebDataset shards ``NAME-000000.tar``, ``NAME-000001.tar`` …, the same bytes for the same samples.
+
+    ::
+
+        with WebDatasetWriter("train", name="train") as writer:
+            writer.append({"jpg": image, "cls": 7})
+
+    Each shard is there, whole, when it is full, and ``shardindex.json`` when the writer was closed. Opened again after a crash,
+    the writer goes on behind the last full shard: :func:`len` says with which sample.
+
+    Args:
+        target: a folder, a StorageConnector, or a place.
+        prefix: folder below it.
+        name: what shards are called; None: like the folder.
+        shardlen: samples in each shard but the last.
+        types: as for :class:`WebDatasetIterator`.
+
+    Raises:
+        ConfigError: what lies there has other shards.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        prefix: str = "",
+        name: str | None = None,
+        shardlen: int = 10_000,
+        types: Mapping[str, _Type] | None = None,
+    ) -> None:
+        if shardlen < 1:
+            raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
+        self._place = place_of(target, prefix)
+        self._name = name or os.path.basename(self._place.name.rstrip("/")) or "shard"
+        self._shardlen, self._encoder = shardlen, FieldEncoder(types)
+        self._full: list[tuple[str, int]] = self._finished_shards()
+        self._length = sum(n_samples for _, n_samples in self._full)
+        self._tar: _TarWriter | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """Number of samples: those of full shards, and what was appended since."""
+        return self._length
+
+    def append(self, sample: Mapping[str, Any]) -> int:
+        """Write a sample; its position.
+
+        Args:
+            sample: values by field. Bytes are stored as they are, others as what the field's name ends in says. ``__key__`` is
+                its key, by default its position in nine digits; other names that begin with ``__`` are left out.
+
+        Raises:
+            ConfigError: a field or key has no possible name, a key was there before, or a value is none of its type. Nothing
+                of the sample was written.
+        """
+        if self._is_closed:
+            raise ConfigError(f"shards of {self._place.name!r} were closed; open another writer")
+        position = self._length
+        key, parts = _parts(sample, position, self._encoder)
+        if self._tar is None:
+            self._tar = _TarWriter(self._place, self._shard(len(self._full)))
+        self._tar.add(key, parts)
+        self._length += 1
+        if self._tar.n_samples == self._shardlen:
+            self._finish_shard()
+        return position
+
+    def close(self) -> None:
+        """Finish the last shard, and list all of them in ``shardindex.json``."""
+        if not self._is_closed:
+            if self._tar is not None or not self._full:
+                self._tar = self._tar or _TarWriter(self._place, self._shard(0))
+                self._finish_shard()
+            self._is_closed = True
+            shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
+            index = {"__kind__": _KIND, "wids_version": 1, "name": self._name, "shardlist": shards}
+            with self._place.create(SHARD_INDEX) as file:
+                file.write(json.dumps(index, indent=1).encode())
+
+    def abandon(self) -> None:
+        """Leave the shard that is not full, and close."""
+        if self._tar is not None:
+            self._tar.abandon()
+            self._length -= self._tar.n_samples
+            self._tar = None
+        self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            self.close()
+        else:
+            self.abandon()
+
+    # ------------------------------------------------------------------ inside
+
+    def _shard(self, number: int) -> str:
+        return f"{self._name}-{number:06d}.tar"
+
+    def _finished_shards(self) -> list[tuple[str, int]]:
+        there = {name for name in self._place.names() if _SHARD.fullmatch(name)}
+        finished: list[tuple[str, int]] = []
+        while (name := self._shard(len(finished))) in there:
+            finished.append((name, len(_shard_index(self._place, name, True).keys)))
+        wrong = sorted(there - {name for name, _ in finished})
+        if wrong:
+            raise ConfigError(f"{self._place.full_name(wrong[0])} is there, a shard of another dataset; choose another folder")
+        for name, n_samples in finished[:-1]:
+            if n_samples != self._shardlen:
+                raise ConfigError(
+                    f"{self._place.full_name(name)} has {n_samples} samples, not shardlen={self._shardlen}; go on with what it "
+                    f"was begun with, or choose another folder"
+                )
+        # A last shard that is not full is written again with what follows.
+        return finished if not finished or finished[-1][1] == self._shardlen else finished[:-1]
+
+    def _finish_shard(self) -> None:
+        tar, self._tar = self._tar, None
+        if tar is not None:
+            tar.finish()
+            self._full.append((tar.name, tar.n_samples))
+
+
+class FieldEncoder:
+    """Makes the bytes of fields. Threads may share one.
+
+    Args:
+        types: as for :class:`WebDatasetIterator`.
+    """
+
+    def __init__(self, types: Mapping[str, _Type] | None = None) -> None:
+        self._types = dict(types or {})
+        self._codecs: dict[str, Codec] = {}
+
+    def encoded(self, field: str, value: Any, position: int) -> bytes:
+        """The bytes of a value; bytes as they are.
+
+        Raises:
+            ConfigError: it is nothing that such a field holds; ``position`` says of which sample.
+        """
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+        ending = field.rpartition(".")[2]
+        if ending in _PICKLES and ending not in self._types:
+            raise ConfigError(f"field {field!r} would be a pickle, which is never written; give its bytes, or choose json or npy")
+        codec = self._codecs.get(ending)
+        if codec is None:
+            codec = self._codecs[ending] = _codec_of_ending(ending, self._types)
+        try:
+            return codec.encode(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
+
+
+def write_shard(place: Place, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
+    """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is there when it is whole.
+
+    Returns:
+        How many samples it has.
+
+    Raises:
+        ConfigError: as for :meth:`WebDatasetWriter.append`.
+    """
+    encoder, tar = FieldEncoder(), _TarWriter(place, file)
+    try:
+        for position, sample in enumerate(samples):
+            tar.add(*_parts(sample, position, encoder))
+    except BaseException:
+        tar.abandon()
+        raise
+    tar.finish()
+    return tar.n_samples
+
+
+def _parts(sample: Mapping[str, Any], position: int, encoder: FieldEncoder) -> tuple[str, list[tuple[str, bytes]]]:
+    """The key of a sample, and its files."""
+    key = str(sample.get(KEY, f"{position:09d}"))
+    fields = sorted(field for field in sample if not field.startswith("__"))
+    if not fields:
+        raise ConfigError(f"sample {position} has no field that a shard could hold")
+    return key, [(_path(key, field), encoder.encoded(field, sample[field], position)) for field in fields]
+
+
+class _TarWriter:
+    """A tar in the making: plain headers without times or owners, pax headers where a name needs one."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self.name, self.n_samples = name, 0
+        self._stack = contextlib.ExitStack()
+        self._file = self._stack.enter_context(place.create(name))
+        self._keys: set[str] = set()
+        self._size = 0
+
+    def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
+        if key in self._keys:
+            raise ConfigError(f"two samples of {self.name} have the key {key!r}; keys tell the files of a shard apart")
+        self._keys.add(key)
+        for path, data in parts:
+            info = tarfile.TarInfo(path)
+            info.size = len(data)
+            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
+            self._write(b"".join((header, data, bytes(-len(data) % _BLOCK_BYTES))))
+        self.n_samples += 1
+
+    def finish(self) -> None:
+        self._write(bytes(2 * _BLOCK_BYTES))
+        self._write(bytes(-self._size % tarfile.RECORDSIZE))
+        self._stack.close()
+
+    def abandon(self) -> None:
+        given_up = ConfigError("given up")
+        with contextlib.suppress(ConfigError):
+            self._stack.__exit__(ConfigError, given_up, None)
+
+    def _write(self, data: bytes) -> None:
+        self._size += len(data)
+        self._file.write(data)
+
+
+def _path(key: str, field: str) -> str:
+    """The name of a field's file.
+
+    Raises:
+        ConfigError: there is none that would be read as that field of that sample.
+    """
+    if not field or "/" in field or field.startswith(".") or field != field.lower():
+        raise ConfigError(f"a shard cannot have a field {field!r}: a field is lower-case, without '/', and begins with no dot")
+    path = f"{key}.{field}"
+    try:
+        is_name = checked_name(path, "a shard") == path
+    except UnsafeArchiveError as error:
+        raise ConfigError(f"a sample cannot have the key {key!r:.80}: {error}") from error
+    if not is_name or _key_and_field(path, True) != (key, field) or path.rpartition("/")[2].startswith("."):
+        raise ConfigError(f"a sample cannot have the key {key!r:.80}: a key is a relative path whose last part has no dot")
+    return path

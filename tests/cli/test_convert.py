@@ -1,0 +1,142 @@
+"""The command that converts datasets: what it prints, makes, and answers with its exit code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.formats import records
+from data_stack.formats.records import Column
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    with records.RecordWriter(
+        tmp_path / "source", {"x": Column("array", "float32", (4,)), "label": "i64", "text": "utf8"}
+    ) as writer:
+        for i in range(12):
+            writer.append({"x": np.full(4, i, np.float32), "label": i, "text": "x" * i})
+    return tmp_path / "source"
+
+
+def test_a_dataset_is_converted_and_compared(command: Any, source: Path, tmp_path: Path) -> None:
+    outcome = command("convert", str(source), str(tmp_path / "out.h5"), "--columns", "image=x,label")
+
+    assert outcome.code == 0, outcome.err
+    assert "has 12 samples" in outcome.out
+    assert "12 read back and equal" in outcome.out
+    assert "image (array), label (i64)" in outcome.out
+
+
+def test_json_tells_all_that_the_report_does(command: Any, source: Path, tmp_path: Path) -> None:
+    arguments = ("convert", str(source), str(tmp_path / "out"), "--to", "wds", "--shardlen", "5", "--jobs", "2", "--json")
+
+    report = command(*arguments).json
+    again = command(*arguments, "--verify", "none").json
+
+    assert {key: report[key] for key in ("source_format", "target_format", "n_samples", "n_there", "n_verified")} == {
+        "source_format": "records",
+        "target_format": "webdataset",
+        "n_samples": 12,
+        "n_there": 0,
+        "n_verified": 12,
+    }
+    assert (again["n_there"], again["n_verified"]) == (12, 0)
+    assert sorted(os.listdir(tmp_path / "out")) == [*(f"out-00000{number}.tar" for number in range(3)), "shardindex.json"]
+
+
+def test_an_installed_dataset_is_a_source(command: Any, tmp_path: Path) -> None:
+    outcome = command("convert", "digits:train", str(tmp_path / "digits"), "--columns", "image=sample,label=1")
+
+    assert outcome.code == 0, outcome.err
+    assert "1,437 samples of digits" in outcome.out
+    with records.open(tmp_path / "digits") as reader:
+        assert reader.schema["image"].shape == (8, 8)
+        assert set(reader.read_column("label").tolist()) == set(range(10))
+
+
+def test_a_store_is_named_by_a_url(command: Any, source: Path, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/folder/out.npz"
+
+    assert command("convert", str(source), url).code == 0
+    assert command("convert", url, str(tmp_path / "back")).code == 0
+    with records.open(tmp_path / "back") as reader:
+        assert reader[11]["text"] == "x" * 11
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["digits", "OUT"], 2, "has the splits train, test; say which: digits:train"),
+        (["digits:all", "OUT"], 2, "all"),
+        (["nothing", "OUT"], 2, "is no file or folder, and no dataset of that name is installed"),
+        (["nothing", "OUT", "--from", "hdf5"], 2, "there is nothing at 'nothing'"),
+        (["SOURCE", "OUT.zip"], 2, "cannot be told from its name"),
+        (["SOURCE", "OUT", "--to", "xml"], 2, "there is no format 'xml'"),
+        (["SOURCE", "OUT.pt"], 2, "column 'text' is of type 'utf8', which torch cannot hold"),
+        (["SOURCE", "OUT", "-O", "a=b"], 2, "are for an installed dataset"),
+        (["SOURCE", "mongodb://user:secret@host/db"], 2, "has to say which dataset in the store is meant"),
+        (["SOURCE", "nothing://secret/x"], 2, "no storage for URLs"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    command: Any, source: Path, tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    places = {
+        "SOURCE": str(source),
+        "OUT": str(tmp_path / "out"),
+        "OUT.zip": str(tmp_path / "o.zip"),
+        "OUT.pt": str(tmp_path / "o.pt"),
+    }
+
+    outcome = command("convert", *(places.get(each, each) for each in arguments))
+
+    assert outcome.code == code
+    assert message in outcome.err
+    assert "secret" not in outcome.err
+    assert "Traceback" not in outcome.err
+    assert sorted(os.listdir(tmp_path)) in (["source"], ["source", "store"])
+
+
+def test_damage_is_the_data_s_failure(command: Any, source: Path, tmp_path: Path) -> None:
+    data = bytearray((source / "x.bag").read_bytes())
+    data[-1] ^= 1
+    (source / "x.bag").write_bytes(data)
+
+    outcome = command("convert", str(source), str(tmp_path / "out.npz"))
+
+    assert outcome.code == 1
+    assert "x.bag is damaged" in outcome.err
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_a_target_that_is_something_else_is_told_by_its_samples(command: Any, source: Path, tmp_path: Path) -> None:
+    command("convert", str(source), str(tmp_path / "out.npz"), "--columns", "label")
+    with records.RecordWriter(tmp_path / "other", {"label": "i64"}) as writer:
+        writer.extend({"label": np.arange(12) + (np.arange(12) == 4)})
+
+    outcome = command("convert", str(tmp_path / "other"), str(tmp_path / "out.npz"))
+
+    assert outcome.code == 1
+    assert "samples 4 (label)" in outcome.err
+
+
+@pytest.mark.parametrize("name", ["out.h5", "out.tar", "records", "shards"])
+def test_formats_in_a_real_mongodb_go_there_and_back(
+    command: Any, source: Path, tmp_path: Path, mongodb_uri: str, name: str
+) -> None:
+    base, mark, query = mongodb_uri.partition("?")
+    url = f"{base.rstrip('/')}/sets/{name}{mark}{query}"
+
+    there = command("convert", str(source), url, *(["--shardlen", "5"] if name == "shards" else []))
+    back = command("convert", url, str(tmp_path / "back"))
+
+    assert (there.code, back.code) == (0, 0), there.err + back.err
+    with records.open(source) as before, records.open(tmp_path / "back") as after:
+        assert [(each["label"], each["text"], each["x"].tolist()) for each in after] == [
+            (each["label"], each["text"], each["x"].tolist()) for each in before
+        ]

@@ -1,0 +1,392 @@
+"""Conversion between formats: what was there comes back, from folders and stores, or an error says why not."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data_stack.dataset.digests import sample_digest
+from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.meta import MetaFactory
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetNotFoundError
+from data_stack.formats import records
+from data_stack.formats.conversion import FORMATS, convert, location_of, split_url
+from data_stack.formats.records import Column
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+N = 23
+SPEC: dict[str, str | Column] = {
+    "image": "jpg",
+    "x": Column("array", "float32", (4,)),
+    "label": "i64",
+    "text": "utf8",
+    "weight": Column("array", "float64", ()),
+    "flag": Column("array", "bool", ()),
+    "raw": "bytes",
+    "meta": "json",
+    "pack": "msgpack",
+    "tree": "tree",
+    "ragged": "array",
+    "small": "zstd(utf8)",
+    "count": "u64",
+}
+#: What each format can represent of these.
+COLUMNS: Mapping[str, str | None] = {
+    "records": None,
+    "webdataset": None,
+    "hdf5": "image,x,label,text,weight,flag,count",
+    "npz": "image,x,label,text,weight,flag,count",
+    "torch": "image,x,label,weight,flag",
+    "images": "image,label,text,weight,flag,meta",
+}
+NAMES = {"records": "out", "webdataset": "out.tar", "hdf5": "out.h5", "npz": "out.npz", "torch": "out.pt", "images": "out"}
+
+
+def jpg(seed: int, size: tuple[int, int] = (6, 7)) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def sample(i: int) -> dict[str, Any]:
+    return {
+        "image": jpg(i),
+        "x": np.arange(4, dtype=np.float32) / (i + 1),
+        "label": i - 5,
+        "text": "ü" * i,
+        "weight": np.float64(i / 3),
+        "flag": np.bool_(i % 2),
+        "raw": bytes([0, i, 0]),
+        "meta": {"a": [i, None, "x"]},
+        "pack": {"k": i, "b": b"\xff"},
+        "tree": {"a": np.arange(i % 3), "b": [1.5]},
+        "ragged": np.arange(i, dtype=np.int16),
+        "small": f"z{i}",
+        "count": i,
+    }
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    with records.RecordWriter(tmp_path / "source", SPEC) as writer:
+        for i in range(N):
+            writer.append(sample(i))
+    return tmp_path / "source"
+
+
+def samples(path: Any, columns: str | None = None) -> list[Any]:
+    with records.open(path, columns=None if columns is None else columns.split(",")) as reader:
+        return [sample_digest(each) for each in reader]
+
+
+# ------------------------------------------------------------------ there and back
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_records_come_back_from_every_format(tmp_path: Path, source: Path, kind: str) -> None:
+    there = tmp_path / NAMES[kind]
+
+    written = convert(source, there, target_format=kind, columns=COLUMNS[kind])
+    back = convert(there, tmp_path / "back", jobs=2)
+
+    assert (written.source_format, written.target_format, written.n_samples, written.n_verified) == ("records", kind, N, N)
+    assert back.source_format == kind
+    assert samples(tmp_path / "back", COLUMNS[kind]) == samples(source, COLUMNS[kind])
+    assert not [name for name in os.listdir(tmp_path) if "part" in name or name.startswith(".")]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_store_takes_and_gives_every_format(source: Path, kind: str) -> None:
+    store = InMemoryStorageConnector()
+
+    convert(source, (store, f"sets/{NAMES[kind]}"), target_format=kind, columns=COLUMNS[kind])
+    convert((store, f"sets/{NAMES[kind]}"), (store, "sets/back"))
+
+    with records.open(
+        store, prefix="sets/back", columns=None if COLUMNS[kind] is None else str(COLUMNS[kind]).split(",")
+    ) as back:
+        assert [sample_digest(each) for each in back] == samples(source, COLUMNS[kind])
+
+
+@pytest.mark.parametrize("kind", ["records", "webdataset"])
+def test_shards_hold_as_many_samples_as_asked_for(tmp_path: Path, source: Path, kind: str) -> None:
+    convert(source, tmp_path / "shards", target_format=kind, shardlen=10)
+    convert(tmp_path / "shards", tmp_path / "back")
+
+    assert len([name for name in os.listdir(tmp_path / "shards") if "0000" in name]) == 3
+    assert samples(tmp_path / "back") == samples(source)
+
+
+def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(tmp_path: Path, source: Path) -> None:
+    convert(source, tmp_path / "a.tar")
+    convert(tmp_path / "a.tar", tmp_path / "images", target_format="images", columns="image,label")
+    convert(tmp_path / "images", tmp_path / "back")
+
+    with records.open(tmp_path / "back", codecs={"jpg": None}) as reader:
+        assert [each["image"] for each in reader] == [jpg(i) for i in range(N)]
+    assert {file.suffix for file in (tmp_path / "images").rglob("0*") if file.is_file()} == {".jpg"}
+
+
+def test_types_and_dtypes_are_kept_as_far_as_a_format_has_them(tmp_path: Path, source: Path) -> None:
+    convert(source, tmp_path / "a.tar")
+    convert(tmp_path / "a.tar", tmp_path / "back")
+    convert(source, tmp_path / "a.h5", columns="x,label")
+    convert(tmp_path / "a.h5", tmp_path / "from_hdf5")
+
+    with records.open(tmp_path / "back") as reader:
+        assert reader.spec == {
+            **{k: v.type if isinstance(v, Column) else v for k, v in SPEC.items()},
+            "small": "utf8",
+            "count": "i64",
+        }
+    with records.open(tmp_path / "from_hdf5") as reader:
+        assert reader.schema == {"label": Column("i64", "int64", ()), "x": Column("array", "float32", (4,))}
+
+
+def test_sequences_are_kept_by_records_alone(tmp_path: Path) -> None:
+    with records.RecordWriter(tmp_path / "s", {"frames": "jpg[]", "label": "i64"}) as writer:
+        for i in range(4):
+            writer.append({"frames": [jpg(i)] * i, "label": i})
+
+    convert(tmp_path / "s", tmp_path / "again")
+
+    assert samples(tmp_path / "again") == samples(tmp_path / "s")
+    with pytest.raises(ConfigError, match="'frames' holds sequences"):
+        convert(tmp_path / "s", tmp_path / "a.tar")
+    assert convert(tmp_path / "s", tmp_path / "a.tar", columns="label").n_samples == 4
+
+
+def test_an_empty_dataset_stays_one(tmp_path: Path) -> None:
+    with records.RecordWriter(tmp_path / "s", {"x": Column("array", "float32", (2,)), "label": "i64", "text": "utf8"}):
+        pass
+
+    for name, columns in (("a", None), ("a.tar", None), ("a.h5", None), ("a.npz", None), ("a.pt", "x,label")):
+        report = convert(tmp_path / "s", tmp_path / name, columns=columns, verify="none")
+
+        assert report.n_samples == 0
+
+
+# ------------------------------------------------------------------ other sources
+
+
+def test_tuples_get_the_names_that_their_meta_gives_them(tmp_path: Path) -> None:
+    iterator = SequenceDatasetIterator([np.arange(12.0).reshape(4, 3), [3, 1, 2, 0], ["a", "b", "c", "d"]])
+    informed = InformedDatasetIterator(iterator, MetaFactory.get_dataset_meta(identifier="tiny"))
+
+    report = convert(informed, tmp_path / "informed")
+    convert(iterator, tmp_path / "plain.npz")
+    convert(iterator, tmp_path / "named.h5", columns="x=0,y=column_1")
+
+    assert (report.source, report.source_format, dict(report.columns)) == (
+        "tiny",
+        "iterator",
+        {"sample": "array", "target": "i64", "tag": "utf8"},
+    )
+    assert samples(tmp_path / "informed") == [sample_digest({"sample": x, "target": y, "tag": tag}) for x, y, tag in iterator]
+    assert sorted(np.load(tmp_path / "plain.npz")) == ["column_0", "column_1", "column_2"]
+    with h5py.File(tmp_path / "named.h5") as file:
+        assert file["y"][()].tolist() == [3, 1, 2, 0]
+
+
+def test_samples_of_any_iterator_find_their_types(tmp_path: Path) -> None:
+    rows = [
+        {
+            "a": 1,
+            "b": 1.5,
+            "c": True,
+            "d": None,
+            "e": {"x": [1]},
+            "f": np.zeros((i, 2)),
+            "g": torch.ones(2),
+            "h": 2**63 + i,
+            "i": [b"x"],
+        }
+        for i in range(5)
+    ]
+
+    report = convert(SequenceDatasetIterator([rows]).map(lambda sample: sample[0]), tmp_path / "out")
+
+    assert dict(report.columns) == {
+        "a": "i64", "b": "array", "c": "array", "d": "json", "e": "json", "f": "array", "g": "array", "h": "u64", "i": "tree",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([object(), object()], "holds a object, which no format stores"),
+        ([b"x", 1], "values of several kinds .bytes, i64"),
+    ],
+)
+def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        convert(SequenceDatasetIterator([values]), tmp_path / "out")
+    with pytest.raises(ConfigError, match="bare values"):
+        convert(SequenceDatasetIterator([[1]]).map(lambda sample: 1), tmp_path / "out")
+    with pytest.raises(ConfigError, match="no samples"):
+        convert(SequenceDatasetIterator([[]]), tmp_path / "out")
+
+
+def test_a_folder_of_tensors_is_a_source(tmp_path: Path) -> None:
+    (tmp_path / "tensors").mkdir()
+    torch.save(torch.arange(6.0).reshape(3, 2), tmp_path / "tensors" / "samples.pt")
+    torch.save(torch.tensor([1, 2, 3]), tmp_path / "tensors" / "targets.pt")
+
+    convert(tmp_path / "tensors", tmp_path / "out", columns="x=samples,y=targets")
+
+    assert samples(tmp_path / "out") == [sample_digest({"x": [2.0 * i, 2.0 * i + 1], "y": i + 1}) for i in range(3)]
+
+
+def test_images_of_several_kinds_become_png_of_what_they_show(tmp_path: Path) -> None:
+    (tmp_path / "pets/cat").mkdir(parents=True)
+    (tmp_path / "pets/cat/1.jpg").write_bytes(jpg(1))
+    Image.fromarray(np.full((2, 3), 7, np.uint8)).save(tmp_path / "pets/cat/2.png")
+
+    report = convert(tmp_path / "pets", tmp_path / "out")
+
+    assert report.columns["image"] == "png"
+    with records.open(tmp_path / "out") as reader:
+        np.testing.assert_array_equal(reader[1]["image"], np.full((2, 3), 7))
+        assert {key: reader[0][key] for key in ("label", "class", "path")} == {"label": 0, "class": "cat", "path": "cat/1.jpg"}
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_values_of_other_shapes_are_named_where_a_column_has_one(tmp_path: Path) -> None:
+    with records.RecordWriter(tmp_path / "s", {"image": "jpg"}) as writer:
+        for i in range(40):
+            writer.append({"image": jpg(i, (6, 7) if i != 33 else (5, 7))})
+
+    for name in ("a.h5", "a.npz", "a.pt"):
+        with pytest.raises(ConfigError, match=r"column 'image' of sample 33 has the shape \(5, 7, 3\), others have \(6, 7, 3\)"):
+            convert(tmp_path / "s", tmp_path / name)
+
+    assert sorted(os.listdir(tmp_path)) == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "message"),
+    [
+        ("a.h5", "meta", "'meta' is of type 'json', which hdf5 cannot hold"),
+        ("a.npz", "raw", "'raw' is of type 'bytes', which npz cannot hold"),
+        ("a.pt", "text", "'text' is of type 'utf8', which torch cannot hold"),
+        ("a.pt", "count", "'count' is of dtype uint64, which torch cannot hold"),
+        ("a.h5", "nothing", "has no column 'nothing'"),
+        ("a.h5", "x,x", "each once"),
+        ("a.h5", "a=", "new=old"),
+        ("out", "X=x", "a column cannot be called 'X'"),
+        ("a.tar", "A=x", "cannot have a field 'A.npy'"),
+        ("a.h5", "..=x", "cannot be the path of an HDF5 dataset"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_told_before_anything_is_there(
+    tmp_path: Path, source: Path, name: str, columns: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        convert(source, tmp_path / name, columns=columns)
+
+    assert os.listdir(tmp_path) == ["source"]
+
+
+@pytest.mark.parametrize(("columns", "message"), [("x", "needs a column 'image'"), ("image,raw", "'raw' .* JSON cannot hold")])
+def test_a_folder_of_images_holds_an_image_and_what_json_can(tmp_path: Path, source: Path, columns: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        convert(source, tmp_path / "out", target_format="images", columns=columns)
+
+
+def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path) -> None:
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both/spec.json").write_text("{}")
+    (tmp_path / "both/a.tar").touch()
+    (tmp_path / "file").touch()
+
+    for bad_source, bad_target, options, message in (
+        (tmp_path / "both", tmp_path / "out", {}, "fits records and webdataset; say it"),
+        (tmp_path / "file", tmp_path / "out", {}, "format of .*file cannot be told"),
+        (tmp_path / "nowhere", tmp_path / "out", {}, "there is nothing at"),
+        (source, tmp_path / "a.zip", {}, "cannot be told from its name"),
+        (source, source, {}, "source and target are both"),
+        (source, tmp_path / "a.h5", {"target_format": "hdf"}, "no format 'hdf' .did you mean 'hdf5'"),
+        (source, tmp_path / "a.h5", {"shardlen": 3}, "hdf5 has no shards"),
+        (source, tmp_path / "a.tar", {"shardlen": 3}, "give a folder for shards"),
+        (source, tmp_path / "out", {"verify": "some"}, "verify is"),
+        (source, tmp_path / "out", {"jobs": 0}, "at least one job"),
+        (source, 3, {}, "a dataset lies at"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            convert(bad_source, bad_target, **options)
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("mongodb://u:p@a,b:1/db/sets/train?bucket=x", ("mongodb://u:p@a,b:1/db?bucket=x", "sets/train")),
+        ("s3://bucket/a/b.tar?region=eu", ("s3://bucket/a?region=eu", "b.tar")),
+        ("s3://bucket/b.tar", ("s3://bucket", "b.tar")),
+        ("file:///a/b%20c.h5", (None, "/a/b c.h5")),
+    ],
+)
+def test_a_url_names_a_store_and_what_in_it_is_meant(url: str, parts: tuple[str | None, str]) -> None:
+    assert split_url(url) == parts
+
+
+@pytest.mark.parametrize(
+    "url", ["mongodb://u:secret@host/db", "s3://secret", "mongodb://secret", "://secret", "nothing://secret/a"]
+)
+def test_a_url_that_names_only_a_store_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        location_of(url)
+
+    assert "secret" not in str(caught.value)
+
+
+# ------------------------------------------------------------------ verification
+
+
+def test_what_is_there_already_is_verified_and_not_written_again(tmp_path: Path, source: Path) -> None:
+    for kind, name in NAMES.items():
+        there = tmp_path / kind / name
+        convert(source, there, target_format=kind, columns=COLUMNS[kind], verify="none")
+        before = {path: path.stat().st_mtime_ns for path in there.parent.rglob("*")}
+
+        report = convert(source, there, target_format=kind, columns=COLUMNS[kind])
+
+        assert (report.n_there, report.n_verified) == (N, N)
+        assert {path: path.stat().st_mtime_ns for path in there.parent.rglob("*")} == before
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "records"])
+def test_another_dataset_in_the_place_of_the_target_is_told_by_sample_and_column(tmp_path: Path, source: Path, kind: str) -> None:
+    changed = [{**sample(i), "label": 100 if i == 7 else sample(i)["label"]} for i in range(N)]
+    with records.RecordWriter(tmp_path / "changed", SPEC) as writer:
+        for each in changed:
+            writer.append(each)
+    convert(tmp_path / "changed", tmp_path / NAMES[kind], target_format=kind, columns=COLUMNS[kind])
+
+    with pytest.raises(DatasetFileCorruptError, match=r"was there already and differs .* in 1 of 23 .*samples 7 \(label\)"):
+        convert(source, tmp_path / NAMES[kind], target_format=kind, columns=COLUMNS[kind])
+    with pytest.raises(ConfigError, match="another dataset is there already"):
+        convert(source, tmp_path / NAMES[kind], target_format=kind, columns="image,label")
+
+
+def test_a_sample_of_many_is_enough_if_asked_for(tmp_path: Path) -> None:
+    iterator = SequenceDatasetIterator([range(5000)])
+
+    assert convert(iterator, tmp_path / "a.npz", verify="sample").n_verified == 1000
+    assert convert(iterator, tmp_path / "a.npz", verify=False).n_verified == 0
+    assert convert(iterator, tmp_path / "a.npz", verify=True).n_verified == 5000
+
+
+def test_a_source_that_is_not_installed_here_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises((ConfigError, DatasetNotFoundError)):
+        convert("digits:train", tmp_path / "out")

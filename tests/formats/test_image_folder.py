@@ -1,0 +1,237 @@
+"""Folders of images, one folder a class, with and without metadata."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
+from data_stack.formats.image_folder import ImageFolderIterator, ImageFolderWriter
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+PIXELS = np.random.default_rng(0).integers(0, 255, (6, 5, 4, 3), dtype=np.uint8)
+
+
+def png(pixels: Any) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+FILES = {"dog/2.png": 0, "cat/10.PNG": 1, "cat/9.png": 2, "ant/deep/1.png": 3}
+ORDER = ["ant/deep/1.png", "cat/10.PNG", "cat/9.png", "dog/2.png"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, number in FILES.items():
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(PIXELS[number]))
+    (tmp_path / "pets" / "README.txt").write_text("not an image")
+    return tmp_path / "pets"
+
+
+# ------------------------------------------------------------------ reading
+
+
+def test_samples_are_sorted_by_class_and_path_and_labels_count_the_classes(folder: Path) -> None:
+    iterator = ImageFolderIterator(folder)
+
+    assert iterator.class_names == ("ant", "cat", "dog")
+    assert [(each["path"], each["class"], each["label"]) for each in iterator] == [
+        (path, path.split("/")[0], label) for path, label in zip(ORDER, [0, 1, 1, 2], strict=True)
+    ]
+    np.testing.assert_array_equal(iterator[3]["image"], PIXELS[0])
+    assert pickle.loads(pickle.dumps(iterator))[1]["path"] == ORDER[1]
+
+
+def test_a_store_gives_what_a_folder_gives(folder: Path) -> None:
+    store = InMemoryStorageConnector()
+    for name in [*FILES, "README.txt"]:
+        store.set_resource(f"sets/pets/{name}", (folder / name).read_bytes())
+
+    batch: Any = ImageFolderIterator(store, prefix="sets/pets").read_batch([3, 0])
+
+    assert batch["path"].tolist() == [ORDER[3], ORDER[0]]
+    np.testing.assert_array_equal(batch["image"], PIXELS[[0, 3]])
+
+
+def test_labels_are_read_without_the_images(folder: Path) -> None:
+    for name in FILES:
+        (folder / name).write_bytes(b"damaged")
+    iterator = ImageFolderIterator(folder)
+
+    assert iterator.read_column("label", [3, -4]).tolist() == [2, 0]
+    assert ImageFolderIterator(folder, decode=False)[0]["image"] == b"damaged"
+    with pytest.raises(DatasetFileCorruptError, match=r"ant/deep/1\.png cannot be decoded as png"):
+        iterator[0]
+
+
+def test_a_slice_is_a_view_and_what_lies_outside_is_an_error(folder: Path) -> None:
+    iterator = ImageFolderIterator(folder)
+
+    assert [each["label"] for each in iterator[::-2]] == [2, 1]
+    with pytest.raises(IndexError):
+        iterator[4]
+    with pytest.raises(ConfigError, match=r"no column 'labels' .did you mean 'label'"):
+        iterator.read_column("labels")
+
+
+def test_images_without_classes_have_a_path_only(tmp_path: Path) -> None:
+    (tmp_path / "b.png").write_bytes(png(PIXELS[0]))
+    (tmp_path / "a.png").write_bytes(png(PIXELS[1]))
+
+    iterator = ImageFolderIterator(tmp_path)
+
+    assert iterator.fields == ("image", "path")
+    assert [each["path"] for each in iterator] == ["a.png", "b.png"]
+
+
+def test_images_beside_classes_and_of_other_kinds_are_refused(folder: Path) -> None:
+    (folder / "x.png").write_bytes(png(PIXELS[0]))
+    with pytest.raises(ConfigError, match="beside folders of images"):
+        len(ImageFolderIterator(folder))
+
+    os.rename(folder / "x.png", folder / "cat" / "x.bmp")
+
+    with pytest.raises(ConfigError, match=r"cat/x\.bmp is an image of a kind that is not read"):
+        len(ImageFolderIterator(folder))
+
+
+def test_links_are_followed_inside_and_refused_outside(folder: Path) -> None:
+    (folder / "cow").symlink_to(folder / "dog")
+    (folder / "cat" / "link.png").symlink_to(folder / "dog" / "2.png")
+    (folder / "dog" / "circle").symlink_to(folder)
+
+    paths = ImageFolderIterator(folder).read_column("path").tolist()
+
+    assert "cat/link.png" in paths
+    assert len(paths) == 5
+    (folder / "dog" / "out.png").symlink_to("/etc/hostname")
+    with pytest.raises(MaliciousFilePathError, match="outside of the folder"):
+        len(ImageFolderIterator(folder))
+
+
+def test_metadata_say_which_images_there_are_and_what_is_known_of_them(folder: Path) -> None:
+    rows = [{"file_name": name, "age": number, "note": None if number else "ü"} for name, number in FILES.items()]
+    (folder / "metadata.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    iterator = ImageFolderIterator(folder)
+
+    assert iterator.fields == ("image", "age", "note")
+    assert [(each["age"], each["note"]) for each in iterator] == [(0, "ü"), (1, None), (2, None), (3, None)]
+    np.testing.assert_array_equal(iterator[0]["image"], PIXELS[0])
+    assert ImageFolderIterator(folder, metadata=False).class_names == ("ant", "cat", "dog")
+
+
+def test_metadata_may_be_csv(folder: Path) -> None:
+    lines = ["file_name,age,weight,name", *(f"{name},{number},{number}.5,0{number}x" for name, number in FILES.items())]
+    (folder / "metadata.csv").write_text("\n".join(lines))
+
+    sample = ImageFolderIterator(folder)[1]
+
+    assert {key: sample[key] for key in ("age", "weight", "name")} == {"age": 1, "weight": 1.5, "name": "01x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("metadata.jsonl", "{", "line 1, is no JSON"),
+        ("metadata.jsonl", "[1]", "line 1, is no object"),
+        ("metadata.jsonl", '{"file_name": "../../etc/passwd"}', "there is no image"),
+        ("metadata.jsonl", '{"file_name": ["x"]}', "there is no image"),
+        ("metadata.jsonl", '{"file_name": "dog/2.png"}', "says nothing of 'ant/deep/1.png'"),
+        ("metadata.csv", "file_name,a\ndog/2.png", "more or fewer values"),
+        ("metadata.csv", "\xff\xfe", "is no CSV"),
+    ],
+)
+def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: str, text: str, message: str) -> None:
+    (folder / name).write_bytes(text.encode("latin-1"))
+
+    with pytest.raises(DatasetFileCorruptError, match=message):
+        len(ImageFolderIterator(folder))
+
+
+# ------------------------------------------------------------------ writing
+
+
+def test_images_are_written_into_a_folder_for_each_class(tmp_path: Path) -> None:
+    jpg = io.BytesIO()
+    Image.fromarray(PIXELS[1]).save(jpg, "JPEG")
+    with ImageFolderWriter(tmp_path / "out") as writer:
+        writer.append({"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)})
+        writer.append({"image": jpg.getvalue(), "class": "cat", "score": 1})
+
+    assert sorted(os.listdir(tmp_path / "out")) == ["cat", "dog", "metadata.jsonl"]
+    assert (tmp_path / "out/cat/000001.jpg").read_bytes() == jpg.getvalue()
+    assert [(each["class"], each["score"]) for each in ImageFolderIterator(tmp_path / "out")] == [("dog", 0.5), ("cat", 1)]
+    assert ImageFolderIterator(tmp_path / "out", metadata=False).class_names == ("cat", "dog")
+
+
+def test_a_label_makes_a_folder_that_sorts_as_the_label_does(tmp_path: Path) -> None:
+    with ImageFolderWriter(tmp_path / "out") as writer:
+        for label in (10, 2):
+            writer.append({"image": PIXELS[0], "label": label})
+
+    assert ImageFolderIterator(tmp_path / "out", metadata=False).class_names == ("0002", "0010")
+    assert [each["label"] for each in ImageFolderIterator(tmp_path / "out")] == [10, 2]
+
+
+def test_a_writer_goes_on_where_it_was_and_a_folder_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
+    writer = ImageFolderWriter(tmp_path / "out")
+    for i in range(3):
+        writer.append({"image": PIXELS[i], "label": i})
+    writer.abandon()
+    with open(tmp_path / "out/.metadata.jsonl.part", "ab") as file:
+        file.write(b'{"file_name": "torn')
+    with pytest.raises(DatasetFileCorruptError, match="is not finished"):
+        len(ImageFolderIterator(tmp_path / "out"))
+
+    with ImageFolderWriter(tmp_path / "out") as again:
+        assert len(again) == 3
+        again.append({"image": PIXELS[3], "label": 3})
+
+    np.testing.assert_array_equal(np.stack([each["image"] for each in ImageFolderIterator(tmp_path / "out")]), PIXELS[:4])
+    with pytest.raises(ConfigError, match="holds something already"):
+        ImageFolderWriter(tmp_path / "out")
+
+
+def test_a_store_holds_images_too(tmp_path: Path) -> None:
+    store = InMemoryStorageConnector()
+    with ImageFolderWriter(store, prefix="out") as writer:
+        writer.append({"image": PIXELS[0], "class": "a"})
+
+    assert store.list_resources() == ["out/a/000000.png", "out/metadata.jsonl"]
+    np.testing.assert_array_equal(ImageFolderIterator(store, prefix="out")[0]["image"], PIXELS[0])
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        ({"class": "a"}, "the image of sample 0"),
+        ({"image": b"GIF89a", "class": "a"}, "no JPEG, PNG or WebP"),
+        ({"image": PIXELS[0].astype(np.float32)}, "cannot be stored as PNG"),
+        ({"image": PIXELS[0], "class": "../a"}, "cannot be the name of a folder"),
+        ({"image": PIXELS[0], "class": ".a"}, "cannot be the name of a folder"),
+        ({"image": PIXELS[0], "class": 1}, "cannot be the name of a folder"),
+        ({"image": PIXELS[0], "x": np.zeros(2)}, "JSON, which cannot hold sample 0"),
+        ({"image": PIXELS[0], "x": float("nan")}, "is nan, which is no JSON"),
+    ],
+)
+def test_what_no_folder_of_images_holds_is_refused_whole(tmp_path: Path, sample: dict[str, Any], message: str) -> None:
+    with ImageFolderWriter(tmp_path / "out") as writer:
+        with pytest.raises(ConfigError, match=message):
+            writer.append(sample)
+
+        writer.append({"image": PIXELS[0]})
+
+    assert sorted(os.listdir(tmp_path / "out")) == ["000000.png", "metadata.jsonl"]

@@ -1,0 +1,401 @@
+"""WebDataset's shards: random access to what is in a tar, and tars that others read."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import tarfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from far_store import FarStorageConnector
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, UnsafeArchiveError
+from data_stack.formats.records.place import place_of
+from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, WebDatasetWriter, shard_names
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+
+PIXELS = np.random.default_rng(0).integers(0, 255, (9, 5, 6, 3), dtype=np.uint8)
+
+
+def sample(i: int) -> dict[str, Any]:
+    return {
+        "png": PIXELS[i],
+        "cls": i - 3,
+        "txt": f"ü{i}",
+        "json": {"a": [i, None]},
+        "x.npy": np.arange(i, dtype=np.float32),
+        "bin": b"\0\1",
+    }
+
+
+def write_tar(path: Path, files: Mapping[str, bytes], layout: int = tarfile.USTAR_FORMAT) -> Path:
+    with tarfile.open(path, "w", format=layout) as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[str]:
+    with WebDatasetWriter(tmp_path / "train", shardlen=4) as writer:
+        for i in range(9):
+            writer.append(sample(i))
+    return [str(tmp_path / "train" / name) for name in shard_names(place_of(tmp_path / "train"))]
+
+
+# ------------------------------------------------------------------ reading
+
+
+def test_samples_come_back_as_they_were_written(shards: list[str]) -> None:
+    iterator = WebDatasetIterator(shards)
+
+    assert len(iterator) == 9
+    assert iterator.fields == ("bin", "cls", "json", "png", "txt", "x.npy")
+    for i, found in enumerate(iterator):
+        assert found["__key__"] == f"{i:09d}"
+        assert {key: found[key] for key in ("cls", "txt", "json", "bin")} == {
+            key: sample(i)[key] for key in ("cls", "txt", "json", "bin")
+        }
+        np.testing.assert_array_equal(found["png"], PIXELS[i])
+        np.testing.assert_array_equal(found["x.npy"], sample(i)["x.npy"])
+
+
+def test_a_batch_stacks_columns_out_of_several_shards(shards: list[str]) -> None:
+    batch: Any = WebDatasetIterator(shards, fields=["png", "cls"]).read_batch([8, 0, 5, -1])
+
+    np.testing.assert_array_equal(batch["png"], PIXELS[[8, 0, 5, 8]])
+    assert batch["cls"].tolist() == [5, -3, 2, 5]
+    assert sorted(batch) == ["__key__", "cls", "png"]
+
+
+def test_headers_and_the_fields_asked_for_are_all_that_is_fetched(tmp_path: Path) -> None:
+    store = FarStorageConnector(tmp_path, block_bytes=4096)
+    write_tar(
+        tmp_path / "a.tar", {f"{i}.{ending}": bytes(size) for i in range(8) for ending, size in (("bin", 1 << 20), ("n", i))}
+    )
+
+    with store.get_resource("a.tar") as resource:
+        found = WebDatasetIterator(resource, types={"n": (None, len)}).read_column("n", [7, 0, 3])
+
+    assert found.tolist() == [7, 0, 3]
+    assert store.fetched_bytes < 8 * 6 * 4096
+
+
+def test_a_key_ends_at_the_first_dot_of_the_last_part(tmp_path: Path) -> None:
+    path = write_tar(
+        tmp_path / "a.tar", {"a.b/x.left.txt": b"1", "a.b/x.right.txt": b"2", "README": b"no sample", "a.b/.hidden": b""}
+    )
+
+    found = list(WebDatasetIterator(path))
+
+    assert found == [{"__key__": "a.b/x", "left.txt": "1", "right.txt": "2"}]
+
+
+def test_files_of_a_sample_need_not_lie_together(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"1.txt": b"a", "2.txt": b"b", "1.cls": b"1", "2.cls": b" 2\n"})
+
+    assert list(WebDatasetIterator(path)) == [{"__key__": "1", "txt": "a", "cls": 1}, {"__key__": "2", "txt": "b", "cls": 2}]
+
+
+@pytest.mark.parametrize("layout", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_names_of_all_kinds_of_tar_are_read(tmp_path: Path, layout: int) -> None:
+    key = "/".join(["f" * 60] * 3) + ("" if layout == tarfile.USTAR_FORMAT else "/" + "g" * 150)
+
+    path = write_tar(tmp_path / "a.tar", {f"{key}.txt": b"x"}, layout)
+
+    assert WebDatasetIterator(path)[0] == {"__key__": key, "txt": "x"}
+
+
+def test_fields_differ_in_case_only_if_asked_to(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"1.TXT": b"a", "2.txt": b"b"})
+
+    assert [each["txt"] for each in WebDatasetIterator(path)] == ["a", "b"]
+    assert WebDatasetIterator(path, lower_case=False).fields == ("TXT", "txt")
+
+
+def test_samples_may_lack_fields_unless_these_are_asked_for(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"1.txt": b"a", "1.cls": b"1", "2.txt": b"b"})
+
+    assert WebDatasetIterator(path)[1] == {"__key__": "2", "txt": "b"}
+    assert WebDatasetIterator(path).incomplete() == "cls"
+    with pytest.raises(DatasetFileCorruptError, match=r"sample '2' of .*a.tar has no field 'cls'; it has 'txt'"):
+        WebDatasetIterator(path, fields=["cls"])[1]
+    with pytest.raises(ConfigError, match=r"no sample of .* has a field 'clss' .did you mean 'cls'"):
+        WebDatasetIterator(path, fields=["clss"])[0]
+    with pytest.raises(ConfigError, match="no column 'jpg'"):
+        WebDatasetIterator(path).read_column("jpg")
+
+
+@pytest.mark.parametrize("ending", ["pkl", "pyd", "pickle"])
+def test_a_pickle_is_never_read_but_its_bytes_are_there(tmp_path: Path, ending: str) -> None:
+    data = pickle.dumps(os.getcwd)
+    path = write_tar(tmp_path / "a.tar", {f"1.{ending}": data, "1.txt": b"a"})
+
+    with pytest.raises(ConfigError, match="is a pickle, which could run any code") as caught:
+        WebDatasetIterator(path)[0]
+
+    assert f"types={{'{ending}': None}}" in str(caught.value)
+    assert WebDatasetIterator(path, types={ending: None})[0][ending] == data
+    assert WebDatasetIterator(path, fields=["txt"])[0] == {"__key__": "1", "txt": "a"}
+
+
+def test_types_say_how_to_decode(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"1.jpg": b"no jpeg", "1.n": b"12", "1.t": b"text"})
+
+    found = WebDatasetIterator(path, types={"jpg": None, "n": (None, int), "t": "utf8"})[0]
+
+    assert found == {"__key__": "1", "jpg": b"no jpeg", "n": 12, "t": "text"}
+
+
+def test_a_file_that_is_not_what_its_name_says_is_named(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"k.jpg": b"no jpeg"})
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.tar: k\.jpg cannot be decoded"):
+        WebDatasetIterator(path)[0]
+
+
+def test_an_iterator_pickles_small_and_reads_on_elsewhere(tmp_path: Path, shards: list[str]) -> None:
+    store = FileStorageConnector(tmp_path / "train")
+    resources = [store.get_resource(os.path.basename(each)) for each in shards]
+    for iterator in (WebDatasetIterator(shards), WebDatasetIterator(resources)):
+        len(iterator)
+
+        data = pickle.dumps(iterator)
+
+        assert len(data) < 1000
+        assert pickle.loads(data)[7]["cls"] == 4
+    for resource in resources:
+        resource.close()
+
+
+def test_threads_share_an_iterator(shards: list[str]) -> None:
+    iterator = WebDatasetIterator(shards)
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda i: iterator[i]["cls"], list(range(9)) * 40))
+
+    assert found == [i - 3 for i in range(9)] * 40
+
+
+def test_slices_and_empty_shards(tmp_path: Path, shards: list[str]) -> None:
+    empty = write_tar(tmp_path / "empty.tar", {})
+
+    assert [each["cls"] for each in WebDatasetIterator([*shards, empty])[7:]] == [4, 5]
+    assert len(WebDatasetIterator(empty)) == 0
+    with pytest.raises(IndexError):
+        WebDatasetIterator(shards)[9]
+
+
+# ------------------------------------------------------------------ hostile tars
+
+
+def _link(info: tarfile.TarInfo) -> None:
+    info.type, info.linkname, info.size = tarfile.SYMTYPE, "/etc/passwd", 0
+
+
+def _device(info: tarfile.TarInfo) -> None:
+    info.type, info.size = tarfile.CHRTYPE, 0
+
+
+def _absolute(info: tarfile.TarInfo) -> None:
+    info.name = "/etc/x.txt"
+
+
+def _climbing(info: tarfile.TarInfo) -> None:
+    info.name = "../x.txt"
+
+
+@pytest.mark.parametrize("change", [_link, _device, _absolute, _climbing])
+def test_what_is_no_file_of_its_own_is_refused(tmp_path: Path, change: Callable[[tarfile.TarInfo], None]) -> None:
+    info = tarfile.TarInfo("1.txt")
+    info.size = 1
+    change(info)
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        tar.addfile(info, io.BytesIO(b"x"))
+
+    with pytest.raises(UnsafeArchiveError):
+        len(WebDatasetIterator(path))
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        for name in ("1.txt", "1.TXT"):
+            tar.addfile(tarfile.TarInfo(name))
+
+    with pytest.raises(UnsafeArchiveError, match="two files 'txt' of sample '1'"):
+        len(WebDatasetIterator(path))
+
+
+def test_a_compressed_tar_is_told_to_be_unpacked(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w:gz"):
+        pass
+
+    with pytest.raises(DatasetFileCorruptError, match="compressed one has no random access"):
+        len(WebDatasetIterator(tmp_path / "a.tar"))
+
+
+def test_a_tar_cut_short_anywhere_and_every_flipped_header_byte_are_noticed_or_harmless(tmp_path: Path) -> None:
+    whole = write_tar(tmp_path / "a.tar", {"1.bin": b"a" * 600, "2.bin": b"b"}).read_bytes()
+    truth = list(WebDatasetIterator(tmp_path / "a.tar"))
+    end = 512 * 6 + 1
+    store = InMemoryStorageConnector()
+
+    def read(data: bytes) -> Any:
+        store.set_resource("a.tar", data)
+        with store.get_resource("a.tar") as resource:
+            return list(WebDatasetIterator(resource))
+
+    for size in range(0, end, 37):
+        with pytest.raises(DataStackError):
+            read(whole[:size])
+    for offset in range(0, 512, 3):
+        damaged = bytearray(whole)
+        damaged[offset] ^= 1
+        try:
+            found = read(bytes(damaged))
+        except DataStackError:
+            continue
+        assert found == truth  # in the padding that the checksum does not tell from a blank
+
+
+def test_a_size_beyond_the_file_is_noticed_without_reading_it(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("1.bin")
+    info.size = 1 << 40
+    (tmp_path / "a.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
+
+    with pytest.raises(DatasetFileCorruptError, match="cut short"):
+        len(WebDatasetIterator(tmp_path / "a.tar"))
+
+
+# ------------------------------------------------------------------ writing
+
+
+def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(tmp_path: Path, shards: list[str]) -> None:
+    with WebDatasetWriter(tmp_path / "again", name="train", shardlen=4) as writer:
+        for i in range(9):
+            writer.append(sample(i))
+
+    for path in shards:
+        assert Path(path).read_bytes() == (tmp_path / "again" / os.path.basename(path)).read_bytes()
+    with tarfile.open(shards[2]) as tar:
+        assert tar.getnames() == [f"00000000{8}.{field}" for field in ("bin", "cls", "json", "png", "txt", "x.npy")]
+        assert {(member.mtime, member.uid, member.mode) for member in tar} == {(0, 0, 0o644)}
+    assert os.path.getsize(shards[2]) % 10240 == 0
+
+
+def test_names_in_any_script_and_of_any_length_are_written(tmp_path: Path) -> None:
+    keys = ["ключ/ü", "/".join(["long" * 20] * 5)]
+    with WebDatasetWriter(tmp_path / "d") as writer:
+        for key in keys:
+            writer.append({"__key__": key, "txt": "x"})
+
+    assert list(WebDatasetIterator(tmp_path / "d" / "d-000000.tar").keys) == keys
+
+
+def test_a_writer_goes_on_behind_the_last_full_shard(tmp_path: Path, shards: list[str]) -> None:
+    place = tmp_path / "resumed"
+    writer = WebDatasetWriter(place, name="train", shardlen=4)
+    for i in range(7):
+        writer.append(sample(i))
+    writer.abandon()
+    assert sorted(os.listdir(place)) == ["train-000000.tar"]
+
+    with WebDatasetWriter(place, name="train", shardlen=4) as again:
+        assert len(again) == 4
+        for i in range(4, 9):
+            again.append(sample(i))
+
+    for path in shards:
+        assert Path(path).read_bytes() == (place / os.path.basename(path)).read_bytes()
+    assert (place / SHARD_INDEX).read_bytes() == (tmp_path / "train" / SHARD_INDEX).read_bytes()
+
+
+def test_shards_of_another_length_are_not_gone_on_with(tmp_path: Path, shards: list[str]) -> None:
+    with pytest.raises(ConfigError, match="has 4 samples, not shardlen=3"):
+        WebDatasetWriter(tmp_path / "train", shardlen=3)
+    with pytest.raises(ConfigError, match="a shard of another dataset"):
+        WebDatasetWriter(tmp_path / "train", name="other")
+
+
+def test_a_store_holds_shards_too(shards: list[str]) -> None:
+    store = InMemoryStorageConnector()
+    with WebDatasetWriter(store, prefix="sets/train", shardlen=4) as writer:
+        for i in range(9):
+            writer.append(sample(i))
+
+    place = place_of(store, "sets/train")
+
+    assert shard_names(place) == ["train-000000.tar", "train-000001.tar", "train-000002.tar"]
+    assert [each["cls"] for each in WebDatasetIterator([(place, name) for name in shard_names(place)])] == [
+        i - 3 for i in range(9)
+    ]
+
+
+def test_a_shard_that_is_missing_is_noticed(tmp_path: Path, shards: list[str]) -> None:
+    os.remove(shards[1])
+
+    with pytest.raises(DatasetFileCorruptError, match=r"train-000001\.tar is missing"):
+        shard_names(place_of(tmp_path / "train"))
+
+
+@pytest.mark.parametrize(
+    "index", [b"", b"[]", b"{}", json.dumps({"__kind__": "wids-shard-index-v1", "shardlist": [{"url": "../x"}]}).encode()]
+)
+def test_a_damaged_list_of_shards_is_an_error(tmp_path: Path, shards: list[str], index: bytes) -> None:
+    (tmp_path / "train" / SHARD_INDEX).write_bytes(index)
+
+    with pytest.raises(DatasetFileCorruptError, match=SHARD_INDEX):
+        shard_names(place_of(tmp_path / "train"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"__key__": "a.b", "txt": ""}, "cannot have the key 'a.b'"),
+        ({"__key__": "../a", "txt": ""}, "cannot have the key"),
+        ({"__key__": "k0", "txt": ""}, "two samples .* have the key 'k0'"),
+        ({"Text": ""}, "cannot have a field 'Text'"),
+        ({"a/b": b""}, "cannot have a field 'a/b'"),
+        ({"pkl": {}}, "would be a pickle"),
+        ({"cls": 1.5}, "field 'cls' of sample 1 cannot be stored"),
+        ({"txt": 1}, "field 'txt' of sample 1 cannot be stored"),
+        ({}, "has no field"),
+    ],
+)
+def test_a_sample_that_a_shard_cannot_hold_is_refused_whole(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+    with WebDatasetWriter(tmp_path / "d") as writer:
+        writer.append({"__key__": "k0", "txt": "a"})
+
+        with pytest.raises(ConfigError, match=message):
+            writer.append(wrong)
+
+    assert [each["txt"] for each in WebDatasetIterator(tmp_path / "d" / "d-000000.tar")] == ["a"]
+
+
+def test_a_resource_that_was_lent_stays_open(shards: list[str]) -> None:
+    with open(shards[0], "rb") as file, StreamedResource("lent", file) as resource:
+        assert len(list(WebDatasetIterator(resource))) == 4
+
+        assert not resource.closed
+
+
+def test_other_types_look_at_no_header_again(shards: list[str]) -> None:
+    iterator = WebDatasetIterator(shards)
+    len(iterator)
+
+    bare = iterator.with_types({"cls": None, "pkl": None})
+
+    assert bare[0]["cls"] == b"-3"
+    assert bare._index is iterator._index
