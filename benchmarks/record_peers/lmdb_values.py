@@ -1,0 +1,138 @@
+"""LMDB: a value a sample, keys by number, all reads in one transaction."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import lmdb
+import numpy as np
+import numpy.typing as npt
+
+from record_peers.system import BATCH, Batch, Reader, Sample, System, decoded
+from record_peers.workload import Field, Schema, Workload
+
+_KEY = struct.Struct(">I")
+_CODES = {"<i8": "q", "<i4": "i", "<f4": "f", "|u1": "B"}
+
+
+class LMDBReader(Reader):
+    """Fields end to end in each value, taken out by ``struct`` and ``numpy.frombuffer``, or the only blob.
+
+    Args:
+        schema: what the samples are.
+        folder: where they lie.
+        joined: a batch joins its values and is one structured array; else it stacks samples.
+    """
+
+    def __init__(self, schema: Schema, folder: Path, *, joined: bool) -> None:
+        self._n, self._fields, self._dtype = schema.n, schema.fields, schema.packed
+        self._decode, self._joined = schema.fields[0].kind == "jpeg", joined
+        self._environment = lmdb.open(str(folder), readonly=True, lock=False, readahead=False, max_readers=16)
+        self._transaction = self._environment.begin()
+        if self._dtype is not None:
+            self._sample = _unpacker(schema.fields)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def one(self, index: int) -> Sample:
+        value = self._transaction.get(_KEY.pack(index))
+        if self._dtype is None:
+            return {self._fields[0].name: decoded(value) if self._decode else value}
+        return self._sample(value)
+
+    def batch(self, indices: npt.NDArray[Any]) -> Batch:
+        get, pack = self._transaction.get, _KEY.pack
+        if self._dtype is not None and not self._joined:
+            samples = [self._sample(get(pack(index))) for index in indices.tolist()]
+            return {
+                field.name: np.array([sample[field.name] for sample in samples], field.dtype)
+                if field.kind == "scalar"
+                else np.stack([sample[field.name] for sample in samples])
+                for field in self._fields
+            }
+        return self._batch([get(pack(index)) for index in indices.tolist()])
+
+    def _batch(self, values: list[bytes]) -> Batch:
+        if self._dtype is None:
+            return {self._fields[0].name: np.stack([decoded(value) for value in values]) if self._decode else values}
+        table = np.frombuffer(b"".join(values), self._dtype)
+        return {name: np.ascontiguousarray(table[name]) for name in self._dtype.names or ()}
+
+    def records(self) -> Iterator[Sample]:
+        values = self._transaction.cursor().iternext(keys=False, values=True)
+        if self._dtype is not None:
+            return map(self._sample, values)
+        name, decode = self._fields[0].name, self._decode
+        return ({name: decoded(value) if decode else value} for value in values)
+
+    def batches(self) -> Iterator[Batch]:
+        values = self._transaction.cursor().iternext(keys=False, values=True)
+        while run := list(islice(values, BATCH)):
+            yield self._batch(run)
+
+    def close(self) -> None:
+        self._transaction.abort()
+        self._environment.close()
+
+
+def _unpacker(fields: tuple[Field, ...]) -> Any:
+    """A function that takes the fields out of a value; arrays are views of it."""
+    scalars = [field for field in fields if field.kind == "scalar"]
+    arrays = [field for field in fields if field.kind == "array"]
+    dtype = np.dtype([(field.name, field.dtype, field.shape) for field in fields])
+    assert dtype.fields is not None
+    layout = "<" + "".join(
+        _CODES[field.dtype] if field.kind == "scalar" else f"{int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize}x"
+        for field in fields
+    )
+    unpack, names = struct.Struct(layout).unpack, [field.name for field in scalars]
+    (array,) = arrays  # each workload has one
+    start, count, kind, shape = dtype.fields[array.name][1], int(np.prod(array.shape)), np.dtype(array.dtype), array.shape
+    one_dimension = len(shape) == 1
+
+    def sample(value: bytes) -> Sample:
+        found: Sample = dict(zip(names, unpack(value), strict=True))
+        view = np.frombuffer(value, kind, count, start)
+        found[array.name] = view if one_dimension else view.reshape(shape)
+        return found
+
+    return sample
+
+
+class LMDB(System):
+    """One transaction, ``putmulti(append=True)``; committing makes it durable, as always."""
+
+    packages: ClassVar[tuple[str, ...]] = ("lmdb",)
+    workers: ClassVar[str | None] = "spawn"  # it refuses to reopen in a forked child what the parent has open
+    note: ClassVar[str] = "arrays are read-only; written durably"
+    joined: ClassVar[bool] = False
+
+    def write(self, work: Workload, folder: Path) -> None:
+        size = sum(len(record) for record in work.packed_records()) if work.schema.packed is None else work.record_array.nbytes
+        with lmdb.open(str(folder), map_size=3 * size + (64 << 20)) as environment, environment.begin(write=True) as transaction:
+            pack = _KEY.pack
+            with transaction.cursor() as cursor:
+                cursor.putmulti(((pack(number), record) for number, record in enumerate(work.packed_records())), append=True)
+
+    def open(self, schema: Schema, folder: Path) -> Reader:
+        return LMDBReader(schema, folder, joined=self.joined)
+
+
+class JoinedLMDB(LMDB):
+    """Batches by hand, values joined into one structured array: nothing of LMDB's does that, so it is no peer but a limit."""
+
+    kind: ClassVar[str] = "limit"
+    workers: ClassVar[str | None] = None
+    joined: ClassVar[bool] = True
+    measures: ClassVar[tuple[str, ...]] = ("batch",)
+
+    def supports(self, schema: Schema) -> bool:
+        return schema.packed is not None
+
+
+SYSTEMS: dict[str, System] = {"lmdb": LMDB(), "lmdb, joined": JoinedLMDB()}

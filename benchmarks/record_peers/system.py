@@ -1,0 +1,168 @@
+"""What a compared system does: write a workload, open it, hand out samples and batches."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from record_peers.workload import Field, Schema, Workload
+
+Sample = dict[str, Any]
+Batch = dict[str, Any]
+"""Arrays of shape ``(n, ...)`` by field, and lists (or object arrays) of bytes for blobs."""
+
+#: Samples of a batch.
+BATCH = 256
+
+
+class Reader(ABC):
+    """An open dataset. Every sample is a dict of Python numbers (or numpy's), arrays, bytes; JPEGs are decoded."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of samples."""
+
+    def one(self, index: int) -> Sample:
+        """One sample."""
+        raise NotImplementedError
+
+    def batch(self, indices: npt.NDArray[np.int64]) -> Batch:
+        """These samples, stacked."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def records(self) -> Iterator[Sample]:
+        """All samples in order, the fastest way there is."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Batch]:
+        """All samples in order, in batches of 256, the fastest way there is."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        return
+
+
+class System(ABC):
+    """A way to store samples.
+
+    Attributes:
+        packages: distributions whose versions are printed.
+        kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
+        random: whether single samples can be read by number.
+        measures: what it is measured in; empty for everything. A variant is measured where it differs.
+        workers: how a torch DataLoader may start workers on it; None where it is not measured so.
+        opens_before_fork: whether workers use what the main process opened; else each opens its own.
+        note: what to know of its figures.
+    """
+
+    packages: ClassVar[tuple[str, ...]] = ()
+    kind: ClassVar[str] = "peer"
+    random: ClassVar[bool] = True
+    measures: ClassVar[tuple[str, ...]] = ()
+    workers: ClassVar[str | None] = "fork"
+    opens_before_fork: ClassVar[bool] = False
+    note: ClassVar[str] = ""
+
+    def supports(self, schema: Schema) -> bool:
+        """Whether this workload is measured with it."""
+        return True
+
+    @abstractmethod
+    def write(self, work: Workload, folder: Path) -> None:
+        """Write the workload into a folder that does not exist yet, and close it."""
+
+    @abstractmethod
+    def open(self, schema: Schema, folder: Path) -> Reader:
+        """Open what :meth:`write` wrote."""
+
+
+def decoded(jpeg: bytes) -> npt.NDArray[np.uint8]:
+    """A picture by Pillow, which is what every peer that decodes uses."""
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(jpeg)))
+
+
+class Packed:
+    """Records of bytes as samples and batches: fields end to end, or the only blob."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._dtype, self._fields = schema.packed, schema.fields
+        self._decode = schema.fields[0].kind == "jpeg"
+
+    def sample(self, record: bytes) -> Sample:
+        """One record."""
+        if self._dtype is None:
+            return {self._fields[0].name: decoded(record) if self._decode else record}
+        fields = np.frombuffer(record, self._dtype)[0]
+        return {name: fields[name] for name in self._dtype.names or ()}
+
+    def batch(self, records: list[bytes]) -> Batch:
+        """Many records."""
+        if self._dtype is None:
+            return {self._fields[0].name: np.stack([decoded(record) for record in records]) if self._decode else records}
+        table = np.frombuffer(b"".join(records), self._dtype)
+        return {name: np.ascontiguousarray(table[name]) for name in self._dtype.names or ()}
+
+
+def stacked(samples: Sequence[Sample], schema: Schema) -> Batch:
+    """Samples as a batch, the way torch's and Grain's collate functions do it."""
+    return {field.name: stacked_values([sample[field.name] for sample in samples], field) for field in schema.fields}
+
+
+def stacked_values(values: list[Any], field: Field) -> Any:
+    """Values of one field as a batch's."""
+    if field.kind == "scalar":
+        return np.array(values, field.dtype)
+    return values if field.kind == "blob" else np.stack(values)
+
+
+def samples_of(batches: Iterator[Batch]) -> Iterator[Sample]:
+    """The samples of batches; arrays are views of the batch."""
+    for batch in batches:
+        names = tuple(batch)
+        columns = [
+            values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values for values in batch.values()
+        ]
+        # Written out, as one does who knows the fields: dict(zip(...)) would take most of the time.
+        if len(names) == 1:
+            (name,), (column,) = names, columns
+            for value in column:
+                yield {name: value}
+        elif len(names) == 2:
+            name, name_2 = names
+            for value, value_2 in zip(*columns, strict=True):
+                yield {name: value, name_2: value_2}
+        else:
+            name, name_2, name_3 = names
+            for value, value_2, value_3 in zip(*columns, strict=True):
+                yield {name: value, name_2: value_2, name_3: value_3}
+
+
+def bytes_on_disk(folder: Path) -> int:
+    """Sizes of all files below a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def sync(folder: Path) -> None:
+    """Make all files below a folder durable."""
+    for place in [folder, *folder.rglob("*")]:
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)
