@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,20 @@ def test_the_notebook_on_storage_moves_digits_to_mongodb_and_trains_from_there(
     assert any("'digits/manifest.json': 'copied'" in result for result in results)
 
 
-@pytest.mark.parametrize("name", ["getting_started.ipynb", "02_stacking.ipynb", "03_storage.ipynb"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
+def test_the_notebook_on_records_writes_and_reads_images_sequences_and_ranges(home: Path) -> None:
+    notebook = read_notebook("04_records.ipynb")
+
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    results = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
+    assert "(64, 256, 3)" in results
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert any("image.bag" in output.get("text", "") for output in outputs)  # the flipped bit is named
+
+
+@pytest.mark.parametrize("name", ["getting_started.ipynb", "02_stacking.ipynb", "03_storage.ipynb", "04_records.ipynb"])
 def test_a_notebook_is_kept_without_outputs(name: str) -> None:
     notebook = read_notebook(name)
 
@@ -175,11 +189,12 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     assert "digits" in result.stdout.splitlines()[1]
 
 
-def test_the_code_of_the_page_on_stacking_runs_as_it_stands(home: Path) -> None:
-    page = (ROOT / "docs" / "stacking.md").read_text(encoding="utf-8")
-    (home / "stacking.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+@pytest.mark.parametrize("name", ["stacking", "records"])
+def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    (home / f"the_{name}.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
 
-    python("stacking.py")
+    python(f"the_{name}.py")
 
 
 def test_the_data_loader_of_the_readme_works_as_it_is(home: Path) -> None:
@@ -231,8 +246,12 @@ def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypa
         "README.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
+        "docs/conversion.md",
         "docs/datasets.md",
+        "docs/mongodb.md",
         "docs/plugins.md",
+        "docs/records.md",
+        "docs/reliability.md",
         "docs/stacking.md",
         "docs/storage.md",
     ],
@@ -246,6 +265,7 @@ def test_links_within_the_documents_lead_somewhere(page: str) -> None:
 
 
 def test_every_command_that_the_readme_shows_exists() -> None:
+    import_module("data_stack.cli.main")  # puts all of them together
     from data_stack.cli.commands import data_stack
 
     shown = set(re.findall(r"^\$ data-stack ([a-z-]+)", README, re.MULTILINE))
