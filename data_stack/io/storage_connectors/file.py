@@ -169,13 +169,17 @@ class FileStorageConnector(StorageConnector):
                     os.utime(handle, ns=(time.time_ns(), time.time_ns()))
                     os.fsync(handle)
                     version = FileVersion(writer.digest.size, writer.digest.sha256, writer.digest.blocks)
-                    announced = self._records.announce(identifier, os.fstat(handle), version)
-                    inode = os.fstat(handle).st_ino
+                    # As long as it is open no other file has its inode, by which its note tells it from a successor.
+                    held = os.dup(handle)
                     try:
-                        file.close()
-                        self._publish(folder, temporary, name, identifier)
+                        announced = self._records.announce(identifier, os.fstat(held), version)
+                        try:
+                            file.close()
+                            self._publish(folder, temporary, name, identifier)
+                        finally:
+                            self._note(announced, folder, name, os.fstat(held).st_ino)
                     finally:
-                        self._note(announced, folder, name, inode)
+                        os.close(held)
             except BaseException:
                 writer.digest.finish()
                 with contextlib.suppress(OSError):

@@ -416,3 +416,23 @@ def test_digests_of_files_that_other_means_removed_are_garbage(connector: FileSt
     assert connector.collect_garbage(0.0) == []
     assert connector.stat("kept").sha256 is not None
     assert (connector.usage().n_resources, connector.usage().resource_bytes) == (1, 1)
+
+
+class _SlowPublisher(FileStorageConnector):
+    """Others replace what it has just published before it notes that it did."""
+
+    def _publish(self, folder: int, temporary: str, name: str, identifier: str) -> None:
+        super()._publish(folder, temporary, name, identifier)
+        others = FileStorageConnector(self.root_path)
+        for n in range(1, 5):  # one of them gets the inode that became free, on file systems that use these again
+            others.set_resource(identifier, b"x" * n)
+
+
+def test_a_writer_that_is_slow_notes_nothing_on_a_successor_with_the_inode_of_its_file(tmp_path: Path) -> None:
+    connector = _SlowPublisher(tmp_path)
+
+    connector.set_resource("a", b"of another length")
+
+    with FileStorageConnector(tmp_path).get_resource("a") as resource:
+        assert resource.read() == b"xxxx"
+        assert resource.sha256 == hashlib.sha256(b"xxxx").hexdigest()
