@@ -61,7 +61,7 @@ class DigestRecords:
             None and no version: nothing is known.
         """
         folder, own = self._folder(identifier), str(status.st_ino)
-        for _ in range(2):  # once more if it was settled between the two looks
+        for look in range(3):  # once more if it was settled between two looks
             record = _read(os.path.join(folder, own))
             names = _names(folder)
             announced = [name for name in names if name.startswith(TEMPORARY) and name.endswith(f"-{own}")]
@@ -72,7 +72,8 @@ class DigestRecords:
                 # The inode may have been an earlier version's, and the note still be on that.
                 others = [_read(os.path.join(folder, name)) for name in announced]
                 return None, [version, *(other[0] for other in others if other is not None)]
-            if own not in names:
+            # A listing may miss both what was announced, and what it was replaced with meanwhile: the second look finds that.
+            if own not in names and (announced or look):
                 records = [_read(os.path.join(folder, name)) for name in announced or names]
                 return None, [record[0] for record in records if record is not None]
         return None, []  # a damaged note
