@@ -229,7 +229,10 @@ def _stacked(arrays: Sequence[Column]) -> Column:
     if arrays[0].ndim == 0:
         return np.stack(arrays, dtype=dtype)
     shape = arrays[0].shape
-    stacked = np.empty((len(arrays), *shape), dtype=dtype)
+    try:
+        stacked = np.empty((len(arrays), *shape), dtype=dtype)
+    except ValueError:  # numpy has no array of one dimension more, or none so large (of shape (0, 2**60), say)
+        return _objects(arrays)
     np.concatenate(arrays, out=stacked.reshape(len(arrays) * shape[0], *shape[1:]))  # np.stack takes three times as long
     return stacked
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from data_stack.formats.records.codecs.codec import Codec, Column, FunctionCodec
     from data_stack.formats.records.codecs.types import codec_of
+    from data_stack.formats.records.iterator_writer import inferred_spec, write_records
     from data_stack.formats.records.manifest import RecordsManifest
     from data_stack.formats.records.opening import open_records as open  # noqa: A004  # records.open("train")
     from data_stack.formats.records.reader import RecordReader
@@ -43,7 +44,9 @@ _NAMES = {
     "ShardedRecordReader": ("sharded", "ShardedRecordReader"),
     "ShardedRecordWriter": ("sharded_writer", "ShardedRecordWriter"),
     "codec_of": ("codecs.types", "codec_of"),
+    "inferred_spec": ("iterator_writer", "inferred_spec"),
     "open": ("opening", "open_records"),
+    "write_records": ("iterator_writer", "write_records"),
 }
 
 __all__ = [
@@ -56,7 +59,9 @@ __all__ = [
     "ShardedRecordReader",
     "ShardedRecordWriter",
     "codec_of",
+    "inferred_spec",
     "open",
+    "write_records",
 ]
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.records.codecs.codec import FixedLayout
 from data_stack.formats.records.growing_file import BytesDifferError, GrowingFile
+from data_stack.formats.records.memory_blocks import MemoryBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -41,9 +42,9 @@ class Piece:
     layout: FixedLayout | None = None
 
     @classmethod
-    def of(cls, records: Sequence[bytes]) -> Piece:
+    def of(cls, records: Sequence[bytes], blocks: MemoryBlocks) -> Piece:
         """Records end to end."""
-        return cls(b"".join(records), len(records), np.array([len(record) for record in records], np.uint64))
+        return cls(blocks.joined(records), len(records), np.fromiter(map(len, records), np.uint64, len(records)))
 
     @property
     def n_bytes(self) -> int:

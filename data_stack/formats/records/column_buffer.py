@@ -15,16 +15,16 @@ from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag_writer import Piece
 from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
+from data_stack.formats.records.memory_blocks import BLOCK_BYTES, MemoryBlocks
 from data_stack.formats.records.observed_column import Fact, ObservedColumn, values_in
 
 __all__ = ["ColumnBuffer", "EncodedColumn", "EncodingError", "FixedColumn", "Part", "Parts", "SequenceColumn", "buffer_of"]
 
 _INTEGERS = "iu"
+_NUMBERS = "biufc"
 _Array = npt.NDArray[Any]
 #: A part that is encoded value by value ends with the one that reaches this size.
 _PART_BYTES = 1 << 20
-#: The largest pieces of fixed layout.
-_PIECE_BYTES = 1 << 20
 
 
 class EncodingError(Exception):
@@ -95,13 +95,14 @@ class ColumnBuffer(ABC):
         name: of the column.
         column: as declared.
         codec: of its values.
+        blocks: where its pieces lie.
         observed: what the records that are written were seen to be.
         open_bytes: size of the records in the open samples, where they have no fixed size.
         sealed_bytes: size of those in the pieces.
     """
 
-    def __init__(self, name: str, column: Column, codec: Codec) -> None:
-        self.name, self.column, self.codec = name, column, codec
+    def __init__(self, name: str, column: Column, codec: Codec, blocks: MemoryBlocks) -> None:
+        self.name, self.column, self.codec, self.blocks = name, column, codec, blocks
         self.observed = ObservedColumn(column, codec)
         self.open_bytes = self.sealed_bytes = 0
         self._sealed: list[_Sealed] = []
@@ -134,7 +135,7 @@ class ColumnBuffer(ABC):
             layout = self._layout_for(whole)
             if layout is not None:
                 _check_cast(whole, self.column.dtype or layout.dtype, is_weak=False)
-                return _Rows(whole, layout)
+                return _Rows(whole, layout, self.blocks)
         return _Values(self, whole)
 
     def add(self, part: Part) -> None:
@@ -142,7 +143,7 @@ class ColumnBuffer(ABC):
         if isinstance(part, Piece):
             self._push(_Sealed(part))
         else:
-            self._push(_Sealed(Piece.of(part.records), part.records, part.facts))
+            self._push(_Sealed(Piece.of(part.records, self.blocks), part.records, part.facts))
 
     def take_back(self) -> None:
         """Forget what was sealed or added last."""
@@ -192,11 +193,13 @@ class ColumnBuffer(ABC):
 class FixedColumn(ColumnBuffer):
     """Of records of one layout, known beforehand: values are put into their places in one block."""
 
-    def __init__(self, name: str, column: Column, codec: Codec, layout: FixedLayout) -> None:
-        super().__init__(name, column, codec)
+    def __init__(self, name: str, column: Column, codec: Codec, blocks: MemoryBlocks, layout: FixedLayout) -> None:
+        super().__init__(name, column, codec, blocks)
         self.layout = layout
         self._dtype = column.dtype or layout.dtype
-        self._low, self._high = 0, -1  # what Python's integers may be
+        #: The type of numpy's numbers that need no look; what Python's integers may be.
+        self._scalar = self._dtype.type if layout.shape == () and self._dtype.kind in _NUMBERS else None
+        self._low, self._high = 0, -1
         if layout.shape == () and self._dtype.kind in _INTEGERS:
             limits = np.iinfo(self._dtype)
             self._low, self._high = int(limits.min), int(limits.max)
@@ -212,14 +215,16 @@ class FixedColumn(ColumnBuffer):
             if value.shape == self.layout.shape and value.dtype == self._dtype:
                 self._values[slot] = value
                 return
-        elif type(value) is int and self._low <= value <= self._high:
+        elif type(value) is self._scalar or (type(value) is int and self._low <= value <= self._high):
             self._values[slot] = value
             return
         self._values[slot] = fitted(value, self._dtype, self.layout.shape)
 
     def seal(self, n_open: int) -> None:
         layout = self.layout
-        self._push(_Sealed(Piece(self._block[:n_open].tobytes(), n_open, layout.record_bytes, layout)))
+        data = self.blocks.room(n_open * layout.record_bytes)
+        np.frombuffer(data, np.uint8).reshape(n_open, layout.record_bytes)[...] = self._block[:n_open]
+        self._push(_Sealed(Piece(data, n_open, layout.record_bytes, layout)))
 
     def parts(self, values: Any) -> Parts:
         if not hasattr(values, "__array__") or as_array(values).dtype == object:
@@ -231,8 +236,8 @@ class FixedColumn(ColumnBuffer):
 class EncodedColumn(ColumnBuffer):
     """Of records of any size."""
 
-    def __init__(self, name: str, column: Column, codec: Codec) -> None:
-        super().__init__(name, column, codec)
+    def __init__(self, name: str, column: Column, codec: Codec, blocks: MemoryBlocks) -> None:
+        super().__init__(name, column, codec, blocks)
         self._records: list[bytes] = []
         self._facts: list[Fact] = []
 
@@ -252,7 +257,7 @@ class EncodedColumn(ColumnBuffer):
         self._seal(())
 
     def _seal(self, counts: Sequence[int]) -> None:
-        self._push(_Sealed(Piece.of(self._records), self._records, self._facts, counts))
+        self._push(_Sealed(Piece.of(self._records, self.blocks), self._records, self._facts, counts))
         self._records, self._facts, self.open_bytes = [], [], 0
 
     def _forget(self, n_records: int) -> None:
@@ -264,8 +269,8 @@ class EncodedColumn(ColumnBuffer):
 class SequenceColumn(EncodedColumn):
     """Of any number of values a sample."""
 
-    def __init__(self, name: str, column: Column, codec: Codec) -> None:
-        super().__init__(name, column, codec)
+    def __init__(self, name: str, column: Column, codec: Codec, blocks: MemoryBlocks) -> None:
+        super().__init__(name, column, codec, blocks)
         self._bounds = [0]
 
     def stage(self, value: Any, slot: int) -> None:
@@ -284,24 +289,24 @@ class SequenceColumn(EncodedColumn):
         self._seal([high - low for low, high in pairwise(bounds)])
 
 
-def buffer_of(name: str, column: Column, codec: Codec) -> ColumnBuffer:
-    """The buffer that suits a column.
+def buffer_of(name: str, column: Column, codec: Codec, blocks: MemoryBlocks) -> ColumnBuffer:
+    """The buffer that suits a column; its pieces lie in ``blocks``.
 
     Raises:
         ConfigError: its type has no such dtype or shape.
     """
     if column.is_sequence:
-        return SequenceColumn(name, column, codec)
+        return SequenceColumn(name, column, codec, blocks)
     layout = codec.fixed_layout(column)
     if layout is None:
-        return EncodedColumn(name, column, codec)
+        return EncodedColumn(name, column, codec, blocks)
     if column.shape is not None and column.shape != layout.shape:
         raise ConfigError(
             f"column {name!r} is of type {column.type!r}, whose values have the shape {layout.shape}, not {column.shape}"
         )
     if column.dtype is not None and layout.dtype.kind in _INTEGERS and column.dtype.kind not in _INTEGERS:
         raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
-    return FixedColumn(name, column, codec, layout)
+    return FixedColumn(name, column, codec, blocks, layout)
 
 
 def fitted(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> _Array:
@@ -355,22 +360,29 @@ class _Rows(Parts):
 
     are_rows = True
 
-    def __init__(self, values: _Array, layout: FixedLayout) -> None:
-        self._values, self._layout = values, layout
-        self.most_values = max(1, _PIECE_BYTES // max(1, layout.record_bytes))
+    def __init__(self, values: _Array, layout: FixedLayout, blocks: MemoryBlocks) -> None:
+        self._values, self._layout, self._blocks = values, layout, blocks
+        self.most_values = max(1, BLOCK_BYTES // max(1, layout.record_bytes))
 
     def encoded(self, start: int, stop: int) -> Piece:
         part, layout = self._values[start:stop], self._layout
         n, n_header, n_bytes = len(part), len(layout.header), layout.record_bytes
-        block = np.empty((n, n_bytes), np.uint8)
+        data = self._blocks.room(n * n_bytes)
         if n_header:
-            block[:, :n_header] = np.frombuffer(layout.header, np.uint8)
+            _strips(data, n, n_header, 0, n_bytes)[...] = np.frombuffer(layout.header, f"V{n_header}")
         if part.dtype == layout.dtype and part.flags.c_contiguous and part.size:
-            # Rows of bytes: values that are not aligned would be copied one by one.
-            block[:, n_header:] = part.reshape(n, -1).view(np.uint8)
+            # As bytes, whatever they are: values that are not aligned would be copied one by one.
+            n_rest = n_bytes - n_header
+            _strips(data, n, n_rest, n_header, n_bytes)[...] = _strips(part, n, n_rest, 0, n_rest)
         elif part.size:
-            values_in(block.data, n, layout)[...] = part
-        return Piece(block.reshape(-1), n, n_bytes, layout)
+            values_in(data, n, layout)[...] = part
+        return Piece(data, n, n_bytes, layout)
+
+
+def _strips(data: Any, n: int, n_bytes: int, offset: int, step: int) -> npt.NDArray[np.void]:
+    """Strips of bytes in memory, the first at ``offset`` and each ``step`` behind the one before it, as items of one array."""
+    strips: npt.NDArray[np.void] = np.ndarray((n,), f"V{n_bytes}", data, offset, (step,))
+    return strips
 
 
 class _Values(Parts):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.stacking import stack_values
-from data_stack.exception import MissingDependencyError
+from data_stack.exception import DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
 from data_stack.formats.records.codecs.plain import BytesCodec
 from data_stack.formats.records.decoding import UndecodableError, decoded, decoded_into
+from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.records.stored_file import BlockDamage
 from data_stack.formats.rows import StoredRowsColumn
 
@@ -23,6 +24,8 @@ __all__ = ["FixedColumn", "RaggedColumn", "ValueColumn", "has_rows", "sequences_
 
 #: Rows of at least this size are copied one by one in an iteration, so that one that is kept does not keep its block.
 _LARGE_ROW_BYTES = 1 << 12
+#: Of an array in numpy 1, one of which numbers the values.
+_MOST_DIMENSIONS = 32
 
 _Integers = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
@@ -56,6 +59,23 @@ class ValueColumn(ABC):
     def getter(self) -> Callable[[int], Any]:
         """:meth:`value` without checking blocks; only once :meth:`settle` says so."""
 
+    def taker(self) -> Callable[[_Integers], _Array]:
+        """:meth:`read` likewise."""
+        return self.read
+
+    def run_reader(self) -> Callable[[int, int], _Array]:
+        """:meth:`read_run` likewise."""
+        return self.read_run
+
+    def iterated(self, start: int, stop: int) -> Iterable[Any]:
+        """:meth:`run_values`, which may be made as they are asked for."""
+        return self.run_values(start, stop)
+
+    @property
+    def iterated_bytes(self) -> int:
+        """How much of a value :meth:`iterated` holds before it is asked for."""
+        return self.row_bytes
+
     def settle(self) -> bool:
         """Whether no block has to be checked any more."""
         return self.bag.settle()
@@ -79,7 +99,8 @@ class ValueColumn(ABC):
 
 def has_rows(layout: FixedLayout) -> bool:
     """Whether records of a layout can be rows of an array. (What is in strings is for their codec to look at.)"""
-    return layout.dtype.itemsize > 0 and 0 not in layout.shape and layout.dtype.kind in "biufcSVmM"
+    is_array = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MOST_DIMENSIONS
+    return is_array and layout.dtype.kind in "biufcSVmM"
 
 
 class FixedColumn(ValueColumn):
@@ -151,6 +172,36 @@ class FixedColumn(ValueColumn):
         if cast is not None:
             return lambda index: values[index].astype(cast)
         return lambda index: values[index].copy()
+
+    def taker(self) -> Callable[[_Integers], _Array]:
+        if not self.checks_bounds or self._stored.kind == "b":
+            return self.read
+        values, pieces, stored, shape, cast = self._values, self._pieces, self._stored, self._shape, self._cast
+        if self._is_number:
+            take: Callable[[_Integers], _Array] = values.__getitem__
+        else:
+
+            def take(indices: _Integers) -> _Array:
+                taken: _Array = np.ndarray((len(indices), *shape), stored, pieces[indices])
+                return taken
+
+        if cast is None:
+            return take
+
+        def take_cast(indices: _Integers) -> _Array:
+            return take(indices).astype(cast)
+
+        return take_cast
+
+    def run_reader(self) -> Callable[[int, int], _Array]:
+        if not self.checks_bounds or self._stored.kind == "b":
+            return self.read_run
+        values, pieces, stored, shape, cast = self._values, self._pieces, self._stored, self._shape, self._cast
+        if cast is not None:
+            return lambda start, stop: values[start:stop].astype(cast, order="C")
+        if self._is_number:
+            return lambda start, stop: values[start:stop].copy()
+        return lambda start, stop: np.ndarray((stop - start, *shape), stored, pieces[start:stop].copy())
 
     def _get(self, index: int) -> Any:
         """A value out of the map, as it is."""
@@ -290,11 +341,13 @@ class RaggedColumn(ValueColumn):
     def __init__(self, bag: Bag, codec: Codec, column: Column) -> None:
         self.bag, self._codec, self._column = bag, codec, column
         self._is_plain = type(codec) is BytesCodec
+        #: Whether values that nobody knows the shape of are tried to be decoded into one array; not where it failed once.
+        self._may_be_of_one_shape = codec.releases_lock and type(codec).decode_into is not Codec.decode_into
         shape = column.shape
         self._out: tuple[np.dtype[Any], tuple[int, ...]] | None = None
         if column.dtype is not None and shape and not column.dtype.hasobject:
             sizes = tuple(size for size in shape if size is not None)
-            if len(sizes) == len(shape) and 0 not in sizes:
+            if len(sizes) == len(shape) < _MOST_DIMENSIONS and 0 not in sizes:
                 self._out = (column.dtype, sizes)
 
     @property
@@ -334,6 +387,22 @@ class RaggedColumn(ValueColumn):
 
         return get
 
+    @property
+    def iterated_bytes(self) -> int:
+        return 0 if self._is_lazy else self.row_bytes
+
+    @property
+    def _is_lazy(self) -> bool:
+        return self._is_plain and self.bag.file.is_settled
+
+    def iterated(self, start: int, stop: int) -> Iterable[Any]:
+        buffer = self.bag.file.buffer
+        if buffer is None or start >= stop or not self._is_lazy:
+            return self.run_values(start, stop)
+        begins, ends = self.bag.run_bounds(start, stop)
+        # Each when it is asked for: copies of a whole block would have left the cache by then.
+        return map(buffer.__getitem__, map(slice, begins.tolist(), ends.tolist()))
+
     def values(self, indices: _Integers) -> list[Any]:
         return self._decoded_all(self._records(indices), lambda place: int(indices[place]))
 
@@ -362,17 +431,53 @@ class RaggedColumn(ValueColumn):
         if self._is_plain:
             return _objects(records)
         if self._out is not None:
-            out: _Array = np.empty((len(records), *self._out[1]), self._out[0])
+            out = self._room_for(records, *self._out, number_of)
             try:
                 decoded_into(self._codec, records, out)
             except UndecodableError as refused:
                 raise self._failed(number_of(refused.place), refused.error) from refused.error
             return out
-        stacked = _stacked(self._decoded_all(records, number_of))
+        if self._may_be_of_one_shape and len(records) > 1:
+            rows = self._read_as_first(records)
+            if rows is not None:
+                return rows
+        values = self._decoded_all(records, number_of)
+        self._may_be_of_one_shape = self._may_be_of_one_shape and len(set(map(np.shape, values))) == 1
+        stacked = _stacked(values)
         dtype = self._column.dtype
         if dtype is not None and stacked.dtype != dtype and stacked.dtype.kind in "biufc" and dtype.kind in "biufc":
             return stacked.astype(dtype)
         return stacked
+
+    def _room_for(
+        self, records: list[bytes], dtype: np.dtype[Any], shape: tuple[int, ...], number_of: Callable[[int], int]
+    ) -> _Array:
+        try:
+            return np.empty((len(records), *shape), dtype)
+        except (MemoryError, ValueError):
+            # So much, or is it a manifest that lies? The first record tells.
+            value = self._decoded(number_of(0), records[0]) if records else None
+            if getattr(value, "shape", None) != shape:
+                raise DatasetFileCorruptError(
+                    f"column {self.bag.column!r}: its values have the shape {shape} as {MANIFEST} says, for which there is no "
+                    f"room, but not in {self.bag.file.name}"
+                ) from None
+            raise
+
+    def _read_as_first(self, records: list[bytes]) -> _Array | None:
+        """Values stacked, if all are arrays like the first one; None if not, or if one cannot be decoded."""
+        try:
+            first = self._codec.decode(records[0])
+            if type(first) is not np.ndarray or first.dtype.hasobject or not first.size or not first.ndim:
+                return None
+            if self._column.dtype not in (None, first.dtype):
+                return None
+            out: _Array = np.empty((len(records), *first.shape), first.dtype)
+            out[0] = first
+            decoded_into(self._codec, records[1:], out[1:])
+        except Exception:  # noqa: BLE001  # whatever a codec raises; it does so again where values are decoded one by one
+            return None
+        return out
 
     def _decoded_all(self, records: list[bytes], number_of: Callable[[int], int]) -> list[Any]:
         if self._is_plain:

@@ -111,7 +111,10 @@ _Queue = queue.SimpleQueue[Union[tuple[_Hash, memoryview], threading.Event, None
 class _HashThread:
     def __init__(self) -> None:
         self._waiting: _Queue = queue.SimpleQueue()
-        self._room = threading.Semaphore(_MOST_WAITING)
+        # An item for each piece that there is room for: a semaphore, which is written in Python, takes many times as long.
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(_MOST_WAITING):
+            self._room.put(None)
         # The thread holds no reference to us, and putting into this kind of queue is safe wherever garbage is collected.
         self._thread = threading.Thread(
             target=_hash_all, args=(self._waiting, self._room), name="data_stack-record-digests", daemon=True
@@ -121,7 +124,7 @@ class _HashThread:
         self._give_up.atexit = False
 
     def update(self, hashed: _Hash, view: memoryview) -> None:
-        self._room.acquire()
+        self._room.get()
         self._waiting.put((hashed, view))
 
     def wait(self) -> None:
@@ -134,11 +137,11 @@ class _HashThread:
         self._thread.join()
 
 
-def _hash_all(waiting: _Queue, room: threading.Semaphore) -> None:
+def _hash_all(waiting: _Queue, room: queue.SimpleQueue[None]) -> None:
     while (piece := waiting.get()) is not None:
         if isinstance(piece, threading.Event):
             piece.set()
             continue
         piece[0].update(piece[1])
         del piece  # its memory goes now, not when the next one comes
-        room.release()
+        room.put(None)

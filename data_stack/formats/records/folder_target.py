@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError, StorageError
 from data_stack.formats.records.bag_writer import FolderBag
 from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.column_buffer import ColumnBuffer
@@ -219,6 +219,8 @@ class FolderTarget(Target):
                 try:
                     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
                 except FileNotFoundError:
+                    if os.path.islink(path):
+                        raise StorageError(f"could not open {path!r}: it is a link to nowhere. Remove it") from None
                     self._make_spec(path)
                     continue
                 try:
@@ -270,6 +272,11 @@ class FolderTarget(Target):
                 self.manifest = RecordsManifest.from_json(self._place.read(name), self._place.full_name(name))
         if self.manifest is not None and {name: column.type for name, column in self.manifest.columns.items()} != asked:
             raise DatasetFileCorruptError(f"{self._place.full_name(MANIFEST)} is of other columns than {SPEC}")
+        if self.manifest is not None:
+            indexes = [] if self._has_references else [idx_name(name) for name in self._names]
+            for file in [bag_name(name) for name in self._names] + indexes:
+                if file not in self.manifest.files:
+                    raise DatasetFileCorruptError(f"{self._place.full_name(MANIFEST)} has no digest of {file!r}")
 
     def _open_growing(self) -> None:
         if os.path.exists(self._path(bag_name(REFS))):

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.strict_json import JsonObject, sealed_json
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.codecs.codec import Column
+from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 
 __all__ = ["BLOCK_BYTES", "MANIFEST", "FileRecord", "RecordsManifest"]
 
@@ -22,6 +23,8 @@ MANIFEST = "manifest.json"
 #: Every block of this size of each file has a CRC-32: small, since a sample read by itself has its block read with it.
 BLOCK_BYTES = 1 << 16
 _FORMAT = "data_stack records 1"
+_MAX_DIMENSIONS = 64
+_MAX_SIZE = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class RecordsManifest:
                     {
                         "name": name,
                         "type": column.type,
-                        "dtype": None if column.dtype is None else column.dtype.str,
+                        "dtype": None if column.dtype is None else _dtype_text(column.dtype),
                         "shape": None if column.shape is None else json.dumps(list(column.shape)),
                         "record_bytes": self.record_bytes[name],
                     }
@@ -104,9 +107,12 @@ class RecordsManifest:
             columns[name] = _column(each, what)
             record_bytes[name] = each.optional_size("record_bytes")
             each.done()
+        expected = {SPEC, *(file(name) for name in (REFS, *columns) for file in (bag_name, idx_name))}
         files = {}
         for each in fields.objects("files"):
             name, size, sha256 = each.text("name"), each.size("size"), each.hexadecimal("sha256", 64)
+            if name not in expected:  # it could lead anywhere
+                raise DatasetFileCorruptError(f"{what} lists {name!r:.80}, which is no file of its columns")
             files[name] = FileRecord(size, sha256, _blocks(each.text("blocks"), size, f"{what}: {name}"))
             each.done()
         fields.done()
@@ -117,13 +123,35 @@ def _column(fields: JsonObject, what: str) -> Column:
     column_type, dtype, shape = fields.text("type"), fields.optional_text("dtype"), fields.optional_text("shape")
     try:
         column = Column(
-            column_type, None if dtype is None else np.dtype(dtype), None if shape is None else tuple(json.loads(shape))
+            column_type, None if dtype is None else _parsed_dtype(dtype), None if shape is None else tuple(json.loads(shape))
         )
-    except (ConfigError, TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
         raise DatasetFileCorruptError(f"{what} describes a column wrongly: {str(error)[:200]}") from error
-    if column.dtype is not None and column.dtype.hasobject:
-        raise DatasetFileCorruptError(f"{what} names a dtype of Python objects, which are never stored")
+    if column.dtype is not None and (column.dtype.hasobject or column.dtype.subdtype is not None):
+        raise DatasetFileCorruptError(f"{what} names the dtype {dtype!r:.80}, which values do not have by themselves")
+    sizes = column.shape or ()
+    if len(sizes) > _MAX_DIMENSIONS or any(size is not None and size > _MAX_SIZE for size in sizes):
+        raise DatasetFileCorruptError(f"{what} names a shape that no array has: {shape!r:.80}")
     return column
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    """``dtype.str``; of a dtype with fields, which that leaves out, their list as in an .npy file, as JSON."""
+    return dtype.str if dtype.names is None else json.dumps(np.lib.format.dtype_to_descr(dtype))
+
+
+def _parsed_dtype(text: str) -> np.dtype[Any]:
+    return np.lib.format.descr_to_dtype(_fields(json.loads(text))) if text.startswith("[") else np.dtype(text)
+
+
+def _fields(fields: Any) -> Any:
+    """The fields of a dtype in tuples, as numpy wants them, out of the lists that JSON has."""
+    if not isinstance(fields, list):
+        return fields
+    parsed = []
+    for name, kind, *shape in fields:
+        parsed.append((tuple(name) if isinstance(name, list) else name, _fields(kind), *map(tuple, shape)))
+    return parsed
 
 
 def _blocks(text: str, size: int, what: str) -> npt.NDArray[np.uint32]:

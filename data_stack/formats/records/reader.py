@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -17,7 +16,7 @@ from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, ch
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, StorageError
 from data_stack.formats.records.codecs.codec import Codec, Column
-from data_stack.formats.records.codecs.types import Codecs, codec_of
+from data_stack.formats.records.codecs.types import BUILT_IN_TYPES, Codecs, codec_of
 from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
@@ -45,6 +44,8 @@ _READS_UNTIL_SETTLED = 64
 _BATCH_WEIGHT = 4
 
 _Integers = npt.NDArray[np.int64]
+_Take = Callable[[_Integers], npt.NDArray[Any]]
+_Run = Callable[[int, int], npt.NDArray[Any]]
 
 
 class RecordReader(DatasetIterator):
@@ -127,9 +128,10 @@ class RecordReader(DatasetIterator):
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         # There may be more than a pickled reader gives, if somebody has appended since it was pickled.
         self._n_stored = self._length = self._counted()
-        #: Gives a sample without a check, once all blocks of all columns are checked; and whether all columns are rows then.
+        #: Gives a sample without a check, once all blocks of all columns are checked; and if all columns are rows then, what
+        #: takes many of each, in any order and in a run.
         self._get: Callable[[int], Sample] | None = None
-        self._are_rows = False
+        self._rows: dict[str, tuple[_Take, _Run]] | None = None
         self._reads_until_settled = _READS_UNTIL_SETTLED
 
     def _codec(self, name: str, codecs: Codecs | None) -> Codec:
@@ -259,21 +261,20 @@ class RecordReader(DatasetIterator):
     # ------------------------------------------------------------------ many samples
 
     def __iter__(self) -> Iterator[Sample]:
-        length, keys = self._length, self._keys
-        at_once = self._samples_at_once() if length else 1
-        for start in range(0, length, at_once):
-            stop = min(start + at_once, length)
+        length, keys, start = self._length, self._keys, 0
+        while start < length:
+            stop = min(start + self._samples_at_once(), length)
             try:
-                columns = self._lists(range(start, stop))
+                columns = self._lists(range(start, stop), lazily=True)
             except DatasetFileCorruptError:  # those before the damage are whole
                 for position in range(start, stop):
                     yield self[position]
-                continue
-            yield from map(dict, map(zip, itertools.repeat(keys), zip(*columns, strict=True)))
+            else:
+                yield from _samples(keys, columns)
+            start = stop
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        columns = self._lists(self._checked(indices))
-        return list(map(dict, map(zip, itertools.repeat(self._keys), zip(*columns, strict=True))))
+        return list(_samples(self._keys, self._lists(self._checked(indices))))
 
     def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]:
         """As any iterator; of an empty dataset the columns are empty.
@@ -281,11 +282,18 @@ class RecordReader(DatasetIterator):
         A column of numbers or arrays is as its dtype and shape say. Text, bytes, and whatever has no common shape, become an
         array of objects, and so do sequences of different lengths.
         """
-        if self._are_rows and type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1 and len(indices) > 1:
-            try:
-                return self._batch_at(indices)  # each column checks the bounds on its way, and counts from the end
-            except IndexError:
-                pass  # told with the position below
+        rows = self._rows
+        if rows is None or type(indices) is not np.ndarray or indices.dtype != np.int64:
+            return self._batch_at(self._checked(indices))
+        if indices.ndim == 1 and indices.size > 1:
+            run, _ = _run_of(indices)
+            if run is not None and run.stop <= self._length:
+                return {name: read_run(run.start, run.stop) for name, (_, read_run) in rows.items()}
+            if run is None:
+                try:
+                    return {name: take(indices) for name, (take, _) in rows.items()}
+                except IndexError:  # each column checks the bounds on its way, and counts from the end
+                    pass  # told with the position below
         return self._batch_at(self._checked(indices))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
@@ -297,15 +305,16 @@ class RecordReader(DatasetIterator):
         """
         return self._column_at(key, range(self._length) if indices is None else self._checked(indices))
 
-    def _lists(self, indices: range | IndexArrayOfInts) -> list[list[Any]]:
-        """The values of each column, each by itself."""
+    def _lists(self, indices: range | IndexArrayOfInts, *, lazily: bool = False) -> list[Iterable[Any]]:
+        """The values of each column, each by itself; lists, or of a run ``lazily`` what :meth:`ValueColumn.iterated` gives."""
         run, positions = _run_of(indices)
-        columns = []
+        columns: list[Iterable[Any]] = []
         for name, column, entries in self._located_in(self._keys, positions):
             if entries is not None:
                 columns.append(sequences_of(column, *entries) if name in self._sequences else column.values(entries[0]))
             elif run is not None:
-                columns.append(column.run_values(run.start, run.stop))
+                values = column.iterated if lazily else column.run_values
+                columns.append(values(run.start, run.stop))
             else:
                 columns.append(column.values(_as_positions(positions)))
         self._settle(_BATCH_WEIGHT)
@@ -333,8 +342,12 @@ class RecordReader(DatasetIterator):
 
     def _read_columns(self, names: Sequence[str], indices: range | IndexArrayOfInts) -> list[npt.NDArray[Any]]:
         run, positions = _run_of(indices)
-        if run is not None and run.stop > self._length:  # where columns check bounds, a slice does not
-            raise IndexError(run.stop)
+        rows = self._rows
+        if rows is not None:
+            if run is not None:
+                return [rows[name][1](run.start, run.stop) for name in names]
+            wide = _as_positions(positions)
+            return [rows[name][0](wide) for name in names]
         found = []
         for name, column, entries in self._located_in(names, positions):
             if entries is not None:
@@ -382,7 +395,7 @@ class RecordReader(DatasetIterator):
         verify_files(self._place)
         if self._files.manifest is None:
             options = {**self._options, "columns": None, "cache_columns": (), "cache_index": False}
-            with type(self)(self._place, **options) as whole:
+            with opened_with(type(self), self._place, options, self.provided_codecs) as whole:
                 for start in range(0, len(whole), _FEWEST_IN_BLOCK):
                     whole._lists(range(start, min(start + _FEWEST_IN_BLOCK, len(whole))))
 
@@ -393,7 +406,7 @@ class RecordReader(DatasetIterator):
 
     def release(self) -> None:
         """Let go of all files until they are needed again; what other threads read at the moment is left to them."""
-        self._get, self._are_rows = None, False
+        self._get = self._rows = None
         self._opened = {}
         if self._references is not None:
             self._references.release()
@@ -416,12 +429,26 @@ class RecordReader(DatasetIterator):
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = {name: value for name, value in self._options.items() if value != _DEFAULTS[name]}
-        return _reopened, (type(self), self._place, options, self._length, self._files.manifest_sha256)
+        return _reopened, (
+            type(self),
+            self._place,
+            options,
+            self.provided_codecs,
+            self._length,
+            self._files.manifest_sha256,
+        )
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
 
     # ------------------------------------------------------------------ inside
+
+    @property
+    def provided_codecs(self) -> dict[str, Codec]:
+        """By type, codecs that are neither built in nor given: a process that knows no plugins is to have them."""
+        types = {name: self._files.types[name].removesuffix("[]") for name in self._keys}
+        given = self._options["codecs"] or {}
+        return {kind: self._codecs[name] for name, kind in types.items() if not _is_known(kind, given)}
 
     def _counted(self) -> int:
         """Number of samples."""
@@ -470,42 +497,127 @@ class RecordReader(DatasetIterator):
     def _settle(self, n_reads: int) -> None:
         """Now and then see whether all blocks are checked, and take the short way from then on."""
         self._reads_until_settled -= n_reads
-        if self._reads_until_settled > 0 or self._get is not None or self._references is not None:
+        if self._reads_until_settled > 0 or self._get is not None:
             return
         self._reads_until_settled = _READS_UNTIL_SETTLED
         opened = self._opened
         if not all(name in opened and opened[name].settle() for name in self._keys):
             return
         columns = [opened[name] for name in self._keys]
-        getters = [(name, column.getter()) for name, column in zip(self._keys, columns, strict=True)]
+        if self._references is not None:
+            self._get = self._getter_by_references(self._references, columns)
+            return
+        if all(isinstance(column, FixedColumn) and column.checks_bounds and len(column) == self._length for column in columns):
+            self._rows = {name: (column.taker(), column.run_reader()) for name, column in zip(self._keys, columns, strict=True)}
+        self._get = _sample_getter(self._keys, [column.getter() for column in columns])
+
+    def _getter_by_references(self, references: SampleReferences, columns: Sequence[ValueColumn]) -> Callable[[int], Sample]:
+        """What gives a sample whose records are named; that they are there is checked each time."""
+        parts = [
+            (name, name in self._sequences, len(column), column.getter(), column.run_values)
+            for name, column in zip(self._keys, columns, strict=True)
+        ]
 
         def get(position: int) -> Sample:
-            return {name: getter(position) for name, getter in getters}
+            entry, sample = references.at(position), {}
+            for name, is_sequence, n_records, getter, run_values in parts:
+                first, count = entry[name]
+                if first + count > n_records:
+                    raise references.wrong(name, n_records, position, first, count)
+                if not is_sequence:
+                    sample[name] = getter(first)
+                else:
+                    sample[name] = run_values(first, first + count) if count else []
+            return sample
 
-        self._are_rows = all(
-            isinstance(column, FixedColumn) and column.checks_bounds and len(column) == self._length for column in columns
-        )
-        self._get = get
+        return get
+
+    def _held_bytes(self, column: ValueColumn) -> int:
+        """How much of each value an iteration holds."""
+        return column.row_bytes if self._references is not None else column.iterated_bytes
 
     def _samples_at_once(self) -> int:
         """How many samples an iteration reads together."""
         n_bytes = 0
         for name in self._keys:
             column = self._column(name)
-            n_bytes += column.row_bytes * (1 + len(column) // self._length if name in self._sequences else 1)
+            is_sequence = name in self._sequences
+            n_bytes += column.row_bytes * (1 + len(column) // self._length) if is_sequence else self._held_bytes(column)
         in_threads = any(codec.releases_lock for codec in self._codecs.values())
         fewest = _FEWEST_IN_BLOCK if n_bytes <= _DECODED_BYTES else 1
         at_once = (_DECODED_BYTES if in_threads else _BLOCK_BYTES) // max(1, n_bytes)
         return min(max(fewest, at_once), _MOST_IN_BLOCK)
 
 
+def _samples(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[Sample]:
+    """Samples out of columns. Few columns are written out, which takes a third of the time."""
+    if len(keys) == 1:
+        (key,), (column,) = keys, columns
+        for a in column:
+            yield {key: a}
+    elif len(keys) == 2:
+        key, key_2 = keys
+        for a, b in zip(*columns, strict=True):
+            yield {key: a, key_2: b}
+    elif len(keys) == 3:
+        key, key_2, key_3 = keys
+        for a, b, c in zip(*columns, strict=True):
+            yield {key: a, key_2: b, key_3: c}
+    elif len(keys) == 4:
+        key, key_2, key_3, key_4 = keys
+        for a, b, c, d in zip(*columns, strict=True):
+            yield {key: a, key_2: b, key_3: c, key_4: d}
+    else:
+        for values in zip(*columns, strict=True):
+            yield dict(zip(keys, values, strict=True))
+
+
+def _sample_getter(keys: Sequence[str], getters: Sequence[Callable[[int], Any]]) -> Callable[[int], Sample]:
+    """What gives a sample, of the getters of its columns; likewise."""
+    if len(keys) == 1:
+        (key,), (get,) = keys, getters
+        return lambda index: {key: get(index)}
+    if len(keys) == 2:
+        (key, key_2), (get, get_2) = keys, getters
+        return lambda index: {key: get(index), key_2: get_2(index)}
+    if len(keys) == 3:
+        (key, key_2, key_3), (get, get_2, get_3) = keys, getters
+        return lambda index: {key: get(index), key_2: get_2(index), key_3: get_3(index)}
+    pairs = list(zip(keys, getters, strict=True))
+    return lambda index: {key: get(index) for key, get in pairs}
+
+
 _DEFAULTS = {"codecs": None, "columns": None, "cache_index": False, "cache_columns": (), "mapped": True, "verified": True}
 
 
-def _reopened(
-    reader_class: type[RecordReader], place: Place, options: dict[str, Any], length: int, manifest_sha256: str | None
+def opened_with(
+    reader_class: type[RecordReader], place: Place, options: Mapping[str, Any], provided: Mapping[str, Codec]
 ) -> RecordReader:
-    reader = reader_class(place, **options)
+    """A reader that has ``provided`` codecs where it needs them; unlike codecs of one's own they give what a manifest says."""
+    given = options.get("codecs")
+    reader = reader_class(place, **({**options, "codecs": {**provided, **(given or {})}} if provided else options))
+    reader._options["codecs"] = given
+    return reader
+
+
+def _is_known(kind: str, given: Collection[str]) -> bool:
+    """Whether a type is built in or given, or stands around such a one."""
+    while kind not in given and kind not in BUILT_IN_TYPES:
+        if not (kind.startswith("zstd(") and kind.endswith(")")):
+            return False
+        kind = kind[len("zstd(") : -1]
+    return True
+
+
+def _reopened(
+    reader_class: type[RecordReader],
+    place: Place,
+    options: dict[str, Any],
+    provided: Mapping[str, Codec],
+    length: int,
+    manifest_sha256: str | None,
+) -> RecordReader:
+    reader = opened_with(reader_class, place, options, provided)
     if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
         raise ResourceChangedError(
             place.full_name(MANIFEST),
@@ -559,9 +671,12 @@ def _run_of(indices: range | IndexArrayOfInts) -> tuple[range | None, range | In
     if isinstance(indices, range):
         return indices, indices
     if len(indices) > 1:
-        first, last = int(indices[0]), int(indices[-1])
-        if first >= 0 and last - first == len(indices) - 1 and bool((indices[1:] - indices[:-1] == 1).all()):
-            return range(first, last + 1), indices
+        first, stop = int(indices.item(0)), int(indices.item(-1)) + 1
+        if first >= 0 and stop - first == len(indices):
+            # Bytes are compared in a third of the time that differences take.
+            run = np.arange(first, stop, dtype=indices.dtype)
+            if run.tobytes() == indices.tobytes():
+                return range(first, stop), indices
     return None, indices
 
 

@@ -160,15 +160,15 @@ class RecordFiles:
             ends, n_bytes = ends_of_bag(name, file)
             return Bag(name, file, n_bytes, ends.loaded() if self._access.cache_index and file.ranges is not None else ends)
         index = self._open(indexes[0], self._access.cache_index)
+        if n_records is not None and n_records * 8 > index.size:
+            raise DatasetFileCorruptError(
+                f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, which are fewer than "
+                f"{n_records:,} records take"
+            )
         try:
             stored = ends_of_index(index, file.size) if n_records is None else StoredEnds(index, 0, n_records)
         except BlockDamage as damage:
             raise DatasetFileCorruptError(f"the index of column {name!r} cannot be read: {damage}") from damage
-        if stored.n_records * 8 > index.size:
-            raise DatasetFileCorruptError(
-                f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, which are fewer than "
-                f"{stored.n_records:,} records take"
-            )
         return Bag(name, file, file.size, stored)
 
     def column(self, name: str, codec: Codec, n_records: int | None, *, is_own_codec: bool = False) -> ValueColumn:
@@ -181,7 +181,7 @@ class RecordFiles:
         if isinstance(codec, FunctionCodec):  # functions of one's own give what they like, whatever others of the type gave
             column = Column(column.type)
         record_bytes = None if self.manifest is None else self.manifest.record_bytes[name]
-        if record_bytes is None:
+        if not record_bytes:  # of no size there could be any number of records, whatever size the file has
             bag = self.bag(name, n_records)
             return self._without_layout(bag, codec, decoded)
         if self.has_references:
@@ -197,6 +197,10 @@ class RecordFiles:
             )
         bag = Bag(name, file, n_bytes, UniformEnds(n_records, record_bytes))
         layout = codec.fixed_layout(Column(column.codec_type, column.dtype, column.shape))
+        if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
+            raise DatasetFileCorruptError(
+                f"column {name!r}: {MANIFEST} says that its values are {column.dtype}, but type {column.type!r} has integers"
+            )
         if layout is not None and layout.record_bytes == record_bytes and has_rows(layout):
             return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, decoded)

@@ -31,11 +31,11 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
-from data_stack.formats.records.codecs.codec import Column
+from data_stack.formats.records.codecs.codec import Codec, Column
 from data_stack.formats.records.codecs.types import Codecs
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.place import Place, place_of
-from data_stack.formats.records.reader import Mask, RecordReader, names_of
+from data_stack.formats.records.reader import Mask, RecordReader, names_of, opened_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -100,11 +100,11 @@ class ShardedRecordReader(DatasetIterator):
             "mapped": mapped,
             "verified": verified,
         }
-        self._begin(place, options, chosen)
+        self._begin(place, options, chosen, {})
         self._count([len(self._shard(number)) for number in range(len(chosen))])
 
-    def _begin(self, place: Place, options: dict[str, Any], names: list[str]) -> None:
-        self._place, self._options, self._names = place, options, names
+    def _begin(self, place: Place, options: dict[str, Any], names: list[str], provided: dict[str, Codec]) -> None:
+        self._place, self._options, self._names, self._provided = place, options, names, provided
         self._readers: list[RecordReader | None] = [None] * len(names)
         #: Shards with open files, those that were opened first in front; and how many files these may be.
         self._with_files: deque[int] = deque()
@@ -276,7 +276,8 @@ class ShardedRecordReader(DatasetIterator):
     def _opened_shard(self, number: int) -> RecordReader:
         place = self._place.child(self._names[number])
         try:
-            reader = RecordReader(place, **self._options)
+            reader = opened_with(RecordReader, place, self._options, self._provided)
+            self._provided = reader.provided_codecs
         except ResourceNotFoundError as error:
             raise DatasetFileCorruptError(
                 f"shard {place.name} is missing or empty, of {len(self._names)}: {error}. Restore it from a copy"
@@ -335,7 +336,7 @@ class ShardedRecordReader(DatasetIterator):
         runs = [(length, len(list(run))) for length, run in itertools.groupby(self._lengths)]
         numbers = [int(name) for name in self._names]
         chosen = range(numbers[0], numbers[-1] + 1, numbers[1] - numbers[0] if len(numbers) > 1 else 1)
-        return _reopened, (type(self), self._place, options, chosen, runs)
+        return _reopened, (type(self), self._place, options, self._provided, chosen, runs)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
@@ -361,10 +362,15 @@ def shard_names(place: Place) -> list[str]:
 
 
 def _reopened(
-    reader_class: type[ShardedRecordReader], place: Place, options: dict[str, Any], chosen: range, runs: list[tuple[int, int]]
+    reader_class: type[ShardedRecordReader],
+    place: Place,
+    options: dict[str, Any],
+    provided: dict[str, Codec],
+    chosen: range,
+    runs: list[tuple[int, int]],
 ) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
-    reader._begin(place, {**_DEFAULTS, **options}, [shard_name(number) for number in chosen])
+    reader._begin(place, {**_DEFAULTS, **options}, [shard_name(number) for number in chosen], provided)
     reader._count([length for length, n_shards in runs for _ in range(n_shards)])
     return reader
 

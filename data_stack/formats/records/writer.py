@@ -24,6 +24,7 @@ from data_stack.formats.records.column_buffer import (
 from data_stack.formats.records.file_digests import DigestThreads
 from data_stack.formats.records.folder_target import FolderTarget, Target
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, checked_columns
+from data_stack.formats.records.memory_blocks import MemoryBlocks
 from data_stack.formats.records.place import Place, place_of
 from data_stack.formats.records.references import packed_references
 from data_stack.formats.records.store_target import StoreTarget
@@ -112,7 +113,10 @@ class RecordWriter:
             raise ConfigError(f'on_overlap is "verify" or "truncate", not {on_overlap!r:.80}')
         self._name = place.name or "the root of the store"
         self._columns = checked_columns(spec)
-        self._buffers = {name: buffer_of(name, column, codec_of(column.type, codecs)) for name, column in self._columns.items()}
+        self._blocks = MemoryBlocks()
+        self._buffers = {
+            name: buffer_of(name, column, codec_of(column.type, codecs), self._blocks) for name, column in self._columns.items()
+        }
         self._threads = DigestThreads()
         self._target: Target
         if place.path is not None:
@@ -438,7 +442,7 @@ class RecordWriter:
                 else:
                     entries.append(self._n_written + number)
             records.append(packed_references(entries))
-        return Piece.of(records)
+        return Piece.of(records, self._blocks)
 
     @contextlib.contextmanager
     def _in_one_step(self) -> Iterator[None]:

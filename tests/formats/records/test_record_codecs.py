@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import granular
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from data_stack.exception import ConfigError, DataStackError
-from data_stack.formats.records import codecs
+from data_stack.formats.records import RecordReader, RecordWriter, codecs
 from data_stack.formats.records.codecs import (
     BUILT_IN_TYPES,
     ArrayCodec,
@@ -661,3 +662,20 @@ def test_any_bytes_are_refused_or_a_value(data: bytes) -> None:
                 raise
             except (ValueError, DataStackError):
                 continue
+
+
+class _Halved(ArrayCodec):
+    """A codec of one's own that changes what another one reads."""
+
+    def decode(self, record: bytes) -> Any:
+        return super().decode(record) / 2
+
+
+def test_a_codec_that_redefines_how_another_decodes_is_not_passed_by(tmp_path: Path) -> None:
+    spec = {"x": Column("array", "float32", (2,))}
+    with RecordWriter(tmp_path, spec) as writer:
+        writer.extend({"x": np.arange(8, dtype="float32").reshape(4, 2)})
+
+    with RecordReader(tmp_path, codecs={"array": _Halved()}) as reader:
+        assert reader[3]["x"].tolist() == [3.0, 3.5]
+        assert reader.read_batch([3, 0])["x"].tolist() == [[3.0, 3.5], [0.0, 0.5]]

@@ -484,7 +484,7 @@ def test_sound_of_too_many_bytes_is_refused(codec_class: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["mp4", "webm"])
-def test_videos_come_back_nearly_the_same_and_give_the_same_bytes_again(name: str) -> None:
+def test_videos_come_back_nearly_the_same_and_a_ready_one_is_kept(name: str) -> None:
     codec = codec_of(name)
 
     record = codec.encode(video())
@@ -493,7 +493,7 @@ def test_videos_come_back_nearly_the_same_and_give_the_same_bytes_again(name: st
     assert (found.dtype, found.shape) == (np.uint8, (6, 32, 48, 3))
     assert np.abs(found.astype(int) - video()).mean() < 12
     assert found.flags.writeable
-    assert codec.encode(video()) == codec.encode(record) == record
+    assert codec.encode(record) == record
     assert pickle.loads(pickle.dumps(codec)).decode(record).tolist() == found.tolist()
 
 

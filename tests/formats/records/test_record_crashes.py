@@ -66,6 +66,12 @@ def said(path: Path) -> int:
     return int(path.read_text() or "0") if path.exists() else 0
 
 
+def in_turn(points: list[int], faults: list[Any]) -> list[tuple[int, Any]]:
+    """One of the faults for each point; in the full form all of them."""
+    n_each = sized(1, len(faults))
+    return [(at, faults[(number + more) % len(faults)]) for number, at in enumerate(points) for more in range(n_each)]
+
+
 def check_readable_part(dataset: Path, kind: str) -> None:
     """Whatever lies there is samples from the first on, or an error of ours."""
     try:
@@ -75,16 +81,13 @@ def check_readable_part(dataset: Path, kind: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("action", ["kill", "torn", "killafter"])
-def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(
-    processes: FaultProcesses, folder: Path, kind: str, action: str
-) -> None:
+def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(processes: FaultProcesses, folder: Path, kind: str) -> None:
     whole = folder / "whole"
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
     assert n_calls > 50
 
-    for at in spread(n_calls, sized(12, 2_000)):
-        dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
+    for at, action in in_turn(spread(n_calls, sized(18, 2_000)), ["kill", "torn", "killafter"]):
+        dataset, acknowledged = folder / f"{at} {action}", folder / f"{at} {action} said"
         fault = Fault(str(dataset), at=at, action=action)
         outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault)
         assert outcome.was_killed, outcome
@@ -104,7 +107,7 @@ def test_a_writer_that_is_killed_twice_is_gone_on_with(processes: FaultProcesses
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
     choice = random.Random(5)
 
-    for number in range(sized(8, 500)):
+    for number in range(sized(4, 500)):
         dataset = folder / f"{number}"
         for _ in range(2):
             fault = Fault(str(dataset), at=choice.randint(2, n_calls), action=choice.choice(["kill", "torn"]))
@@ -119,7 +122,7 @@ def test_a_writer_of_shards_that_is_killed_at_any_call_is_gone_on_with(processes
     whole = folder / "whole"
     n_calls = processes.run("fault_records:write_shards", str(whole), str(folder / "n"), fault=Fault(str(whole))).hits
 
-    for at in spread(n_calls, sized(12, 2_000)):
+    for at in spread(n_calls, sized(8, 2_000)):
         dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
         fault = Fault(str(dataset), at=at, action="kill")
         processes.run("fault_records:write_shards", str(dataset), str(acknowledged), fault=fault)
@@ -134,9 +137,11 @@ def test_a_writer_of_shards_that_is_killed_at_any_call_is_gone_on_with(processes
 def test_a_writer_that_is_killed_at_a_random_moment_is_gone_on_with(processes: FaultProcesses, folder: Path) -> None:
     choice = random.Random(1)
     n_samples = 0
-    for number in range(sized(12, 500)):
+    for number in range(sized(6, 500)):
         dataset, acknowledged = folder / f"{number}", folder / f"{number} said"
         process = processes.start("fault_records:write_on_and_on", str(dataset), str(acknowledged), number)
+        while number % 3 and not said(acknowledged):  # a third of them is killed at the beginning
+            time.sleep(0.01)
         time.sleep(choice.uniform(0.01, 0.2))
         process.kill()
         assert process.wait().was_killed
@@ -152,18 +157,17 @@ def test_a_writer_that_is_killed_at_a_random_moment_is_gone_on_with(processes: F
             reader.verify()
             assert [plain(reader[i]) for i in range(found + 40)] == [plain(large_sample(i)) for i in range(found + 40)]
         shutil.rmtree(dataset)
-    assert n_samples > 100
+    assert n_samples > 0
 
 
-@pytest.mark.parametrize("error", [ENOSPC, EIO])
 def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(
-    processes: FaultProcesses, folder: Path, kind: str, error: int
+    processes: FaultProcesses, folder: Path, kind: str
 ) -> None:
     whole = folder / "whole"
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
 
-    for at in spread(n_calls, sized(12, 2_000)):
-        dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
+    for at, error in in_turn(spread(n_calls, sized(12, 2_000)), [ENOSPC, EIO]):
+        dataset, acknowledged = folder / f"{at} {error}", folder / f"{at} {error} said"
         fault = Fault(str(dataset), at=at, action="error", error=error, sticky=True)
         outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault, look_for_left=True)
         assert outcome.own, outcome
@@ -181,7 +185,7 @@ def test_a_disk_that_is_full_is_our_error_and_the_next_run_heals(processes: Faul
     fault_records.write(str(folder / "whole"), kind, str(folder / "n"))
     endings = set()
 
-    for limit in spread(20_000, sized(12, 300)):
+    for limit in spread(20_000, sized(8, 300)):
         dataset = folder / f"{limit}"
         outcome = processes.run("fault_records:write_with_small_files", str(dataset), kind, str(folder / "n"), limit)
         endings.add(outcome.value)

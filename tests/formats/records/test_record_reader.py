@@ -30,6 +30,8 @@ from data_stack.exception import (
 )
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records.codecs.codec import Codec
+from data_stack.formats.records.codecs.images import PngCodec
 from data_stack.formats.records.columns import FixedColumn
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
@@ -112,7 +114,7 @@ class TestRecordReaderOfRows(TestRecordReader):
         with RecordReader(tmp_path) as reader:
             for position in 100 * [3]:
                 reader[position]
-            assert reader._are_rows
+            assert reader._rows is not None
             yield reader
 
 
@@ -351,6 +353,52 @@ def test_of_what_ones_own_codec_gives_the_manifest_knows_nothing(tmp_path: Path)
         assert batch["image"].tolist() == [len((tmp_path / "image.bag").read_bytes()) // 3] * 2
         assert batch["x"].tolist() == [reader[0]["x"]] * 2
         assert reader[0]["x"] > 48
+
+
+class Brightness(Codec):
+    """Gives another dtype and shape than the images that it reads."""
+
+    def encode(self, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, record: bytes) -> Any:
+        return PngCodec().decode(record).mean(axis=2)
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_codec_class_of_ones_own_gives_other_arrays_than_the_manifest_says(tmp_path: Path, manifest: bool) -> None:
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    with RecordWriter(tmp_path, {"image": Column("png", "uint8", (4, 4, 3))}) as writer:
+        for _ in range(3):
+            writer.append({"image": image})
+    if not manifest:
+        (tmp_path / "manifest.json").unlink()
+
+    with RecordReader(tmp_path, codecs={"png": Brightness()}) as reader:
+        batch = reader.read_batch([0, 1, 2])["image"]
+
+    assert batch.dtype == np.float64
+    assert batch.shape == (3, 4, 4)
+    assert np.array_equal(batch, np.stack([image.mean(axis=2)] * 3))
+
+
+def test_jpegs_of_unknown_shape_are_stacked_if_they_have_one_and_are_objects_if_not(tmp_path: Path) -> None:
+    sizes = [8, 8, 8, 8, 12, 8]
+    with RecordWriter(tmp_path, {"image": "jpg"}) as writer:
+        for place, size in enumerate(sizes):
+            writer.append({"image": np.full((size, 8, 3), 40 * place, np.uint8)})
+    (tmp_path / "manifest.json").unlink()
+
+    with RecordReader(tmp_path) as reader:
+        alike, mixed, again = (reader.read_batch(indices)["image"] for indices in ([0, 1, 2, 3], [3, 4, 5], [5, 3, 0]))
+        samples = [sample["image"] for sample in reader]
+
+    assert alike.dtype == np.uint8
+    assert alike.shape == (4, 8, 8, 3)
+    assert np.array_equal(alike, np.stack(samples[:4]))
+    assert mixed.dtype == object
+    assert all(map(np.array_equal, mixed, samples[3:]))
+    assert np.array_equal(again, np.stack([samples[5], samples[3], samples[0]]))
 
 
 def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import operator
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +17,8 @@ import pytest
 
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.formats.records.codecs import provided
+from data_stack.formats.records.codecs.npy import NpyCodec
 
 N = 600
 SPEC: dict[str, str | Column] = {
@@ -142,3 +146,29 @@ def test_images_decoded_in_threads_stand_in_their_places(folder: Path) -> None:
 
     assert images.dtype == np.uint8
     assert all(np.array_equal(image, sample(int(i))["image"]) for image, i in zip(images, order, strict=True))
+
+
+def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provided, "_providers", [lambda: {"scan": NpyCodec()}])
+    spec: dict[str, str | Column] = {"scan": "scan", "small": "zstd(scan)"}
+    for writer in (RecordWriter(tmp_path / "plain", spec), ShardedRecordWriter(tmp_path / "sharded", spec, shardlen=2)):
+        with writer:
+            for i in range(5):
+                writer.append({"scan": np.full(3, i), "small": np.full(4, i)})
+
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for name in ("plain", "sharded"):
+            with records.open(tmp_path / name) as reader:
+                found = pool.submit(operator.getitem, reader, 3).result(timeout=120)
+                sent_on = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(reader))))
+                monkeypatch.setattr(provided, "_providers", [])
+                again = pickle.loads(pickle.dumps(sent_on))
+                batch = again.read_batch([0, 4])
+                again.close()
+                monkeypatch.undo()
+                monkeypatch.setattr(provided, "_providers", [lambda: {"scan": NpyCodec()}])
+            assert found["scan"].tolist() == [3, 3, 3]
+            assert found["small"].tolist() == [3, 3, 3, 3]
+            assert batch["small"].tolist() == [[0] * 4, [4] * 4]

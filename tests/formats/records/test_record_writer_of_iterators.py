@@ -12,8 +12,7 @@ import torch
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats import records
-from data_stack.formats.records import Column
-from data_stack.formats.records.write_records import inferred_spec, write_records
+from data_stack.formats.records import Column, inferred_spec, write_records
 
 
 class Samples(DatasetIterator):

@@ -89,15 +89,33 @@ class FixedLayout:
         return len(self.header) + self.dtype.itemsize * math.prod(self.shape)
 
 
+#: Ways of a codec that must fit to its encode and decode.
+_SHORTCUTS = ("fixed_layout", "layout_of", "decode_into")
+
+
+def _depth(codec_class: type, name: str) -> int:
+    """How far up the ancestry ``name`` is defined."""
+    return next(depth for depth, ancestor in enumerate(codec_class.__mro__) if name in vars(ancestor))
+
+
 class Codec(ABC):
     """Turns each value of a column into a record, and a record into its value.
 
     A codec keeps nothing between two calls, so that any number of threads may use it; it pickles. It never runs what it reads.
-    Two methods are required; the others make it fast.
+    Two methods are required; the others make it fast. A subclass that redefines one of the two gets the defaults of those
+    others that it does not redefine along with it.
     """
 
     #: Whether :meth:`decode` spends its time outside of Python's lock, so that threads decode at once.
     releases_lock: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Whoever redefines what a record is has lost the ways around it that its parent knew.
+        depths = {name: _depth(cls, name) for name in ("encode", "decode", *_SHORTCUTS)}
+        for name in _SHORTCUTS:
+            if depths[name] > min(depths["encode"], depths["decode"]):
+                setattr(cls, name, vars(Codec)[name])
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:

@@ -47,7 +47,10 @@ class NpyCodec(Codec):
         sizes = tuple(int(size) for size in shape if size is not None)
         file = io.BytesIO()
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": sizes}
-        np.lib.format.write_array_header_1_0(file, header)
+        try:
+            np.lib.format.write_array_header_1_0(file, header)
+        except ValueError:  # a thousand fields do not fit into a header of that version
+            return None
         return FixedLayout(file.getvalue(), dtype, sizes)
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
