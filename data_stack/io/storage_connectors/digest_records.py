@@ -1,9 +1,10 @@
 """What a file store noted of its files when it wrote them: size and digests, and the times and inode they were taken of.
 
-The note on a version of ``a/b.gz`` is ``a/b.gz~/INODE`` below the folder of notes. It is there before its file gets its name,
-as ``a/b.gz~/.~OWNER-INODE``, and those on earlier versions go after that. So at any time, with any number of writers and
-wherever one of them is killed, a file that a store published either has a note of its own, or there is none at all:
-no file is ever held against the digests of another version.
+The note on a version of ``a/b.gz`` is ``a/b.gz~/INODE.MTIME`` below the folder of notes. It is there before its file gets its
+name, as ``a/b.gz~/.~OWNER-INODE.MTIME``, and those on earlier versions go after that. So at any time, with any number of writers
+and wherever one of them is killed, a file that a store published either has a note of its own, or there is none at all: no file
+is ever held against the digests of another version. An inode alone would not do: a file system gives it to the next file at once,
+and a writer that removes the note on an earlier version would remove that one's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ __all__ = ["TEMPORARY", "DigestRecords", "FileVersion"]
 
 #: Names that begin so are unfinished: of files, and of notes on them.
 TEMPORARY = ".~"
+_NOTE = re.compile(r"(?:\.~.*-)?([0-9]+)(?:\.-?[0-9]+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class DigestRecords:
             this very file, or, where its inode is unknown (the store was copied, the file replaced by other means), all of them.
             None and no version: nothing is known.
         """
-        folder, own = self._folder(identifier), str(status.st_ino)
+        folder, own = self._folder(identifier), _name(status)
         for look in range(3):  # once more if it was settled between two looks
             record = _read(os.path.join(folder, own))
             names = _names(folder)
@@ -69,30 +72,27 @@ class DigestRecords:
                 version, taken_of = record
                 if taken_of == _fingerprint(status):
                     return version, []
-                # The inode may have been an earlier version's, and the note still be on that.
                 others = [_read(os.path.join(folder, name)) for name in announced]
                 return None, [version, *(other[0] for other in others if other is not None)]
-            # A listing may miss both what was announced, and what it was replaced with meanwhile: the second look finds that.
             if own not in names and (announced or look):
-                records = [_read(os.path.join(folder, name)) for name in announced or names]
+                # Who changes the times of a file, or writes into it, leaves it its inode.
+                of_inode = [name for name in names if _inode_in(name) == str(status.st_ino)]
+                records = [_read(os.path.join(folder, name)) for name in announced or of_inode or names]
                 return None, [record[0] for record in records if record is not None]
         return None, []  # a damaged note
 
     def announce(self, identifier: str, status: os.stat_result, version: FileVersion) -> Announcement:
-        """Note the version of a file before it gets its name.
+        """Note the version of a file before it gets its name. Its time of change is its own, to the nanosecond.
 
         Raises:
             OSError: neither that, nor removing the notes on earlier versions, was possible.
         """
         folder = self._folder(identifier)
         earlier = _settled(folder)
-        path: str | None = os.path.join(folder, f"{TEMPORARY}{this_process()}-{status.st_ino}")
+        path: str | None = os.path.join(folder, f"{TEMPORARY}{this_process()}-{_name(status)}")
         try:
             _make_folder(folder)
             _write(str(path), status, version, settled=False)
-            # The inode is this file's now: what is noted of it is on an earlier one, which is gone.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, str(status.st_ino)))
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(str(path))
@@ -103,7 +103,7 @@ class DigestRecords:
 
     def settle(self, announcement: Announcement, status: os.stat_result) -> None:
         """The announced file has got its name, and this status with it."""
-        folder, name = self._folder(announcement.identifier), str(status.st_ino)
+        folder, name = self._folder(announcement.identifier), _name(status)
         try:
             self._replace(folder, status, announcement.version)
         except OSError:
@@ -111,9 +111,7 @@ class DigestRecords:
                 with contextlib.suppress(OSError):
                     os.rename(announcement.path, os.path.join(folder, name))
         self.withdraw(announcement)
-        # One whose inode another file has by now is that file's, and stays.
-        now = dict(_settled(folder))
-        _remove(folder, [each for each, note in announcement.earlier if each != name and now.get(each) == note])
+        _remove(folder, [each for each in announcement.earlier if each != name])
 
     def withdraw(self, announcement: Announcement) -> None:
         """The announced file did not get its name, or lost it already."""
@@ -139,7 +137,7 @@ class DigestRecords:
         """
         folder = self._folder(identifier)
         for name in _names(folder):
-            if name.isdigit():
+            if _inode_in(name) and not name.startswith(TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(folder, name))
         with contextlib.suppress(OSError):
@@ -152,17 +150,21 @@ class DigestRecords:
             os.rename(path, os.path.join(folder, name.rpartition("-")[2]))
 
     def note_at(self, path: str) -> tuple[str, str] | None:
-        """The resource and inode that a note is on, by its path; None if it is no note."""
+        """The resource that a note is on, and what notes on this version are called, by its path; None if it is no note."""
         folder, name = os.path.split(os.path.relpath(path, self._root))
-        inode = name.rpartition("-")[2]
-        return (folder[:-1], inode) if folder.endswith("~") and inode.isdigit() else None
+        return (folder[:-1], name.rpartition("-")[2]) if folder.endswith("~") and _inode_in(name) else None
+
+    @staticmethod
+    def name_of(status: os.stat_result) -> str:
+        """What the note on a file of this status is called."""
+        return _name(status)
 
     def _replace(self, folder: str, status: os.stat_result, version: FileVersion, *, settled: bool = True) -> None:
         temporary = os.path.join(folder, f"{TEMPORARY}{this_process()}-x{secrets.token_hex(4)}")
         try:
             _make_folder(folder)
             _write(temporary, status, version, settled=settled)
-            os.replace(temporary, os.path.join(folder, str(status.st_ino)))
+            os.replace(temporary, os.path.join(folder, _name(status)))
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -181,13 +183,23 @@ class Announcement:
         identifier: the resource.
         version: what is noted.
         path: where; None if that was not possible or not needed.
-        earlier: names of the notes on what was published before, and which files these notes are.
+        earlier: names of the notes on what was published before.
     """
 
     identifier: str
     version: FileVersion
     path: str | None
-    earlier: tuple[tuple[str, tuple[int, int]], ...]
+    earlier: tuple[str, ...]
+
+
+def _name(status: os.stat_result) -> str:
+    return f"{status.st_ino}.{status.st_mtime_ns}"
+
+
+def _inode_in(name: str) -> str | None:
+    """The inode in the name of a note, settled or announced; None if it is no note. (An earlier version had the inode alone.)"""
+    match = _NOTE.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def _fingerprint(status: os.stat_result) -> list[int]:
@@ -230,14 +242,9 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _settled(folder: str) -> tuple[tuple[str, tuple[int, int]], ...]:
-    """The names of all settled notes, each with what tells it from a later one of its name."""
-    found = []
-    for name in filter(str.isdigit, _names(folder)):
-        with contextlib.suppress(OSError):
-            status = os.stat(os.path.join(folder, name))
-            found.append((name, (status.st_ino, status.st_ctime_ns)))
-    return tuple(found)
+def _settled(folder: str) -> tuple[str, ...]:
+    """The names of all settled notes."""
+    return tuple(name for name in _names(folder) if _inode_in(name) and not name.startswith(TEMPORARY))
 
 
 def _remove(folder: str, names: Sequence[str]) -> None:

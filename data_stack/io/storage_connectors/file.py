@@ -169,7 +169,7 @@ class FileStorageConnector(StorageConnector):
                     os.utime(handle, ns=(time.time_ns(), time.time_ns()))
                     os.fsync(handle)
                     version = FileVersion(writer.digest.size, writer.digest.sha256, writer.digest.blocks)
-                    # As long as it is open no other file has its inode, by which its note tells it from a successor.
+                    # As long as it is open no other file has its inode, by which it is told from a successor below.
                     held = os.dup(handle)
                     try:
                         announced = self._records.announce(identifier, os.fstat(held), version)
@@ -261,13 +261,13 @@ class FileStorageConnector(StorageConnector):
     def _orphaned_notes(self, grace_seconds: float, dry_run: bool) -> Iterator[Garbage]:
         """Remove digests of files that other means removed, and of versions that one of several writers at once replaced."""
         for folder, _, files in os.walk(os.path.join(self._root_path, _OWN_FOLDER, "digests")):
-            for path in (os.path.join(folder, file) for file in files if file.isdigit()):
+            for path in (os.path.join(folder, file) for file in files if not file.startswith(TEMPORARY)):
                 note = self._records.note_at(path)
                 if note is None:
                     continue
                 try:
                     with self._located(checked_identifier(note[0])) as (_, _, status):
-                        current = str(status.st_ino)
+                        current = self._records.name_of(status)
                 except ResourceNotFoundError:
                     yield from self._removed(path, grace_seconds, dry_run, "digest of a file that is gone")
                 except DataStackError:
@@ -290,7 +290,7 @@ class FileStorageConnector(StorageConnector):
         with contextlib.suppress(DataStackError):
             if note is not None:
                 with self._located(checked_identifier(note[0])) as (_, _, status):
-                    return str(status.st_ino) == note[1]
+                    return self._records.name_of(status) == note[1]
         return False
 
     # ------------------------------------------------------------------ identifiers to files

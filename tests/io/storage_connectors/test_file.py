@@ -49,6 +49,11 @@ def note_on(root: Path, identifier: str) -> Path:
     return note
 
 
+def name_of_note(root: Path, identifier: str) -> str:
+    status = (root / identifier).stat()
+    return f".data_stack/digests/{identifier}~/{status.st_ino}.{status.st_mtime_ns}"
+
+
 def files_below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
@@ -83,7 +88,7 @@ def test_an_iterable_that_fails_half_way_leaves_what_was_there(connector: FileSt
 
     assert content(connector, "old") == b"old"
     assert not connector.has_resource("new")
-    assert files_below(root) == {"old", f".data_stack/digests/old~/{(root / 'old').stat().st_ino}"}
+    assert files_below(root) == {"old", name_of_note(root, "old")}
 
 
 def test_a_file_too_large_for_the_disk_is_our_error_and_the_old_stays(connector: FileStorageConnector, root: Path) -> None:
@@ -101,7 +106,7 @@ def test_a_file_too_large_for_the_disk_is_our_error_and_the_old_stays(connector:
         limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
 
     assert content(connector, "x") == b"old"
-    assert files_below(root) == {"x", f".data_stack/digests/x~/{(root / 'x').stat().st_ino}"}
+    assert files_below(root) == {"x", name_of_note(root, "x")}
 
 
 def test_a_store_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
