@@ -11,7 +11,7 @@ GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
-.PHONY: help quickstart test lint types unit faults bench clean
+.PHONY: help quickstart test lint types unit faults fuzz bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ unit: $(VENV)/.installed  ## pytest
 
 faults: $(VENV)/.installed  ## the fault tests in their full form, about an hour; figures: docs/reliability.md
 	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults
+
+fuzz: $(VENV)/.installed  ## a million damaged datasets, about ten minutes; figures: docs/reliability.md
+	DATA_STACK_FUZZ=full $(BIN)/python -m pytest -q tests/fuzz
 
 bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchmarks/README.md
 	@for script in $(filter-out benchmarks/storage.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

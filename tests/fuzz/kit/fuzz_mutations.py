@@ -1,0 +1,472 @@
+"""Damage: what faults do to files, and what a stranger would who knows the formats."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from fuzz_datasets import Files, FuzzDataset, bag_of, index_of, records_in
+
+from data_stack.dataset.strict_json import sealed_json
+from data_stack.exception import DataStackError
+from data_stack.formats.records import Column
+from data_stack.formats.records.codecs import codec_of
+from data_stack.formats.records.layout import REFS
+from data_stack.formats.records.manifest import BLOCK_BYTES, MANIFEST
+
+INTEGERS = [
+    *(0, 1, 2, 7, 8, 9, 127, 128, 255, 256, 65535, 65536, 65537, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33),
+    *(2**40, 2**48, 2**60, 2**61 - 1, 2**61, 2**62, 2**63 - 1, 2**63 - 8, 2**63, 2**63 + 8, 2**64 - 8, 2**64 - 2, 2**64 - 1),
+]
+"""Numbers at which something changes."""
+_JSON_VALUES: list[Any] = [
+    *(None, True, False, 0, 1, -1, 3.5, "", "x", [], {}, [1], {"a": 1}, "[]", "[1]", "[null]", "[-1]", "[1e400]", "1", "null"),
+    *("[4611686018427387904]", "[1099511627776, 1099511627776]", "[0]", "[2, 3]", "[8, 6, 3]", '["a"]', "{}", "[[1]]", "nan"),
+    *(
+        "<f4",
+        "<f8",
+        "|O",
+        "O",
+        "<i8",
+        "|b1",
+        "|S0",
+        "<U0",
+        "|V0",
+        "<U7",
+        "|V8",
+        "i4,i4",
+        "(2,3)f4",
+        "<M8[ns]",
+        "f4,",
+        "(1,",
+        "a10",
+    ),
+    *("i64", "u64", "int", "utf8", "bytes", "array", "array[]", "utf8[]", "jpg", "png", "tree", "msgpack", "json", "npy", "wav"),
+    *("zstd(json)", "zstd(zstd(zstd(json)))", "zstd(" * 20 + "i64" + ")" * 20, "zstd(jpg)[]", "no_such", "i64[][]", "[]", "refs"),
+    *("../x", "/etc/passwd", "x/y", "a" * 300, "\x00", "ä", "\ud800", "mp4", "flac", "webm", "webp", 10**30, -(10**30)),
+]
+_DTYPES = [
+    *(
+        "<f4",
+        "<f8",
+        "<i8",
+        ">i4",
+        "|b1",
+        "|u1",
+        "<c16",
+        "<U3",
+        "|S5",
+        "|V7",
+        "|V0",
+        "|S0",
+        "<M8[s]",
+        "<m8[D]",
+        "i4,i4",
+        "(2,3)f4",
+        "<f2",
+    ),
+]
+_SHAPES: list[Any] = [
+    *([], [1], [2], [2, 2], [0], [0, 2**62], [0, 10**30], [3, 1, 4], [1] * 31, [1] * 32, [1] * 63, [1] * 64, [1] * 65, [1] * 999),
+    *([2**40], [2**40, 2**40], [2**62], [None, 2], [None]),
+]
+_NAMES = ["a", "aa", "../a", "refs", "x/y", "", "_", "ü", "a\n", "A", "manifest.json", "spec.json", "spec", "a.bag"]
+
+
+class Special:
+    """What lies in the place of a file: ``"folder"``, ``"loop"``, ``"dangling"``, ``"null"``, ``"pipe"`` or ``"other NAME"``."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+@dataclass
+class Mutant:
+    """A damaged dataset.
+
+    Attributes:
+        dataset: what it was.
+        files: content by path.
+        specials: what is no file any more, by path.
+        done: what was done to it.
+    """
+
+    dataset: FuzzDataset
+    files: dict[str, bytes]
+    specials: dict[str, Special] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+
+    @property
+    def promise(self) -> str:
+        """What may be read of it.
+
+        - ``"truth"``: nothing else than what was written, since there are the manifests of it;
+        - ``"anything"``: whatever its columns can hold, since nothing tells what was there;
+        - ``"lies"``: likewise, and not the same in each way, since a manifest of a stranger says what is there.
+        """
+        manifests = [file for file in self.dataset.files if file.endswith(MANIFEST)]
+        if not manifests or any(file not in self.files for file in manifests):
+            strange = any(
+                self.files.get(file, b"") != self.dataset.files.get(file, b"") for file in self.files if file.endswith(MANIFEST)
+            )
+            return "lies" if strange else "anything"
+        return "truth" if all(self.files[file] == self.dataset.files[file] for file in manifests) else "lies"
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something differs of what belongs to the dataset; what follows records and lies beside does not matter."""
+        if "shards" in self.dataset.name and any(file.startswith("000007/") for file in self.files):
+            return True  # shards are missing before that one
+        return any(self._differs(file, data) for file, data in self.dataset.files.items())
+
+    def _differs(self, file: str, data: bytes) -> bool:
+        is_whole = file.endswith(".json")  # of another file the end does not matter
+        if file in self.specials:
+            if not self.specials[file].kind.startswith("other "):
+                return True
+            file = self.specials[file].kind.removeprefix("other ")  # a link to a file that may hold the same
+        if file not in self.files:
+            return True
+        return (self.files[file] if is_whole else self.files[file][: len(data)]) != data
+
+
+# ---------------------------------------------------------------------- bytes
+
+
+def mutated_bytes(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
+    """``data`` with one piece of damage."""
+    return chance.choice(_BYTE_MUTATIONS)(bytearray(data), chance, others)
+
+
+def _flip(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    if data:
+        bit = chance.randrange(8 * len(data))
+        data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def _set_byte(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    if data:
+        data[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, 0xC0, 0xDD, 0xDF, 0xC6, chance.randrange(256)))
+    return bytes(data)
+
+
+def _cut(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    return bytes(data[: chance.randrange(len(data) + 1)])
+
+
+def _cut_front(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    return bytes(data[chance.randrange(len(data) + 1) :])
+
+
+def _insert(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    place = chance.randrange(len(data) + 1)
+    return bytes(data[:place] + chance.randbytes(chance.choice((1, 2, 8, 16, 100))) + data[place:])
+
+
+def _append(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    return bytes(data) + chance.choice((bytes(8), b"\xff" * 8, chance.randbytes(chance.choice((1, 8, 64)))))
+
+
+def _repeat(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    start, end = _range(data, chance)
+    return bytes(data[:end] + data[start:end] * chance.choice((1, 1, 3)) + data[end:])
+
+
+def _remove(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    start, end = _range(data, chance)
+    return bytes(data[:start] + data[end:])
+
+
+def _overwrite(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    start, end = _range(data, chance)
+    data[start:end] = chance.choice((bytes(end - start), b"\xff" * (end - start), chance.randbytes(end - start)))
+    return bytes(data)
+
+
+def _splice(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    other = chance.choice(others) if others else bytes(data)
+    return bytes(data[: chance.randrange(len(data) + 1)]) + other[chance.randrange(len(other) + 1) :]
+
+
+def _integer(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    """A number of 1 to 8 bytes in either order; those of 8 mostly where those of an index stand."""
+    kind = chance.choice(("<Q", "<Q", "<Q", ">Q", "<I", ">I", "<H", ">H"))
+    size = struct.calcsize(kind)
+    if len(data) < size:
+        return bytes(data)
+    place = chance.randrange(len(data) - size + 1)
+    if kind == "<Q" and chance.random() < 0.8:
+        place = (len(data) % 8 + 8 * chance.randrange(len(data) // 8)) if chance.random() < 0.8 else len(data) - 8
+    known = chance.choice((chance.choice(INTEGERS), len(data), len(data) - 8, chance.randrange(2 * len(data) + 1)))
+    struct.pack_into(kind, data, place, max(0, known) % 2 ** (8 * size))
+    return bytes(data)
+
+
+def _digits(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+    """Another number in a text."""
+    places = [place for place, byte in enumerate(data[:4096]) if 0x30 <= byte <= 0x39]
+    if not places:
+        return _flip(data, chance, others)
+    place = chance.choice(places)
+    return bytes(data[:place]) + str(chance.choice(INTEGERS)).encode() + bytes(data[place + 1 :])
+
+
+def _range(data: bytearray, chance: random.Random) -> tuple[int, int]:
+    start = chance.randrange(len(data) + 1)
+    return start, min(len(data), start + chance.choice((1, 4, 8, 8, 16, chance.randrange(len(data) + 1))))
+
+
+_BYTE_MUTATIONS: list[Callable[[bytearray, random.Random, list[bytes]], bytes]] = [
+    *(_flip, _flip, _flip, _set_byte, _cut, _cut, _cut_front, _insert, _append, _repeat, _remove, _overwrite, _splice),
+    *(_integer, _integer, _integer, _digits),
+]
+
+# ---------------------------------------------------------------------- JSON, msgpack
+
+
+def mutated_json(value: Any, chance: random.Random) -> Any:
+    """A value of JSON with one part replaced, removed, doubled or renamed."""
+    places: list[tuple[Any, Any]] = []
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        keys: Any = part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+        for key in keys:
+            places.append((part, key))
+            waiting.append(part[key])
+    if not places or chance.random() < 0.02:
+        return chance.choice(_JSON_VALUES)
+    part, key = chance.choice(places)
+    what = chance.random()
+    if what < 0.1:
+        del part[key]
+    elif what < 0.2 and isinstance(part, dict):
+        part[chance.choice((*_NAMES, *part))] = part.pop(key)
+    elif what < 0.3 and isinstance(part, list):
+        part.insert(key, json.loads(json.dumps(part[key])))
+    elif what < 0.35:
+        part[key] = [part[key]]
+    elif type(part[key]) is int and what < 0.8:
+        known = part[key]
+        part[key] = chance.choice((known + 1, known - 1, 2 * known, -known, chance.choice(INTEGERS), 8 * known))
+    else:
+        part[key] = chance.choice(_JSON_VALUES)
+    return value
+
+
+def packed_integer(number: int, chance: random.Random) -> bytes:
+    """A number as msgpack, not always in the shortest way."""
+    kinds = [(b"\xcc", 1), (b"\xcd", 2), (b"\xce", 4), (b"\xcf", 8), (b"\xd3", 8), (b"\xcb", 8)]
+    fitting = [(head, size) for head, size in kinds if number < 2 ** (8 * size)]
+    head, size = chance.choice(fitting)
+    return bytes((number,)) if number < 128 and chance.random() < 0.7 else head + number.to_bytes(size, "big")
+
+
+def _references(n_columns: int, chance: random.Random) -> bytes:
+    """A record of ``refs.bag`` of a stranger."""
+    n = chance.choice((n_columns, n_columns, n_columns, n_columns + 1, max(0, n_columns - 1)))
+    parts = [bytes((0x90 | (n % 16),))]
+    for _ in range(n):
+        numbers = [chance.choice((0, 1, 2, 3, chance.choice(INTEGERS))) for _ in range(chance.choice((0, 1, 2, 2, 2, 3)))]
+        packed = b"".join(packed_integer(number, chance) for number in numbers)
+        parts.append(packed if len(numbers) == 1 else bytes((0x90 | len(numbers),)) + packed)
+    return b"".join(parts)
+
+
+# ---------------------------------------------------------------------- datasets
+
+
+def mutant_of(dataset: FuzzDataset, chance: random.Random) -> Mutant:
+    """A dataset with some damage, mostly one piece."""
+    mutant = Mutant(dataset, dict(dataset.files))
+    manifests = [file for file in mutant.files if file.endswith(MANIFEST)]
+    way = chance.random()
+    is_free = bool(manifests) and way < 0.35
+    if is_free:
+        for file in manifests:
+            del mutant.files[file]
+        mutant.done.append("manifest removed")
+    for _ in range(chance.choice((1, 1, 1, 1, 2, 3))):
+        what = chance.random()
+        if what < 0.55:
+            _damage(mutant, chance)
+        elif what < 0.75:
+            _rebuild(mutant, chance)
+        elif what < 0.85:
+            _change_spec(mutant, chance)
+        else:
+            _change_files(mutant, chance)
+    if manifests and 0.35 <= way < 0.6:
+        if way < 0.4:
+            _lie_of_layout(mutant, chance)
+        _reseal(mutant, chance, n_lies=0 if way < 0.39 else None)
+    return mutant
+
+
+def _damage(mutant: Mutant, chance: random.Random) -> None:
+    if not mutant.files:
+        return
+    file = chance.choice(sorted(mutant.files))
+    others = list(mutant.files.values())
+    data = mutant.files[file]
+    for _ in range(chance.choice((1, 1, 1, 2, 5))):
+        data = mutated_bytes(data, chance, others)
+    mutant.files[file] = data
+    mutant.done.append(f"bytes of {file}")
+
+
+def _rebuild(mutant: Mutant, chance: random.Random) -> None:
+    """Other records in a bag, and the index that belongs to them: damage that reaches the codecs."""
+    bags = [file for file in mutant.dataset.files if file.endswith(".bag") and file in mutant.files]
+    if not bags:
+        return
+    bag = chance.choice(sorted(bags))
+    found, index = records_in(mutant.dataset.files, bag)
+    if index not in mutant.files:
+        return
+    rows = list(found)
+    what = chance.random()
+    place = chance.randrange(len(rows)) if rows else 0
+    if bag.endswith(f"{REFS}.bag") and what < 0.7:
+        rows[place : place + 1] = [_references(len(mutant.dataset.spec), chance)]
+    elif what < 0.1 and rows:
+        del rows[place]
+    elif what < 0.2 and rows:
+        rows.insert(place, chance.choice(rows))
+    elif what < 0.25:
+        rows.append(b"")
+    elif what < 0.3:
+        chance.shuffle(rows)
+    elif rows:
+        rows[place] = mutated_bytes(rows[place], chance, rows)
+    if index == bag:
+        mutant.files[bag] = bag_of(rows, leading=mutant.dataset.name == "leading zeros" or chance.random() < 0.1)
+    else:
+        mutant.files[bag], mutant.files[index] = b"".join(rows), index_of(rows)
+    mutant.done.append(f"records of {bag}")
+
+
+def _change_spec(mutant: Mutant, chance: random.Random) -> None:
+    specs = [file for file in mutant.files if file.endswith("spec.json")]
+    if not specs:
+        return
+    file = chance.choice(sorted(specs))
+    try:
+        spec = json.loads(mutant.files[file])
+    except (ValueError, RecursionError):
+        return
+    if chance.random() < 0.02:
+        mutant.files[file] = chance.choice((b"[" * 100_000, b'{"a":' * 100_000, b'{"a": "i64", "a": "u64"}', b"1" * 5000))
+    else:
+        mutant.files[file] = json.dumps(mutated_json(spec, chance)).encode()
+    mutant.done.append(f"JSON of {file}")
+
+
+def _change_files(mutant: Mutant, chance: random.Random) -> None:
+    if not mutant.files:
+        return
+    file = chance.choice(sorted(mutant.files))
+    other = chance.choice(sorted(mutant.files))
+    what = chance.randrange(8)
+    if what == 0:
+        del mutant.files[file]
+    elif what == 1:
+        mutant.files[other + chance.choice((".old", "x", ".part"))] = mutant.files.pop(file)
+    elif what == 2:
+        mutant.files[file], mutant.files[other] = mutant.files[other], mutant.files[file]
+    elif what == 3:
+        mutant.files[file] = mutant.files[other]
+    elif what == 4:
+        mutant.files[file] = b""
+    elif what == 5:
+        extra = chance.choice(("refs.bag", "refs.bag.part", "refs.idx", "refs.idx.part", "000000/spec.json", "000007/x", "x.bag"))
+        mutant.files.setdefault(extra, mutant.files[other])
+    else:
+        kind = chance.choice(("folder", "loop", "dangling", "null", "pipe", f"other {other}"))
+        del mutant.files[file]
+        mutant.specials[file] = Special(kind)
+        mutant.done.append(f"{kind} in the place of {file}")
+        return
+    mutant.done.append(f"change {what} of {file} and {other}")
+
+
+def resealed(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
+    """A manifest with the digests of files as they are now."""
+    fields = json.loads(manifest)
+    for each in fields["files"]:
+        data = files.get(each["name"])
+        if data is not None:
+            blocks = [zlib.crc32(data[start : start + BLOCK_BYTES]) for start in range(0, len(data), BLOCK_BYTES)]
+            each["size"], each["sha256"] = len(data), hashlib.sha256(data).hexdigest()
+            each["blocks"] = _base64(blocks)
+    fields.pop("digest", None)
+    return sealed_json(fields)
+
+
+def _lie_of_layout(mutant: Mutant, chance: random.Random) -> None:
+    """Another dtype or shape of a column in the manifest, and records that have it."""
+    file = chance.choice(sorted(file for file in mutant.dataset.files if file.endswith(MANIFEST)))
+    folder = file.removesuffix(MANIFEST)
+    try:
+        fields = json.loads(mutant.files[file])
+        column = chance.choice(fields["columns"])
+        kind, bag = column["type"].removesuffix("[]"), f"{folder}{column['name']}.bag"
+        found, index = records_in(mutant.dataset.files, bag)
+        dtype, shape = chance.choice(_DTYPES), chance.choice(_SHAPES)
+        column["dtype"], column["shape"] = dtype, json.dumps(shape)
+        layout = codec_of(kind).fixed_layout(Column(kind, dtype, shape))
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError, OverflowError, AttributeError, DataStackError):
+        return  # what was to be lied about is damaged
+    column["record_bytes"] = None if layout is None else layout.record_bytes
+    if layout is not None and layout.record_bytes < 1 << 16:
+        n_bytes = layout.record_bytes - len(layout.header)
+        rows = [layout.header + chance.choice((bytes(n_bytes), chance.randbytes(n_bytes))) for _ in found]
+        if index == bag:
+            mutant.files[bag] = bag_of(rows)
+        else:
+            mutant.files[bag], mutant.files[index] = b"".join(rows), index_of(rows)
+    mutant.files[file] = json.dumps(fields).encode()
+    mutant.done.append(f"{dtype} {shape} in {bag}")
+
+
+def _reseal(mutant: Mutant, chance: random.Random, *, n_lies: int | None = None) -> None:
+    """What a stranger does who knows how digests are made: all of it is consistent, but for a lie or two."""
+    for file in [file for file in mutant.files if file.endswith(MANIFEST)]:
+        folder = file.removesuffix(MANIFEST)
+        beside = {name.removeprefix(folder): data for name, data in mutant.files.items() if name.startswith(folder)}
+        try:
+            mutant.files[file] = resealed(mutant.files[file], beside)
+            fields = json.loads(mutant.files[file])
+            for _ in range(chance.choice((0, 0, 1, 1, 1, 2)) if n_lies is None else n_lies):
+                fields = mutated_json(fields, chance)
+            fields.pop("digest", None)
+            if "spec.json" in beside and chance.random() < 0.8:
+                _follow_spec(fields, beside["spec.json"])
+            mutant.files[file] = sealed_json(fields)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return  # the manifest was damaged before
+    mutant.done.append("manifest sealed again")
+
+
+def _follow_spec(fields: dict[str, Any], spec: bytes) -> None:
+    """The types of the spec in the manifest, too."""
+    types = json.loads(spec)
+    for column in fields["columns"]:
+        if column["name"] in types:
+            column["type"] = types[column["name"]]
+
+
+def _base64(blocks: list[int]) -> str:
+    return base64.b64encode(np.array(blocks, "<u4").tobytes()).decode("ascii")
+
+
+__all__ = ["INTEGERS", "Files", "Mutant", "Special", "mutant_of", "mutated_bytes", "mutated_json", "resealed"]

@@ -1,0 +1,205 @@
+"""What the fuzzer found, one by one: manifests that lie, and places that are none."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fuzz_mutations import resealed
+
+from data_stack.dataset.strict_json import sealed_json
+from data_stack.exception import DatasetFileCorruptError, StorageError
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordWriter
+from data_stack.formats.records.codecs import codec_of
+
+
+def write(folder: Path, **values: Any) -> Path:
+    """A dataset of two samples with a column for each argument, whose values are (type or Column, value)."""
+    with RecordWriter(folder, {name: kind for name, (kind, _) in values.items()}) as writer:
+        for _ in range(2):
+            writer.append({name: value for name, (_, value) in values.items()})
+    return folder
+
+
+def seal_again(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """A stranger's manifest: the digests are right, what it says is not."""
+    manifest = folder / "manifest.json"
+    beside = {file.name: file.read_bytes() for file in folder.iterdir()}
+    fields = json.loads(resealed(manifest.read_bytes(), beside))
+    change(fields)
+    del fields["digest"]
+    manifest.write_bytes(sealed_json(fields))
+
+
+def read_all(folder: Path, mapped: bool) -> list[Any]:
+    with records.open(folder, mapped=mapped) as reader:
+        reader.verify()
+        return [reader.read_batch(range(len(reader)))]
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_an_index_shorter_than_its_manifest_promises_is_damage(tmp_path: Path, mapped: bool) -> None:
+    folder = write(tmp_path / "data", text=("utf8", "ab"))
+    (folder / "text.idx").write_bytes((folder / "text.idx").read_bytes()[:-8])
+    seal_again(folder, lambda fields: None)
+
+    with records.open(folder, mapped=mapped) as reader, pytest.raises(DatasetFileCorruptError, match=r"text.*idx"):
+        reader[0]
+
+
+@pytest.mark.parametrize("shape", ["[4611686018427387904]", "[1099511627776, 1099511627776, 3]", "[70000, 70000, 3]"])
+@pytest.mark.parametrize("kind", ["png", "wav"])
+def test_a_shape_that_no_memory_holds_is_damage(tmp_path: Path, shape: str, kind: str) -> None:
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    folder = write(tmp_path / "data", x=(kind, pixels if kind == "png" else (pixels[0, 0], 8000)))
+    seal_again(folder, lambda fields: fields["columns"][0].update(dtype="|u1", shape=shape))
+
+    with records.open(folder) as reader, pytest.raises(DatasetFileCorruptError, match="'x'"):
+        reader.read_batch([0, 1])
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_records_of_no_size_are_not_believed_to_be_many(tmp_path: Path, mapped: bool) -> None:
+    folder = write(tmp_path / "data", text=("utf8", ""))
+    seal_again(folder, lambda fields: (fields["columns"][0].update(record_bytes=0), fields.update(count=2**32 - 1)))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"text.*idx"):
+        read_all(folder, mapped)
+
+
+@pytest.mark.parametrize("dtype", ["|S9", "<U3", "<f8", "|b1", "<M8[s]"])
+def test_integers_are_not_made_what_a_manifest_calls_them(tmp_path: Path, dtype: str) -> None:
+    folder = write(tmp_path / "data", label=("i64", 7))
+    seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
+
+    with pytest.raises(DatasetFileCorruptError, match="label"):
+        read_all(folder, True)
+
+
+@pytest.mark.parametrize("dtype", ["(1,", "i4,(", "no such", "|O", "", "i4,i4)"])
+def test_a_manifest_that_names_no_dtype_is_damage(tmp_path: Path, dtype: str) -> None:
+    folder = write(tmp_path / "data", label=("i64", 7))
+    seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"manifest\.json"):
+        records.open(folder)
+
+
+def test_a_writer_refuses_a_spec_that_is_a_link_to_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").symlink_to("nowhere")
+
+    with pytest.raises(StorageError, match=r"spec\.json"):
+        RecordWriter(tmp_path, {"label": "i64"})
+
+
+def test_a_writer_refuses_a_manifest_that_leaves_a_file_out(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data", label=("i64", 7))
+    seal_again(folder, lambda fields: fields.update(files=[file for file in fields["files"] if file["name"] != "label.idx"]))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"label\.idx"), RecordWriter(folder, {"label": "i64"}):
+        pass
+
+
+DTYPES = [
+    np.dtype([("a", "<i4"), ("b", "<f4")]),
+    np.dtype([("a", "<i2", (2, 3)), ("b", [("c", "|S3"), ("d", "?")])]),
+    np.dtype([(("a title", "a"), "<u8")]),
+    np.dtype([("a", "u1"), ("b", "<f8")], align=True),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_arrays_with_fields_keep_them(tmp_path: Path, dtype: np.dtype[Any], is_declared: bool) -> None:
+    rows = [np.frombuffer(bytes(range(i, i + 3)) * dtype.itemsize, np.uint8).astype("?").astype("u1") for i in range(3)]
+    values = [row.view(dtype) for row in rows]
+    column = Column("npy", dtype, (3,)) if is_declared else Column("npy")
+
+    with RecordWriter(tmp_path / "data", {"rows": column}) as writer:
+        for value in values[:2]:
+            writer.append({"rows": value})
+    with RecordWriter(tmp_path / "data", {"rows": column}) as writer:
+        writer.append({"rows": values[2]})
+
+    with records.open(tmp_path / "data") as reader:
+        assert reader.schema["rows"].dtype == dtype
+        for way in (
+            [reader[i] for i in range(3)],
+            list(reader),
+            [{"rows": each} for each in reader.read_batch([0, 1, 2])["rows"]],
+        ):
+            assert [sample["rows"].dtype for sample in way] == [dtype] * 3
+            assert [repr(sample["rows"].tolist()) for sample in way] == [repr(value.tolist()) for value in values]
+
+
+@pytest.mark.parametrize(
+    "shape", [[1] * 40, [1] * 64, [1] * 70, [1] * 30_000, [0, 10**30], [0, 2**62], [2**64, 0]], ids=lambda s: str(s)[:20]
+)
+@pytest.mark.parametrize("kind", ["array", "npy"])
+def test_a_shape_that_no_array_has_is_damage(tmp_path: Path, kind: str, shape: list[int]) -> None:
+    folder = write(tmp_path / "data", x=(kind, np.zeros(2, "<f4")))
+    codec = codec_of(kind)
+    try:
+        layout = codec.fixed_layout(Column(kind, "<f4", shape))
+    except OverflowError:
+        layout = None
+    if layout is not None and 0 not in shape:
+        record = layout.header + bytes(4)
+        (folder / "x.bag").write_bytes(2 * record)
+        (folder / "x.idx").write_bytes(struct.pack("<2Q", len(record), 2 * len(record)))
+    n_bytes = None if layout is None else layout.record_bytes
+    seal_again(folder, lambda fields: fields["columns"][0].update(shape=json.dumps(shape), record_bytes=n_bytes))
+
+    try:
+        read_all(folder, True)
+    except DatasetFileCorruptError:
+        return
+    assert len(shape) in (40, 64)  # numpy 2 has arrays of so many dimensions
+
+
+@pytest.mark.parametrize(
+    "dtype", ["(2,3)f4", "(2,)i4,i4", "[]", "[1]", '[["a"]]', '[["a", "|O"]]', '[["a", "i4", [-1]]]', "[" * 5_000]
+)
+def test_a_dtype_that_no_array_has_is_damage(tmp_path: Path, dtype: str) -> None:
+    folder = write(tmp_path / "data", x=("npy", np.zeros(2, "<f4")))
+    seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
+
+    with pytest.raises(DatasetFileCorruptError):
+        read_all(folder, True)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "\0", "x/y", "other.bag", "", "a" * 5_000])
+def test_a_manifest_leads_to_no_other_file(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "data", label=("i64", 7))
+    (tmp_path / "outside").write_bytes(b"secret")
+
+    def add(fields: dict[str, Any]) -> None:
+        fields["files"].append({**fields["files"][0], "name": name})
+
+    seal_again(folder, add)
+
+    with pytest.raises(DatasetFileCorruptError, match="no file of its columns"):
+        records.open(folder)
+
+
+def nested(n: int) -> Any:
+    return [nested(n - 1)] if n else 1
+
+
+@pytest.mark.parametrize("kind", ["array", "json"])
+def test_values_that_no_array_holds_together_are_objects_of_a_column(tmp_path: Path, kind: str) -> None:
+    values = [nested(64), nested(63)] if kind == "json" else [np.zeros((1,) * 64), np.zeros((0, 2**59), "<f8")]
+
+    for number, value in enumerate(values):
+        folder = write(tmp_path / f"{number}", x=(kind, value))
+        with records.open(folder) as reader:
+            column = reader.read_column("x", [0, 1, 0, 1, 0])
+
+            assert column.shape[0] == 5
+            assert np.shape(column[4]) == np.shape(value)
