@@ -102,6 +102,9 @@ _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_member_bytes=1 << 44, max_
 _MOST_OPEN: Final = 256
 _SHARD: Final = re.compile(r"(.*)-([0-9]{6,})\.tar", re.DOTALL)
 _BLOCK_BYTES: Final = 512
+#: So large may the table of a shard be for each file in it, or as a whole.
+_MOST_PLACES_A_FILE: Final = 64
+_FEW_PLACES: Final = 1 << 20
 _MAX_INDEX_BYTES: Final = 64 << 20
 
 
@@ -469,6 +472,13 @@ def _shard_index(place: Place, file: str, lower_case: bool) -> _ShardIndex:
         raise
     except ArchiveError as error:
         raise DatasetFileCorruptError(str(error)) from error
+    # What is not there takes its place too: names that have nothing to do with each other would fill the memory.
+    n_places, n_files = len(rows) * len(found), sum(map(len, found.values()))
+    if n_places > max(_FEW_PLACES, _MOST_PLACES_A_FILE * n_files):
+        raise DatasetFileCorruptError(
+            f"{name!r} has {len(found):,} different fields in {len(rows):,} samples of {n_files / len(rows):.1f} files each. The "
+            f"files of a sample have one name before the first dot, and their fields behind it: this is no WebDataset"
+        )
     fields = {}
     for field, places in found.items():
         table = np.full((len(rows), 2), -1, np.int64)
