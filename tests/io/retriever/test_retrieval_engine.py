@@ -222,10 +222,12 @@ def test_no_thread_outlives_a_retrieval() -> None:
     def fetch(source: str, transfer: Transfer) -> None:
         raise SourceError("no")
 
+    before = threading.enumerate()
+
     with pytest.raises(RetrievalError):
         retrieve([ResourceDefinition("a", "test:a")], InMemoryStorageConnector(), fetchers={"test": fetch})
 
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("data_stack")]
+    assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
 def test_a_fetcher_that_waits_is_interrupted_at_the_deadline() -> None:

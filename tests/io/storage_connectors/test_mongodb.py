@@ -509,6 +509,8 @@ def test_a_source_that_fails_leaves_no_chunk(stored: MongoDBStorageConnector, mo
             yield CONTENT[:500_000]
         raise KeyError("the source")
 
+    before = threading.enumerate()
+
     with pytest.raises(KeyError):
         stored.set_resource("large", failing())
     with pytest.raises(KeyError), stored.create("large") as file:
@@ -518,7 +520,7 @@ def test_a_source_that_fails_leaves_no_chunk(stored: MongoDBStorageConnector, mo
     assert content(stored, "large") == CONTENT
     assert mongodb["data_stack.chunks"].count_documents({}) == N_CHUNKS
     assert mongodb["data_stack.uploads"].count_documents({}) == 0
-    assert not [thread for thread in threading.enumerate() if "data_stack" in thread.name]
+    assert [each for each in threading.enumerate() if each not in before and "data_stack" in each.name] == []
 
 
 def test_an_interrupted_upload_leaves_no_chunk(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
