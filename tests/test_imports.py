@@ -40,7 +40,11 @@ HEAVY = {
     "cv2": set[str](),
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "granular": set[str](),
-    "msgpack": {"data_stack.formats.records.codecs.arrays", "data_stack.formats.records.codecs.packed"},
+    "msgpack": {
+        "data_stack.formats.records.codecs.arrays",
+        "data_stack.formats.records.codecs.packed",
+        "data_stack.formats.records.references",
+    },
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},

@@ -1,28 +1,23 @@
 """The records of ``refs.bag``: which records of each column a sample has.
 
 A record is a msgpack list with one entry for each column in the order of their names: the number of a record, or, for a column of
-sequences, ``[first, count]``, ``[]`` for none. (Granular up to 0.21; https://github.com/msgpack/msgpack/blob/master/spec.md)
+sequences, ``[first, count]``, ``[]`` for none. (Granular up to 0.21)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgpack
 
 __all__ = ["packed_references", "parsed_references"]
 
 
 def packed_references(entries: Sequence[int | tuple[int, int]]) -> bytes:
-    """A record: of each column a record's number, or ``(first, count)``; byte for byte as msgpack packs it."""
-    n = len(entries)
-    parts = [bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")]
-    for entry in entries:
-        if isinstance(entry, int):
-            parts.append(_packed(entry))
-        elif entry[1]:
-            parts += (b"\x92", _packed(entry[0]), _packed(entry[1]))
-        else:
-            parts.append(b"\x90")
-    return b"".join(parts)
+    """A record: of each column a record's number, or ``(first, count)``."""
+    packed: bytes = msgpack.packb([entry if isinstance(entry, int) else entry if entry[1] else () for entry in entries])
+    return packed
 
 
 def parsed_references(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]]:
@@ -31,62 +26,18 @@ def parsed_references(record: bytes, are_sequences: Sequence[bool]) -> list[tupl
     Raises:
         ValueError: this is no such record.
     """
-    numbers = _Numbers(record)
-    if numbers.list_length() != len(are_sequences):
+    # Nothing but lists and numbers is in one, so that nothing else is made of a stranger's.
+    parsed: Any = msgpack.unpackb(record, max_map_len=0, max_str_len=0, max_bin_len=0, max_ext_len=0)
+    if type(parsed) is not list or len(parsed) != len(are_sequences):
         raise ValueError("it does not have an entry for each column")
     entries = []
-    for is_sequence in are_sequences:
-        if not is_sequence:
-            entries.append((numbers.number(), 1))
-            continue
-        n_numbers = numbers.list_length()
-        if n_numbers not in (0, 2):
-            raise ValueError(f"a sequence is named by {n_numbers} numbers")
-        entries.append((numbers.number(), numbers.number()) if n_numbers else (0, 0))
-    numbers.done()
+    for entry, is_sequence in zip(parsed, are_sequences, strict=True):
+        numbers = (entry or [0, 0]) if is_sequence and type(entry) is list else [entry, 1]
+        if is_sequence is not (type(entry) is list) or len(numbers) != 2 or not all(map(_is_number, numbers)):
+            raise ValueError("an entry is no number of a record, nor two of a sequence")
+        entries.append((numbers[0], numbers[1]))
     return entries
 
 
-def _packed(number: int) -> bytes:
-    if number < 1 << 7:
-        return bytes((number,))
-    if number < 1 << 8:
-        return b"\xcc" + number.to_bytes(1, "big")
-    if number < 1 << 16:
-        return b"\xcd" + number.to_bytes(2, "big")
-    if number < 1 << 32:
-        return b"\xce" + number.to_bytes(4, "big")
-    return b"\xcf" + number.to_bytes(8, "big")
-
-
-class _Numbers:
-    """Reads lists and unsigned integers of msgpack, nothing else."""
-
-    def __init__(self, record: bytes) -> None:
-        self._record, self._position = record, 0
-
-    def list_length(self) -> int:
-        kind = self._next(1)
-        if kind & 0xF0 == 0x90:
-            return kind & 0x0F
-        if kind in (0xDC, 0xDD):
-            return self._next(2 if kind == 0xDC else 4)
-        raise ValueError("it is no list")
-
-    def number(self) -> int:
-        kind = self._next(1)
-        if kind < 0x80:
-            return kind
-        if 0xCC <= kind <= 0xCF:
-            return self._next(1 << (kind - 0xCC))
-        raise ValueError("an entry is no number of a record")
-
-    def done(self) -> None:
-        if self._position != len(self._record):
-            raise ValueError("something follows its last entry")
-
-    def _next(self, n_bytes: int) -> int:
-        start, self._position = self._position, self._position + n_bytes
-        if self._position > len(self._record):
-            raise ValueError("it is cut short")
-        return int.from_bytes(self._record[start : self._position], "big")
+def _is_number(value: object) -> bool:
+    return type(value) is int and value >= 0

@@ -512,9 +512,10 @@ def test_a_compressed_record_that_unpacks_to_too_much_is_refused() -> None:
 
 
 def test_frames_of_zstd_without_or_with_a_wrong_size_are_bounded() -> None:
-    zstandard = pytest.importorskip("zstandard") if sys.version_info < (3, 14) else None
-    if zstandard is None:
+    if sys.version_info >= (3, 14):  # whose own zstd writes no such frames
         return
+    import zstandard
+
     codec = ZstdCodec(codec_of("bytes"), max_bytes=10_000_000)
     unsized = zstandard.ZstdCompressor(write_content_size=False)
 
