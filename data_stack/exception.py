@@ -26,8 +26,11 @@
     │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
     │   └── SeveralRetrievalErrors                    more than one resource is missing
     ├── ConfigError (ValueError)                      an unknown option, or a value out of range
+    │   ├── LoaderStateError                          a loader's state is of another dataset or order, or damaged
     │   ├── RecipeError                               a recipe of a stack of iterators that cannot be followed
     │   └── UnknownSplitError                         a split that the dataset does not have
+    ├── LoadingError (RuntimeError)                   a loader could not make a batch; the cause is chained, the sample named
+    ├── WorkerError (RuntimeError)                    a worker of a loader died, or does nothing any more
     ├── ModelNotTrainedError                          a fitted state was asked for before fitting
     ├── PreparationError                              a dataset's preparation failed
     ├── IncompleteCopyError                           a part of what should be copied is damaged or missing; the rest is copied
@@ -57,6 +60,8 @@ __all__ = [
     "DatasetNotFoundError",
     "DatasetOutOfBoundsError",
     "IncompleteCopyError",
+    "LoaderStateError",
+    "LoadingError",
     "MalformedIdentifierError",
     "MaliciousFilePathError",
     "MissingDependencyError",
@@ -77,6 +82,7 @@ __all__ = [
     "UnpicklableResourceError",
     "UnsafeArchiveError",
     "UnsupportedStorageOperationError",
+    "WorkerError",
 ]
 
 
@@ -311,12 +317,80 @@ class RecipeError(ConfigError):
         return f"node {self.node} of the recipe{f' ({self.layer})' if self.layer else ''}: {self.reason}"
 
 
+class LoaderStateError(ConfigError):
+    """A loader cannot go on from a state: it is of another dataset or order, or no state at all. Nothing has changed."""
+
+
 class UnknownSplitError(ConfigError, ResourceNotFoundError):
     """A dataset has no split of that name. (The original raised ResourceNotFoundError; catching that still works.)"""
 
 
 class PreparationError(DataStackError):
     """A dataset could not be prepared; its cause is chained, and the next attempt resumes at the failed step."""
+
+
+class LoadingError(DataStackError, RuntimeError):
+    """A loader could not make a batch; ``__cause__`` is what was raised, in the worker where there is one.
+
+    Attributes:
+        problem: what failed, e.g. ``"sample 17 could not be read"``.
+        cause: type and message of what was raised.
+        epoch: of the batch.
+        step: number of the batch in the epoch, counted from where the iteration entered the epoch.
+        index: of the sample in the loader's iterator; None if no single sample is to blame.
+        worker: where it was made, e.g. ``"worker process 1 (pid 4242)"``; None in the consumer's thread.
+        traceback_text: the traceback in the worker's process; empty if the chained error has its own.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        cause: BaseException | str,
+        *,
+        epoch: int,
+        step: int,
+        index: int | None = None,
+        worker: str | None = None,
+        traceback_text: str = "",
+    ) -> None:
+        said = cause if isinstance(cause, str) else _said(cause)
+        super().__init__(problem, said)
+        self.problem, self.cause = problem, said
+        self.epoch, self.step, self.index = epoch, step, index
+        self.worker, self.traceback_text = worker, traceback_text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = ("problem", "cause", "epoch", "step", "index", "worker", "traceback_text")
+        return _loading_error, ({name: getattr(self, name) for name in names},)
+
+    def __str__(self) -> str:
+        where = f"step {self.step} of epoch {self.epoch}" + (f", {self.worker}" if self.worker else "")
+        text = f"{self.problem}: {self.cause} ({where})"
+        return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
+
+
+def _loading_error(facts: dict[str, Any]) -> LoadingError:
+    return LoadingError(**facts)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+class WorkerError(DataStackError, RuntimeError):
+    """A worker of a loader died, or does nothing any more. All workers of the loader have ended; it can be iterated over again.
+
+    Attributes:
+        worker: which, e.g. ``"worker process 1 (pid 4242)"``.
+        problem: what happened to it, and what to do.
+    """
+
+    def __init__(self, worker: str, problem: str) -> None:
+        super().__init__(worker, problem)
+        self.worker, self.problem = worker, problem
+
+    def __str__(self) -> str:
+        return f"{self.worker} {self.problem}"
 
 
 class IncompleteCopyError(DataStackError):

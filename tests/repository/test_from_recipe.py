@@ -38,6 +38,7 @@ from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.loader.sources import Interleave, Transform
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository
 
@@ -142,6 +143,7 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "mapped_classes": lambda: informed().map_classes(ClassMapping({(0, 1): "low", 2: "high"})),
     "split": lambda: source().split({"train": 0.5, "test": 0.5}, seed=3, stratify=1)["test"],
     "fold": lambda: source().folds(3, seed=1, stratify=1)[1].train,
+    "steps": lambda: Transform(Interleave([source(), source(5)]), doubled).as_iterator(),
 }
 
 MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {

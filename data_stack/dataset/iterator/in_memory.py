@@ -153,6 +153,10 @@ class InMemoryDatasetIterator(DatasetIterator):
                 return self._samples.columns[number].stacked(positions)
         return super().read_column(key, positions)  # bare values have no columns of ours, and it knows what to say of others
 
+    def stand_on(self, source: Sequence[Any]) -> None:
+        """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
+        self._underlying = list(source)
+
     def _arguments(self) -> dict[str, Any]:
         if self._stacked_on():
             return {}

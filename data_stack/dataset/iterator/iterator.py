@@ -35,6 +35,7 @@ __all__ = [
     "checked_positions",
     "column_at",
     "columns_at",
+    "has_fixed_columns",
     "out_of_bounds",
     "whole",
 ]
@@ -65,6 +66,7 @@ _SHORTCUTS = {
     "_batch_at": ("read_batch", "__getitem__", "__len__"),
     "_column_at": ("read_column", "__getitem__", "__len__"),
     "_columns_at": ("read_column", "read_batch", "__getitem__", "__len__"),
+    "_has_fixed_columns": ("read_batch", "__getitem__", "__len__"),
 }
 
 
@@ -190,7 +192,7 @@ class DatasetIteratorIF(FluentIterator, ABC):
         return self.__getitem__
 
     _shortcuts: ClassVar[frozenset[str]] = frozenset()
-    """Which of the following three lead to the samples of this very class. Wrappers ask :func:`batch_at` and its like."""
+    """Which of the following four are of the samples of this very class. Wrappers ask :func:`batch_at` and its like."""
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         """:meth:`read_batch` for positions of an integer array, each known to be in ``[0, len(self))``."""
@@ -213,6 +215,10 @@ class DatasetIteratorIF(FluentIterator, ABC):
         if isinstance(batch, np.ndarray):
             return [column_at(self, key, positions) for key in keys]
         return [column_of(batch, key) for key in keys]
+
+    def _has_fixed_columns(self) -> bool:
+        """Whether the columns of a batch have one dtype and shape, whichever samples it has; False where nobody knows."""
+        return False
 
     def _arguments(self) -> dict[str, Any]:
         """What this layer was made with besides the iterators below it: plain values, arrays, functions, encoders."""
@@ -309,6 +315,11 @@ def columns_at(iterator: DatasetIteratorIF, keys: Sequence[ColumnKey], positions
     if "_columns_at" in iterator._shortcuts:
         return iterator._columns_at(keys, positions)
     return DatasetIteratorIF._columns_at(iterator, keys, positions)
+
+
+def has_fixed_columns(iterator: DatasetIteratorIF) -> bool:
+    """Whether the columns of a batch of it have one dtype and shape, whichever samples it has; False where nobody knows."""
+    return "_has_fixed_columns" in iterator._shortcuts and iterator._has_fixed_columns()
 
 
 def whole(iterator: DatasetIteratorIF, n_samples: int) -> IndexArrayOfInts | None:

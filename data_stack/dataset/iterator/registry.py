@@ -17,7 +17,8 @@ __all__ = ["LAYERS", "known_layers", "operation"]
 LAYERS: dict[str, type[DatasetIteratorIF]] = {}
 """Classes by the name that stands for them in a recipe; each puts itself here when it is made."""
 
-_OUTSIDE_OF_THIS_PACKAGE = ("data_stack.dataset.splits.parts",)
+# By name alone: a loader is above iterators, but a recipe may name what it brings.
+_OUTSIDE_OF_THIS_PACKAGE = ("data_stack.dataset.splits.parts", "data_stack.loader.sources")
 
 _OPERATIONS = {
     "at_epoch": "data_stack.dataset.recipes.recipe",

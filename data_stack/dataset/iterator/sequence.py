@@ -111,6 +111,10 @@ class SequenceDatasetIterator(DatasetIterator):
             raise ConfigError(f"samples have no column {key!r}: they have the columns 0 to {n_columns - 1}")
         return _read(self._columns[operator.index(key)], positions)
 
+    def _has_fixed_columns(self) -> bool:
+        # of a list of numbers, say, the batches with a float have another dtype than those without
+        return all(type(column) is np.ndarray for column in self._columns)
+
     def _arguments(self) -> dict[str, Any]:
         return {"dataset_sequences": list(self._dataset_sequences)}
 

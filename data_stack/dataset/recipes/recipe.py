@@ -6,7 +6,7 @@ import hashlib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from data_stack.dataset.recipes.recipe_values import (
 )
 from data_stack.exception import ConfigError
 
+if TYPE_CHECKING:
+    from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
+
 __all__ = [
     "DATASET",
     "RECIPE_VERSION",
@@ -37,6 +40,7 @@ __all__ = [
     "code_digest",
     "described_layer",
     "fingerprint",
+    "held_draws",
     "node_digests",
     "recipe",
 ]
@@ -253,8 +257,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     for layer in layers:
         below = [drawn[id(each)] for each in layer.of]
         arguments = layer.arguments
-        is_random = layer.name is not None and "epoch" in arguments and arguments.get("seed", 0) is not None
-        if is_random and arguments["epoch"] != number:
+        if _is_random(layer) and arguments["epoch"] != number:
             arguments = {**arguments, "epoch": number}
         elif all(new is old for new, old in zip(below, layer.of, strict=True)):
             drawn[id(layer.iterator)] = layer.iterator
@@ -266,6 +269,25 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
             )
         drawn[id(layer.iterator)] = type(layer.iterator)._rebuilt(below, arguments)
     return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
+
+
+def held_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
+    """The layers of a stack that hold in memory what random layers below them drew.
+
+    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it anew.
+    """
+    random: set[int] = set()
+    found = []
+    for layer in _layers_below(iterator, probed=False):
+        if _is_random(layer) or any(id(each) in random for each in layer.of):
+            random.add(id(layer.iterator))
+            if layer.name == "in_memory":
+                found.append(layer.iterator)
+    return found
+
+
+def _is_random(layer: Layer) -> bool:
+    return layer.name is not None and "epoch" in layer.arguments and layer.arguments.get("seed", 0) is not None
 
 
 def _checked_epoch(epoch: Any) -> int:

@@ -76,6 +76,11 @@ class ValueColumn(ABC):
         """How much of a value :meth:`iterated` holds before it is asked for."""
         return self.row_bytes
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether :meth:`read` gives one dtype and shape, whichever values it reads."""
+        return False
+
     def settle(self) -> bool:
         """Whether no block has to be checked any more."""
         return self.bag.settle()
@@ -135,6 +140,10 @@ class FixedColumn(ValueColumn):
             # In one piece each: fancy indexing copies these at the speed of memory, and it needs no rows side by side.
             self._pieces = np.ndarray((n_records,), f"V{self._value_bytes}", file.buffer, header_bytes, (self._record_bytes,))
             self._headers = np.ndarray((n_records, header_bytes), np.uint8, file.buffer, 0, (self._record_bytes, 1))
+
+    @property
+    def is_fixed(self) -> bool:
+        return self._others is None
 
     @property
     def row_bytes(self) -> int:

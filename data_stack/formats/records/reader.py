@@ -384,6 +384,9 @@ class RecordReader(DatasetIterator):
         get = self._get
         return self._sample(position) if get is None else get(position)
 
+    def _has_fixed_columns(self) -> bool:
+        return self._sequences.isdisjoint(self._keys) and all(self._column(name).is_fixed for name in self._keys)
+
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
