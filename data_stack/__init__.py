@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from data_stack import exception as exception
     from data_stack import formats as formats
     from data_stack import io as io
+    from data_stack import loader as loader
     from data_stack import mnist as mnist
     from data_stack import plugins as plugins
     from data_stack import repository as repository
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     )
     from data_stack.io.storage_connectors import FsspecStorageConnector as FsspecStorageConnector
     from data_stack.io.storage_connectors import MongoDBStorageConnector as MongoDBStorageConnector
+    from data_stack.loader.loader import Loader
     from data_stack.repository.copies import copy_datasets
     from data_stack.repository.default_storage import default_storage, storage_connector_from_url
     from data_stack.repository.encoders import encoder, encoder_from_state
@@ -88,6 +90,7 @@ _MODULES = {
     "InformedDatasetIterator": "dataset.iterator",
     "InformedDatasetIteratorIF": "dataset.iterator",
     "IteratorMeta": "dataset.meta",
+    "Loader": "loader.loader",
     "MetaFactory": "dataset.meta",
     "PreparedResources": "dataset.declarative",
     "ResourceDefinition": "io.resource_definition",
@@ -138,6 +141,7 @@ __all__ = [
     "InformedDatasetIterator",
     "InformedDatasetIteratorIF",
     "IteratorMeta",
+    "Loader",
     "MetaFactory",
     "PreparedResources",
     "ResourceDefinition",
@@ -168,7 +172,7 @@ __all__ = [
 
 #: Each needs an optional package, so a star import does not give them.
 _OPTIONAL = {"FsspecStorageConnector": "io.storage_connectors", "MongoDBStorageConnector": "io.storage_connectors"}
-_SUBPACKAGES = ("dataset", "display", "exception", "formats", "io", "mnist", "plugins", "repository")
+_SUBPACKAGES = ("dataset", "display", "exception", "formats", "io", "loader", "mnist", "plugins", "repository")
 
 
 if not TYPE_CHECKING:  # a type checker is to know the names above and no others

@@ -37,6 +37,7 @@ HEAVY = {
     "av": {"data_stack.formats.records.codecs.video"},
     "blake3": {"data_stack.io.storage_connectors.mongodb"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
+    "cloudpickle": {"data_stack.loader.workers.parcels", "data_stack.loader.workers.worker_package"},
     "cv2": set[str](),
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "granular": set[str](),
@@ -48,6 +49,7 @@ HEAVY = {
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
+    "jax": {"data_stack.loader.jax"},
     "matplotlib": set[str](),
     "pandas": set[str](),
     "PIL": {
@@ -64,10 +66,12 @@ HEAVY = {
     "simplejpeg": {"data_stack.formats.records.codecs.jpeg"},
     "sklearn": {"data_stack.dataset.encoders.sklearn_state"},
     "soundfile": {"data_stack.formats.records.codecs.flac"},
+    "tensorflow": {"data_stack.loader.tensorflow"},
     "torch": {
         "data_stack.dataset.iterator.sample_columns",
         "data_stack.formats.torch_tensors",
         "data_stack.loader.torch",
+        "data_stack.loader.workers.tensor_parcels",
         "data_stack.mnist.iterator",
         "data_stack.mnist.preprocessor",
     },
@@ -77,8 +81,9 @@ HEAVY = {
 
 #: Packages that an installation may lack.
 OPTIONAL = [
-    "av", "blake3", "bson", "cv2", "fsspec", "granular", "gridfs", "matplotlib", "obstore", "pandas", "paramiko",
-    "PIL", "pyarrow", "pymongo", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "torch", "yaml", "zstandard",
+    "av", "blake3", "bson", "cv2", "fsspec", "granular", "gridfs", "jax", "matplotlib", "obstore", "pandas", "paramiko",
+    "PIL", "pyarrow", "pymongo", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "tensorflow", "torch", "yaml",
+    "zstandard",
 ]  # fmt: skip
 
 

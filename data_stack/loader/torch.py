@@ -1,9 +1,11 @@
-"""Iterators for ``torch.utils.data.DataLoader``, batch by batch as columns instead of sample by sample."""
+"""Samples for torch: batches of our loader as tensors, and iterators for torch's own loader, batch by batch as columns."""
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +14,23 @@ from data_stack.dataset.iterator import Batch, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.iterator import adapted, batch_at, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.loader.converted import ConvertedLoader, Pairs, mapped_pairs, nested, one_ahead
+
+if TYPE_CHECKING:
+    from data_stack.loader.loader import Loader
 
 try:
     import torch
+    from torch.nn.utils.rnn import PackedSequence
     from torch.utils.data import Dataset
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.torch", "torch", "torch") from error
 
-__all__ = ["TorchDataset", "collate"]
+__all__ = ["TorchDataset", "TorchLoader", "collate", "shard_of_process"]
 
 # kinds and bytes of the numbers that torch has, too
 _NUMBERS = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"}
+_DTYPES = frozenset(map(np.dtype, _NUMBERS))  # in this machine's byte order
 
 
 class TorchDataset(Dataset[Any]):
@@ -133,19 +141,25 @@ def _collated_columns(samples: Sequence[Any]) -> dict[Any, Any] | tuple[Any, ...
     raise ConfigError(f"samples of one batch differ in their columns or keys; the first is {first!r:.200}")
 
 
-def _as_tensor(column: Any) -> Any:
-    """A column as a tensor; as a list of its values if they are no numbers."""
+def _as_tensor(column: Any, *, is_owned: bool = False) -> Any:
+    """A column as a tensor; as a list of its values if they are no numbers.
+
+    Args:
+        column: an array or a tensor.
+        is_owned: whether nobody else looks at its memory, even if it is a view.
+    """
     if isinstance(column, torch.Tensor):
         return column
     if column.dtype == object:
-        return _collated(list(column))
+        return _collated(list(column)) if column.ndim else column.item()
     if column.dtype.str[1:] not in _NUMBERS:
-        return column.tolist() if column.dtype.kind in "SU" else list(column)
+        return column.tolist() if column.dtype.kind in "SU" or column.ndim == 0 else list(column)
     if not column.dtype.isnative:
         column = column.astype(column.dtype.newbyteorder("="))
     # A view may look at the dataset itself, which nobody who works on a batch in place wants to change. Nor does torch
-    # take what is read-only or runs backwards.
-    return torch.from_numpy(column if column.flags.owndata and column.flags.writeable else column.copy())
+    # take what is read-only, runs backwards, or is a field of records.
+    is_mine = column.flags.owndata or (is_owned and all(step >= 0 and step % column.itemsize == 0 for step in column.strides))
+    return torch.from_numpy(column if is_mine and column.flags.writeable else column.copy())
 
 
 def _collated(values: Sequence[Any]) -> Any:
@@ -165,3 +179,172 @@ def _collated(values: Sequence[Any]) -> Any:
         except ConfigError:  # not alike, which values may be
             return list(values)
     return list(values)
+
+
+class TorchLoader(ConvertedLoader):
+    """The batches of a loader as torch tensors, on a device if one is given; made by ``loader.torch()``.
+
+    Arrays of numbers become tensors of their shape and dtype on the same memory; only what torch cannot look at is copied
+    (arrays that are read-only, run backwards or have the other byte order). What is no number to torch stays a list of values,
+    as in :func:`collate`. Tensors of a ``collate`` or ``transform`` stay as they are, and so do containers: tuples, dicts,
+    lists, dataclasses, nested or not. So ragged columns have tensors for values and offsets, and
+    ``torch.nested.nested_tensor_from_jagged(it.values, it.offsets)`` is torch's own ragged tensor on the same memory.
+
+    **Devices.** With a device, the copy of each batch is started one batch ahead, so that a step of training need not wait for
+    it: on CUDA in a stream of its own, which the consumer's current stream waits for when it gets the batch. The copy runs beside
+    the consumer only from page-locked memory, which ``pin_memory`` puts the tensors into (by one more copy in main memory, made
+    in the consumer's thread). Two batches are on the device at a time, besides those that the consumer keeps.
+
+    Args:
+        loader: whose batches they are.
+        device: what ``torch.device`` takes; None leaves tensors where they are.
+        pin_memory: whether they are put into page-locked memory first; without CUDA this does nothing, as in torch's DataLoader.
+
+    Raises:
+        ConfigError: there is no such device.
+    """
+
+    def __init__(self, loader: Loader, *, device: Any = None, pin_memory: bool = False) -> None:
+        super().__init__(loader)
+        self._device = None if device is None else _device(device)
+        self._pins_memory = bool(pin_memory) and torch.cuda.is_available()
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the tensors are sent; None: nowhere."""
+        return self._device
+
+    def converted(self, batch: Any) -> Any:
+        tensors = nested(batch, _as_owned_tensor, (PackedSequence,))
+        return nested(tensors, _pinned, (PackedSequence,)) if self._pins_memory else tensors
+
+    def _conversion(self, pairs: Pairs) -> Pairs:
+        converted = super()._conversion(pairs)
+        if self._device is None:
+            return converted
+        way: _WayToDevice = _WayToCuda(self._device) if self._device.type == "cuda" else _WayToDevice(self._device)
+        return mapped_pairs(one_ahead(mapped_pairs(converted, way.sent)), way.arrived)
+
+
+class _WayToDevice:
+    """Sends batches to a device; what has been sent may be looked at when it has arrived."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def sent(self, batch: Any) -> Any:
+        """The batch on its way."""
+        return nested(batch, self._started, (PackedSequence,))
+
+    def arrived(self, batch: Any) -> Any:
+        """What was sent, for use in the consumer's current stream."""
+        return batch
+
+    def _started(self, value: Any) -> Any:
+        # torch waits for nobody who reads a copy in main memory too early, so a copy to there must be done when it returns
+        return value.to(self._device, non_blocking=self._device.type != "cpu") if hasattr(value, "to") else value
+
+
+class _WayToCuda(_WayToDevice):
+    """By a stream of its own, as https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams has it."""
+
+    def __init__(self, device: torch.device) -> None:
+        if device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())  # type: ignore[unreachable]  # only to mypy
+        super().__init__(device)
+        self._stream = _side_stream(self._device)
+
+    def sent(self, batch: Any) -> Any:
+        with torch.cuda.stream(self._stream):
+            sent = super().sent(batch)
+            return sent, self._stream.record_event()
+
+    def arrived(self, batch: Any) -> Any:
+        sent, event = batch
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(event)
+
+        def taken_over(value: Any) -> Any:
+            if _is_plain(value) and value.device == self._device:
+                # Otherwise its memory would be free for the next copy as soon as it is let go of, while kernels of the
+                # consumer's, which only wait in their queue, still read it.
+                value.record_stream(current)
+                return value
+            return value.to(self._device) if hasattr(value, "to") else value
+
+        return nested(sent, taken_over, (PackedSequence,))
+
+    def _started(self, value: Any) -> Any:
+        # Tensors that a transform made on a device were made in another stream, which this one does not wait for; and of other
+        # objects it is not known which memory the consumer's stream must be told of. Both go when the batch arrives.
+        return value.to(self._device, non_blocking=True) if _is_plain(value) and value.device.type == "cpu" else value
+
+
+@functools.cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream of all copies to a device; one for all loaders, because memory that was allocated in a stream is kept for it."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no annotation there
+
+
+def shard_of_process() -> tuple[int, int]:
+    """``(rank, world)`` of this process among those that train together, for ``Loader(…, shard=shard_of_process())``.
+
+    They are those of ``torch.distributed`` if it is initialised; otherwise of the variables RANK and WORLD_SIZE, which
+    ``torchrun`` sets; otherwise ``(0, 1)``.
+
+    Raises:
+        ConfigError: only one of the variables is set, or they are no rank and world.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None and world is None:
+        return 0, 1
+    if rank is None or world is None or not (rank.isdecimal() and world.isdecimal()) or int(rank) >= int(world):
+        raise ConfigError(
+            f"the variables RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of them; "
+            f"set both as torchrun does, or none, or call torch.distributed.init_process_group() first"
+        )
+    return int(rank), int(world)
+
+
+def _device(device: Any) -> torch.device:
+    try:
+        known = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device {device!r:.80} is none that torch knows, such as 'cuda', 'cuda:1', 'mps' or 'cpu': {error}"
+        ) from error
+    if known.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"device {str(known)!r} is not there: torch {torch.__version__} finds no CUDA; use device='cpu', or check the driver"
+        )
+    return known
+
+
+def _as_owned_tensor(value: Any) -> Any:
+    """What torch makes of something in a batch whose memory nobody else has."""
+    if isinstance(value, np.ndarray):
+        if value.dtype in _DTYPES and (flags := value.flags).c_contiguous and flags.writeable:
+            return torch.from_numpy(value)  # nearly all arrays are such ones; without the rest it takes 1 µs
+        if value.dtype == object:
+            return nested(_as_tensor(value), _as_copied_tensor, (PackedSequence,))  # the objects may be the dataset's
+        return _as_tensor(value, is_owned=True)
+    if isinstance(value, np.generic):
+        return torch.as_tensor(value) if value.dtype.str[1:] in _NUMBERS else value
+    return value
+
+
+def _as_copied_tensor(value: Any) -> Any:
+    return _as_owned_tensor(value.copy() if isinstance(value, np.ndarray) else value)
+
+
+def _pinned(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.pin_memory() if _is_plain(value) and value.device.type == "cpu" else value
+    return value.pin_memory() if hasattr(value, "pin_memory") else value  # as torch's DataLoader asks unknown types
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a tensor that is one piece of memory, unlike sparse and nested ones."""
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided

@@ -1,0 +1,129 @@
+"""An order in which the samples of a batch are of similar length, so that little of a padded batch is padding."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.iterator import IndexArrayOfInts, checked_integer
+from data_stack.dataset.iterator.stacking import as_array
+from data_stack.dataset.randomness.keyed import hashed, high_product
+from data_stack.dataset.randomness.permutation import KeyedPermutation
+from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.recipes.recipe_values import array_digest
+from data_stack.exception import ConfigError
+from data_stack.loader.orders import Order, Shuffled
+
+__all__ = ["Bucketed"]
+
+_MOST_WINDOWS = 4  # of which the order is kept: those of a batch at the border of two, twice
+
+
+class Bucketed(Order):
+    """All samples shuffled, and then within windows brought together in chunks of similar length::
+
+        lengths = [len(tokens) for tokens in texts.read_column("tokens")]
+        Loader(texts, 32, shuffle=Bucketed(lengths, chunk=32), collate=Padded())
+
+    The order of :class:`~data_stack.loader.orders.Shuffled` is cut into windows of ``window * chunk`` samples. Within each,
+    samples are sorted by length (equal ones stay in their shuffled order) and cut into chunks of ``chunk`` samples, and these are
+    shuffled. So each epoch mixes the samples of a window anew, whatever their lengths; short and long batches come in no order;
+    and a padded batch has about the padding that the 1/``window`` quantiles of the lengths leave.
+
+    Where ``chunk`` does not divide the samples, one chunk is short and stands at the end of the epoch, so that batches and chunks
+    stay in step. Which samples are in it is drawn, for the last ones in the order of lengths would always be the longest: with
+    ``drop_last`` none of them would be seen often.
+
+    With ``chunk = batch_size`` each batch of each rank is one chunk, with any number of ranks, but for the last step of an epoch,
+    whose samples are divided evenly. With ``chunk = world * batch_size`` the batches of *all* ranks in a step are of similar
+    length, so that no rank waits for another.
+
+    What is kept: the lengths, in as few bytes as the longest needs, and 4 windows of 8 bytes a sample. The first index of a
+    window takes the time to sort it, the others none.
+
+    Args:
+        lengths: of each sample, integers, shape ``(n_samples,)``; whatever unit, as only their order counts.
+        chunk: samples that stay together, at least 1; as a rule the batch size.
+        window: chunks that are sorted together, at least 1. More of them leave less padding, and mix as well.
+
+    Raises:
+        ConfigError: lengths are no integers, or negative; ``chunk`` or ``window`` is not positive. When it is used: the iterator
+            has not as many samples as there are lengths.
+    """
+
+    def __init__(self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100) -> None:
+        try:
+            given = as_array(lengths)
+        except (TypeError, ValueError):
+            given = np.array(None, dtype=object)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise ConfigError(
+                f"lengths are an integer for each sample, got {given.dtype} of shape {given.shape}; "
+                f"of a column of lists they are [len(value) for value in iterator.read_column(key)]"
+            )
+        if given.size and int(given.min()) < 0:
+            raise ConfigError(f"a length is not negative; that of sample {int(given.argmin())} is {int(given.min())}")
+        longest = int(given.max()) if given.size else 0
+        self._lengths: npt.NDArray[np.unsignedinteger[Any]] = given.astype(np.min_scalar_type(longest))  # a copy
+        self._lengths.setflags(write=False)
+        self._chunk = checked_integer("the chunk of a bucketed order", chunk, at_least=1)
+        self._window = checked_integer("the window of a bucketed order", window, at_least=1)
+        self._digest: str | None = None
+        self._sorted: tuple[tuple[tuple[int, int, int], npt.NDArray[np.int64]], ...] = ()
+
+    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+        if n_samples != len(self._lengths):
+            raise ConfigError(
+                f"a bucketed order was given the lengths of {len(self._lengths):,} samples, the iterator has {n_samples:,}: "
+                f"give the lengths of this iterator"
+            )
+        windows, places = np.divmod(positions.astype(np.int64, copy=False), self._chunk * self._window)
+        found = np.empty(len(positions), dtype=np.int64)
+        for window in np.unique(windows).tolist():
+            which = windows == window
+            found[which] = self._sorted_window(window, seed, epoch)[places[which]]
+        return found
+
+    def content(self) -> dict[str, Any]:
+        if self._digest is None:
+            self._digest = array_digest(self._lengths.astype(np.int64))
+        return {"order": "bucketed", "lengths": self._digest, "chunk": self._chunk, "window": self._window}
+
+    def __repr__(self) -> str:
+        return f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, window={self._window})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sorted": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lengths.setflags(write=False)
+
+    def _sorted_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+        """The samples of a window in their order, shape ``(samples of the window,)``."""
+        key = (seed, epoch, window)
+        for made_for, known in self._sorted:
+            if made_for == key:
+                return known
+        made = self._made_window(window, seed, epoch)
+        # in one step: threads need no lock, which a fork could leave locked
+        self._sorted = ((key, made), *self._sorted[: _MOST_WINDOWS - 1])
+        return made
+
+    def _made_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+        n_samples, chunk = len(self._lengths), self._chunk
+        start = window * self._window * chunk
+        shuffled = Shuffled().indices(np.arange(start, min(start + self._window * chunk, n_samples)), n_samples, seed, epoch)
+        by_length = shuffled[np.argsort(self._lengths[shuffled], kind="stable")].astype(np.int64, copy=False)
+        n_full, n_short = divmod(len(by_length), chunk)
+        drawn = derived_seed("buckets", seed, epoch, window)
+        if n_short:
+            place = high_product(hashed(drawn, 0), n_full + 1) * chunk  # before which of the full chunks the short one is cut out
+            short = by_length[place : place + n_short]
+            by_length = np.concatenate((by_length[:place], by_length[place + n_short :]))
+        else:
+            short = by_length[:0]
+        order = KeyedPermutation(n_full, drawn).taken(np.arange(n_full))
+        return np.concatenate((by_length.reshape(n_full, chunk)[order].reshape(-1), short))

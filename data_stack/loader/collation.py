@@ -1,0 +1,352 @@
+"""How the columns of samples become a batch where values have different lengths: padded, or one after the other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.iterator import ColumnKey, checked_integer
+from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
+from data_stack.exception import ConfigError
+from data_stack.loader.ragged import Ragged, common_dtype, filled, joined, value_arrays
+
+__all__ = ["Collation", "Concatenated", "Padded"]
+
+
+class Collation(ABC):
+    """Turns columns into a batch. It is a value: it pickles, and threads share it."""
+
+    @abstractmethod
+    def collated(self, batch: Batch) -> Any:
+        """What becomes of a batch of columns, as ``read_batch`` gives them; the columns are nobody else's.
+
+        Raises:
+            ConfigError: a column is not there, or its values cannot be brought into one array.
+        """
+        raise NotImplementedError
+
+
+class Padded(Collation):
+    """Values of different lengths filled up to one shape::
+
+        Loader(texts, 32, collate=Padded())  # {"tokens": (32, 87), "label": (32,), "tokens_lengths": (32,)}
+        Loader(texts, 32, collate=Padded({"tokens": 0, "labels": -100}, to=512, truncate=True, dtype=np.int64))
+        Loader(images, 32, collate=Padded(columns="image", multiple_of=(32, 32), lengths=2))
+
+    A padded column has the shape ``(n, extent, ...)``, each extent that of the largest value in the batch, or what ``to`` and
+    ``multiple_of`` say. All extents are padded in which values differ: pictures of shapes ``(h, w, 3)`` become ``(n, H, W, 3)``.
+    ``np.arange(padded.shape[1]) < lengths[:, None]`` is the mask of what is no padding (of padding on the right).
+
+    Which columns are padded, their dtypes and what stands beside them never depends on which samples are in a batch: a column
+    whose values happen to be equally long is treated as always. So, if no columns are named, those with arrays or lists of
+    numbers are all padded, pictures of one size too, which changes nothing about them but that they get lengths; numbers,
+    strings, bytes and other objects are left as they are. The dtype is the one that all values of the batch fit in exactly; where
+    a source mixes dtypes or has lists that may all be empty, give one.
+
+    Lengths are int64, of shape ``(n,)``, or ``(n, k)`` for k extents. In a dict batch those of ``"key"`` are under
+    ``"key_lengths"``; a tuple batch gets them at its end, one array for each padded column, in the order of these; a bare
+    column becomes ``(padded, lengths)``.
+
+    Args:
+        value: what fills up; or a mapping of columns to what fills up theirs, and then these are the columns that are padded.
+        columns: which to pad, a key or several (of tuple samples: positions; negative ones count from the end); None for all that
+            have arrays of numbers.
+        to: the extent that every batch has; or several, for the first extents of a value, None for the largest in the batch.
+        truncate: whether what is longer than ``to`` is cut off (on the ``side`` where shorter values are filled up), and not an
+            error.
+        multiple_of: extents are rounded up to a multiple of this; or several, for the first extents. It does not change ``to``.
+        side: where values are filled up in their first extent: "right" (behind) or "left" (before). In other extents it is
+            behind.
+        lengths: whether lengths are given: True, False, or a number of extents of which they are.
+        dtype: of padded columns, which must hold their values (floats may be rounded); or a mapping of columns to dtypes. None:
+            see above.
+
+    Raises:
+        ConfigError: an argument is out of range. When a batch is made: a column is not there or has something else than arrays of
+            numbers; a value is too long, or does not fit the dtype; the dtype does not hold the padding value. The message names
+            the column and the place in the batch.
+    """
+
+    def __init__(
+        self,
+        value: Any = 0,
+        *,
+        columns: ColumnKey | Sequence[ColumnKey] | None = None,
+        to: SupportsIndex | Sequence[SupportsIndex | None] | None = None,
+        truncate: bool = False,
+        multiple_of: SupportsIndex | Sequence[SupportsIndex] = 1,
+        side: Literal["right", "left"] = "right",
+        lengths: bool | int = True,
+        dtype: npt.DTypeLike | Mapping[ColumnKey, npt.DTypeLike] | None = None,
+    ) -> None:
+        if isinstance(value, Mapping):
+            if columns is not None:
+                raise ConfigError("give the columns that are padded once: as the keys of value, or as columns")
+            columns = list(value)
+        self._value: Any = dict(value) if isinstance(value, Mapping) else value
+        self._keys = None if columns is None else keys_of(columns)
+        self._to = _extents("to", to, at_least=0)
+        self._multiple_of = tuple([each or 1 for each in _extents("multiple_of", multiple_of, at_least=1)])
+        if side not in ("right", "left"):
+            raise ConfigError(f"side must be 'right' or 'left', got {side!r:.40}")
+        self._is_left = side == "left"
+        self._truncates = bool(truncate)
+        if truncate and not self._to:
+            raise ConfigError("truncate cuts off what is longer than `to`: give it, too")
+        self._n_lengths = checked_integer("lengths", lengths, at_least=0)
+        self._dtype: Any = _dtypes(dtype)
+        if (
+            isinstance(self._dtype, dict)
+            and self._keys is not None
+            and (other := [key for key in self._dtype if key not in self._keys])
+        ):
+            raise ConfigError(f"dtype is given for columns that are not padded: {', '.join(map(repr, other))}")
+
+    def collated(self, batch: Batch) -> Any:
+        """The batch with its columns padded, see the class.
+
+        Args:
+            batch: columns of shape ``(n, ...)``.
+        """
+        columns: dict[Any, Column] = _columns(batch)
+        lengths: list[npt.NDArray[np.int64]] = []
+        padded: dict[Any, Any] = dict(columns)
+        for key, given, name in _chosen(columns, self._keys, batch):
+            arrays = _values(columns[key], name, is_named=self._keys is not None)
+            if arrays is None:
+                continue
+            padded[key], its_lengths = self._padded(arrays, given, name)
+            if its_lengths is None:
+                continue
+            lengths.append(its_lengths)
+            if isinstance(batch, dict):
+                if (lengths_key := f"{key}_lengths") in columns:
+                    raise ConfigError(
+                        f"the batch has a column {lengths_key!r} already; rename it, or leave the lengths out with lengths=False"
+                    )
+                padded[lengths_key] = its_lengths
+        if isinstance(batch, dict):
+            return padded
+        if isinstance(batch, tuple):
+            return (*padded.values(), *lengths)
+        return (padded[0], *lengths) if lengths else padded[0]
+
+    def _padded(self, arrays: Column | list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
+        """Values (shape ``(n, extent, ...)``, or n arrays of equally many dimensions) as one array, and their lengths."""
+        value = self._value[key] if isinstance(self._value, dict) else self._value
+        shapes = _shapes(arrays)
+        n_extents = shapes.shape[1]
+        self._check_extents(n_extents, name)
+        largest = shapes.max(axis=0).tolist() if len(shapes) else [0] * n_extents
+        wanted = [self._extent(place, extent) for place, extent in enumerate(largest)]
+        for place, (extent, most) in enumerate(zip(largest, wanted, strict=True)):
+            if extent > most:
+                if not self._truncates:
+                    at = int((shapes[:, place] > most).argmax())
+                    raise ConfigError(
+                        f"{name} has a value of shape {tuple(shapes[at].tolist())} at place {at} of the batch, "
+                        f"which is longer than to={most}; make it longer, or say truncate=True"
+                    )
+                arrays = _cut(arrays, place, most, from_left=self._is_left and place == 0)
+        shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
+        dtype = self._dtype_of(arrays, key, name)
+        kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
+        lengths = np.ascontiguousarray(kept) if self._n_lengths else None
+        padded = filled((len(shapes), *wanted), value, dtype, name)
+        if isinstance(arrays, np.ndarray):
+            if arrays.shape == padded.shape and arrays.dtype == dtype:
+                return arrays, lengths
+            place_of_all = (slice(None), *self._place(arrays.shape[1:]))
+            padded[place_of_all] = arrays
+        elif n_extents == 1 and not self._is_left:
+            for row, array in zip(padded, arrays, strict=True):
+                row[: len(array)] = array
+        else:
+            for row, array in zip(padded, arrays, strict=True):
+                row[self._place(array.shape)] = array
+        return padded, lengths
+
+    def _check_extents(self, n_extents: int, name: str) -> None:
+        for what, n_given in (("to", len(self._to)), ("multiple_of", len(self._multiple_of)), ("lengths", self._n_lengths)):
+            if n_given > n_extents:
+                raise ConfigError(f"{what} is for {n_given} extents, but the values of {name} have {n_extents}")
+
+    def _extent(self, place: int, largest: int) -> int:
+        fixed = self._to[place] if place < len(self._to) else None
+        if fixed is not None:
+            return fixed
+        multiple = self._multiple_of[place] if place < len(self._multiple_of) else 1
+        return -(-largest // multiple) * multiple
+
+    def _place(self, shape: Sequence[int]) -> tuple[slice, ...]:
+        """Where in its row a value stands."""
+        first = slice(-shape[0], None) if self._is_left and shape[0] else slice(shape[0])
+        return (first, *[slice(extent) for extent in shape[1:]])
+
+    def _dtype_of(self, arrays: Column | list[Column], key: Any, name: str) -> np.dtype[Any]:
+        wanted: np.dtype[Any] | None = self._dtype.get(key) if isinstance(self._dtype, dict) else self._dtype
+        if wanted is not None:
+            _check_values_fit(arrays, wanted, name)
+            return wanted
+        if isinstance(arrays, np.ndarray):
+            return arrays.dtype
+        return common_dtype(arrays, name) if arrays else np.dtype(np.float64)
+
+    def __repr__(self) -> str:
+        options = {
+            "columns": (None if isinstance(self._value, dict) else self._keys, None),
+            "to": (self._to, ()),
+            "truncate": (self._truncates, False),
+            "multiple_of": (self._multiple_of, (1,)),
+            "side": ("left" if self._is_left else "right", "right"),
+            "lengths": (self._n_lengths, 1),
+            "dtype": (self._dtype, None),
+        }
+        shown = [f"{name}={value!r}" for name, (value, default) in options.items() if value != default]
+        return f"Padded({', '.join([repr(self._value), *shown])})"
+
+
+class Concatenated(Collation):
+    """Values of different lengths one after the other, without padding: each column becomes a
+    :class:`~data_stack.loader.ragged.Ragged`.
+
+    Which columns is told as for :class:`Padded`, and again does not depend on which samples are in a batch. Their values may
+    differ in their first extent alone.
+
+    Args:
+        columns: which, a key or several (of tuple samples: positions; negative ones count from the end); None for all that have
+            arrays or lists of numbers.
+
+    Raises:
+        ConfigError: when a batch is made: a column is not there, has something else than arrays of numbers, or arrays that differ
+            in more than their first extent. The message names the column and the place in the batch.
+    """
+
+    def __init__(self, columns: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
+        self._keys = None if columns is None else keys_of(columns)
+
+    def collated(self, batch: Batch) -> Any:
+        """The batch with ragged columns, see the class.
+
+        Args:
+            batch: columns of shape ``(n, ...)``.
+        """
+        columns: dict[Any, Any] = _columns(batch)
+        made = dict(columns)
+        for key, _, name in _chosen(columns, self._keys, batch):
+            arrays = _values(columns[key], name, is_named=self._keys is not None)
+            if arrays is None or len(arrays) == 0:
+                made[key] = columns[key] if arrays is None else _no_samples(arrays)
+            elif isinstance(arrays, np.ndarray):
+                n_samples, extent = arrays.shape[:2]
+                offsets = np.arange(n_samples + 1, dtype=np.int64) * extent
+                made[key] = Ragged(arrays.reshape(n_samples * extent, *arrays.shape[2:]), offsets)
+            else:
+                made[key] = joined(arrays, common_dtype(arrays, name), name)
+        if isinstance(batch, dict):
+            return made
+        return tuple(made.values()) if isinstance(batch, tuple) else made[0]
+
+    def __repr__(self) -> str:
+        return f"Concatenated({'' if self._keys is None else self._keys})"
+
+
+def _columns(batch: Batch) -> dict[Any, Column]:
+    """The columns of a batch by key or position; a bare one by 0."""
+    if isinstance(batch, dict):
+        return batch
+    return dict(enumerate(batch)) if isinstance(batch, tuple) else {0: batch}
+
+
+def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, batch: Batch) -> list[tuple[Any, ColumnKey, str]]:
+    """The columns that are meant, in the order of the batch: key, key as it was given, and name for a message."""
+    given: dict[Any, ColumnKey] = {}
+    for key in columns if keys is None else keys:
+        found = key
+        if isinstance(key, (int, np.integer)) and key < 0 and not isinstance(batch, dict):
+            found = key + len(columns)
+        if found not in columns:
+            raise ConfigError(f"the batch has no column {key!r}: it has {', '.join(map(repr, columns)) or 'none'}")
+        given[found] = key
+    is_bare = not isinstance(batch, (dict, tuple))
+    return [(key, given[key], "the column" if is_bare else f"column {key!r}") for key in columns if key in given]
+
+
+def _values(column: Column, name: str, *, is_named: bool) -> Column | list[Column] | None:
+    """The arrays of numbers in a column, or the one array that they were stacked to; None if it is to be left as it is."""
+    if column.dtype != object:
+        if column.ndim > 1 and column.dtype.kind in "biufc":
+            return column
+        arrays = None
+    else:
+        arrays = value_arrays(column, name)
+    if arrays is None and is_named:
+        raise ConfigError(
+            f"{name} has no arrays or lists of numbers, but {column.dtype} of shape {column.shape}; name another one"
+        )
+    return arrays
+
+
+def _shapes(arrays: Column | list[Column]) -> npt.NDArray[np.int64]:
+    """Of each value, shape ``(n, number of extents)``."""
+    if isinstance(arrays, np.ndarray):
+        return np.broadcast_to(np.array(arrays.shape[1:], dtype=np.int64), (len(arrays), arrays.ndim - 1))
+    if not arrays or arrays[0].ndim == 1:
+        return np.array([len(array) for array in arrays], dtype=np.int64).reshape(len(arrays), 1)
+    return np.array([array.shape for array in arrays], dtype=np.int64)
+
+
+def _cut(arrays: Column | list[Column], axis: int, most: int, *, from_left: bool) -> Column | list[Column]:
+    """Values cut to ``most`` along one of their axes."""
+    kept = slice(most) if not from_left else slice(-most, None) if most else slice(0, 0)
+    place = (*[slice(None)] * axis, kept)
+    of_all = (slice(None), *place)
+    return arrays[of_all] if isinstance(arrays, np.ndarray) else [array[place] for array in arrays]
+
+
+def _check_values_fit(arrays: Column | list[Column], dtype: np.dtype[Any], name: str) -> None:
+    """Integers must stay what they are; floats may be rounded to the digits of other floats, but not to integers."""
+    if isinstance(arrays, np.ndarray) and np.can_cast(arrays.dtype, dtype, "safe"):
+        return
+    for place, array in enumerate(arrays):
+        if array.size == 0 or np.can_cast(array.dtype, dtype, "safe"):
+            continue
+        if array.dtype.kind in "fc" and dtype.kind in "fc":
+            fits = array.dtype.kind == "f" or dtype.kind == "c"
+        else:
+            with np.errstate(all="ignore"):
+                fits = array.dtype.kind != "c" and bool((array.astype(dtype) == array).all())
+        if not fits:
+            raise ConfigError(f"{name} has at place {place} of the batch values of {array.dtype} that do not fit {dtype} exactly")
+
+
+def _no_samples(arrays: Column | list[Column]) -> Ragged:
+    """The ragged column of an empty batch."""
+    values = arrays.reshape(0, *arrays.shape[2:]) if isinstance(arrays, np.ndarray) else np.empty(0)
+    return Ragged(values, np.zeros(1, dtype=np.int64))
+
+
+def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
+    """One number, or one for each of the first extents."""
+    if given is None:
+        return ()
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        return (checked_integer(name, given, at_least=at_least),)
+    each = [None if number is None and name == "to" else checked_integer(name, number, at_least=at_least) for number in given]
+    while each and each[-1] is None:
+        each.pop()
+    return tuple(each)
+
+
+def _dtypes(given: Any) -> Any:
+    """One dtype, or one for each of some columns."""
+    if given is None:
+        return None
+    try:
+        return {key: np.dtype(each) for key, each in given.items()} if isinstance(given, Mapping) else np.dtype(given)
+    except TypeError:
+        raise ConfigError(f"dtype must be one of numpy, or a mapping of columns to dtypes, got {given!r:.80}") from None

@@ -1,0 +1,243 @@
+"""What the loaders of torch's, TensorFlow's and JAX's tensors share: all of :class:`Loader`, with tensors for arrays."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+
+import numpy as np
+
+from data_stack.dataset.iterator.stacking import Column, stack_samples
+from data_stack.exception import ConfigError
+
+if TYPE_CHECKING:
+    from data_stack.loader.loader import Loader
+    from data_stack.loader.statistics import LoaderStatistics
+
+__all__ = ["ConvertedLoader", "Pairs", "aligned_copy", "is_aligned", "mapped_pairs", "nested", "one_ahead", "parts_of_objects"]
+
+_Self = TypeVar("_Self", bound="ConvertedLoader")
+Pairs = Iterator[tuple[Any, Any]]
+"""Batches with what the loader knows of each."""
+
+# what vector instructions may ask of the beginning of a tensor: those of AVX-512 take 64 bytes at once
+_ALIGNMENT_BYTES = 64
+
+_ATOMS = (str, bytes, int, float, complex, bool, type(None))
+
+
+class ConvertedLoader(ABC):
+    """The batches of a loader as tensors of a framework, one for one.
+
+    It *is* that loader in everything else, its state included: both count the same batches, and an iteration of the one ends
+    that of the other. The state is behind a batch when the batch's tensors are handed out, whatever was made ahead.
+
+    Args:
+        loader: whose batches they are; it stays the caller's to close.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    @abstractmethod
+    def converted(self, batch: Any) -> Any:
+        """A batch of the loader's with tensors for arrays, in the same containers.
+
+        Args:
+            batch: nested containers of arrays, which are the receiver's own, and of anything else.
+        """
+        raise NotImplementedError
+
+    def _conversion(self, pairs: Pairs) -> Pairs:
+        """What the loader's iteration calls, see :data:`data_stack.loader.loader.Conversion`."""
+        return mapped_pairs(pairs, self.converted)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin an iteration, see :class:`~data_stack.loader.loader.Loader`."""
+        return self._loader._iterate(self._conversion)
+
+    def __len__(self) -> int:
+        """How many batches an iteration gives from its start on.
+
+        Raises:
+            TypeError: it never ends.
+        """
+        return len(self._loader)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the batch that comes next."""
+        return self._loader.epoch
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of each batch, of each rank."""
+        return self._loader.batch_size
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """``(rank, world)``."""
+        return self._loader.shard
+
+    def set_epoch(self, epoch: SupportsIndex) -> None:
+        """Let the next iteration begin with this epoch, at its start."""
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer is, see :meth:`Loader.state_dict <data_stack.loader.loader.Loader.state_dict>`."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where :meth:`state_dict` was taken, by whichever loader.
+
+        Raises:
+            LoaderStateError: the state is of other samples or of another order, or no state.
+        """
+        self._loader.load_state_dict(state)
+
+    def save(self) -> dict[str, Any]:
+        """:meth:`state_dict`, by Granular's name."""
+        return self._loader.save()
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """:meth:`load_state_dict`, by Granular's name."""
+        self._loader.load(state)
+
+    def stats(self) -> LoaderStatistics:
+        """What the current or last iteration did, and how long the consumer waited."""
+        return self._loader.stats()
+
+    def close(self) -> None:
+        """End the iteration that is under way, and all workers."""
+        self._loader.close()
+
+    def __enter__(self: _Self) -> _Self:
+        """Keep workers between iterations, until the end of the block."""
+        self._loader.__enter__()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loader.__exit__(error_type, error, traceback)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._loader!r}>"
+
+
+def nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
+    """``value`` with what ``function`` makes of everything in it that is neither a container nor plain Python data.
+
+    Containers are dicts and other mappings, tuples (with and without names), lists and dataclasses; they come out anew, of
+    the same type where that can be made of its items. What ``function`` gives is not looked into.
+
+    Args:
+        value: anything.
+        function: gets arrays, tensors, and objects of unknown types.
+        leaves: types that are no containers, whatever they derive from.
+    """
+    kind = type(value)
+    if kind is np.ndarray:  # what most batches are made of, found in 0.1 µs
+        return function(value)
+    if kind is tuple:
+        return tuple([nested(item, function, leaves) for item in value])
+    if isinstance(value, _ATOMS) and not isinstance(value, np.generic):  # numpy's float64 is a float, too
+        return value
+    if isinstance(value, leaves):
+        return function(value)
+    if isinstance(value, Mapping):
+        items = {key: nested(item, function, leaves) for key, item in value.items()}
+        if kind is dict:
+            return items
+        try:
+            return kind(items)
+        except TypeError:
+            return items
+    if isinstance(value, tuple):
+        parts = [nested(item, function, leaves) for item in value]
+        return kind(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, list):
+        return [nested(item, function, leaves) for item in value]
+    if dataclasses.is_dataclass(kind):
+        # not by its constructor, which may look at what it gets and wants arrays
+        changed = copy.copy(value)
+        for field in dataclasses.fields(value):
+            object.__setattr__(changed, field.name, nested(getattr(value, field.name), function, leaves))
+        return changed
+    return function(value)
+
+
+def parts_of_objects(column: Column) -> Any:
+    """A column of Python objects as columns of what is in them, where that is alike; otherwise the list of the objects.
+
+    Alike dicts give a dict of columns, alike tuples a tuple of them. Arrays are copied: those in a batch may be the dataset's.
+
+    Args:
+        column: of dtype object.
+    """
+    if column.ndim == 0:
+        return nested(column.item(), _copied)
+    values = list(column)
+    if values and isinstance(values[0], (Mapping, tuple)) and len(values[0]):
+        try:
+            return stack_samples(values)  # which copies
+        except ConfigError:  # not alike, which values may be
+            return nested(values, _copied)
+    return nested(values, _copied)
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def is_aligned(array: Column) -> bool:
+    """Whether TensorFlow and JAX compute on the array's own memory."""
+    flags = array.flags
+    return flags.c_contiguous and flags.writeable and array.dtype.isnative and array.ctypes.data % _ALIGNMENT_BYTES == 0
+
+
+def aligned_copy(array: Column) -> Column:
+    """A copy for which :func:`is_aligned` holds, in this machine's byte order."""
+    dtype = array.dtype.newbyteorder("=")
+    n_bytes = array.size * dtype.itemsize
+    memory = np.empty(n_bytes + _ALIGNMENT_BYTES, dtype=np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT_BYTES
+    aligned: Column = memory[start : start + n_bytes].view(dtype).reshape(array.shape)
+    aligned[...] = array
+    return aligned
+
+
+def mapped_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:
+    """``(value, mark)`` as ``(function(value), mark)``, one by one; nothing is held on to that the consumer lets go of."""
+    for value, mark in pairs:
+        made = function(value)
+        del value
+        yield made, mark
+        del made
+
+
+def one_ahead(pairs: Pairs) -> Pairs:
+    """The same pairs, each handed out when the one behind it has been taken, too; the first one at once.
+
+    So what was started for a pair when it was made goes on while the one before is used. An error comes in its turn: behind
+    the pairs that were made before it.
+    """
+    pair = next(pairs, None)
+    if pair is None:
+        return
+    yield pair  # a consumer that waits for its first batch does not wait for two
+    pair = None  # free before the next one is made
+    pair = next(pairs, None)
+    while pair is not None:
+        try:
+            following = next(pairs, None)
+        except Exception:
+            yield pair
+            raise
+        yield pair
+        pair = following
+        del following

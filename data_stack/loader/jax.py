@@ -1,0 +1,101 @@
+"""Batches of a loader as JAX arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data_stack.exception import MissingDependencyError
+from data_stack.loader.converted import ConvertedLoader, Pairs, aligned_copy, is_aligned, nested, one_ahead, parts_of_objects
+from data_stack.loader.ragged import Ragged
+
+try:
+    import jax
+except ImportError as error:
+    raise MissingDependencyError("data_stack.loader.jax", "jax", "jax") from error
+
+if TYPE_CHECKING:
+    from data_stack.loader.loader import Loader
+
+__all__ = ["JaxLoader"]
+
+# From here on it is faster to copy an array to an aligned place, which JAX then takes over, than to have it copied by JAX:
+# for 0.8 MB 70 against 123 µs, for 154 MB 27 against 99 ms.
+_MANY_BYTES = 1 << 18
+
+
+class JaxLoader(ConvertedLoader):
+    """The batches of a loader as JAX arrays; made by ``loader.jax()``.
+
+    Arrays of numbers become JAX arrays of their shape. On the CPU they stay where they are if JAX can compute there: if they
+    begin at a multiple of 64 bytes and are C-contiguous; otherwise they are copied. As everywhere in JAX, 64-bit types become
+    32-bit ones, unless ``jax_enable_x64`` is on. Strings, dates and other things that JAX has no arrays for stay lists of values;
+    values that differ in shape become a list of arrays. Containers stay as they are; a :class:`~data_stack.loader.ragged.Ragged`
+    has JAX arrays for values and offsets, and is a pytree.
+
+    With a device, the copy of each batch is started one batch ahead, so that a step of training need not wait for it.
+
+    Args:
+        loader: whose batches they are.
+        device: a device or sharding of JAX's; None for JAX's default device, to which the arrays are then not committed.
+    """
+
+    def __init__(self, loader: Loader, *, device: Any = None) -> None:
+        super().__init__(loader)
+        self._device = device
+
+    def converted(self, batch: Any) -> Any:
+        return nested(batch, self._as_jax_array)
+
+    def _conversion(self, pairs: Pairs) -> Pairs:
+        converted = super()._conversion(pairs)
+        return converted if self._device is None else one_ahead(converted)  # device_put does not wait for its copy
+
+    def _as_jax_array(self, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return jax.device_put(value, self._device) if _is_number(value.dtype) else value
+        if not isinstance(value, np.ndarray):
+            return jax.device_put(value, self._device) if isinstance(value, jax.Array) and self._device is not None else value
+        if value.dtype == object:
+            return nested(parts_of_objects(value), self._as_jax_array)
+        if not _is_number(value.dtype):
+            return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
+        if not value.dtype.isnative:
+            value = value.astype(value.dtype.newbyteorder("="))
+        if value.nbytes >= _MANY_BYTES and self._is_for_cpu() and not is_aligned(value) and _keeps_dtype(value.dtype):
+            value = aligned_copy(value)
+        # Not jax.dlpack.from_dlpack: it takes over the same memory under the same conditions, but commits the array to the CPU,
+        # which keeps it from meeting arrays on other devices in one computation.
+        return jax.device_put(value, self._device)
+
+    def _is_for_cpu(self) -> bool:
+        return bool(jax.default_backend() == "cpu" if self._device is None else getattr(self._device, "platform", "") == "cpu")
+
+
+def _keeps_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether JAX has arrays of this dtype now, see ``jax_enable_x64``."""
+    return bool(jax.dtypes.canonicalize_dtype(dtype) == dtype)
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether JAX has such numbers: those of numpy, but for the longest floats, and those that ml_dtypes adds to it."""
+    if dtype.kind in "biufc":
+        return dtype.itemsize <= (16 if dtype.kind == "c" else 8)
+    return bool(dtype.kind == "V" and jax.dtypes.issubdtype(dtype, jax.numpy.number))
+
+
+def _flattened(ragged: Ragged) -> tuple[tuple[Any, Any], None]:
+    return (ragged.values, ragged.offsets), None
+
+
+def _unflattened(_: None, parts: Iterator[Any]) -> Ragged:
+    # not by the constructor, which looks at its arrays: here they may be tracers, or nothing at all
+    ragged = object.__new__(Ragged)
+    for name, part in zip(("values", "offsets"), parts, strict=True):
+        object.__setattr__(ragged, name, part)
+    return ragged
+
+
+jax.tree_util.register_pytree_node(Ragged, _flattened, _unflattened)

@@ -1,0 +1,354 @@
+"""Makes batches: reads the samples of a job, collates and transforms them, and says which sample is to blame if that fails."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.iterator import IndexArrayOfInts, batch_at, has_fixed_columns
+from data_stack.dataset.iterator.stacking import Batch, Column
+from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
+from data_stack.dataset.recipes.recipe import at_epoch, described_layer, held_draws
+from data_stack.exception import LoadingError
+from data_stack.loader.collation import Collation
+
+__all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch", "n_bytes_of"]
+
+
+# Layers that choose and name the samples and columns of one iterator below, and change no value.
+_CHOOSING = frozenset(
+    {
+        "balanced",
+        "deduplicated",
+        "dicts",
+        "fields",
+        "filtered",
+        "fold",
+        "informed",
+        "informed_view",
+        "renamed",
+        "repeated",
+        "resampled",
+        "sharded",
+        "shuffled",
+        "sorted",
+        "split",
+        "tuples",
+        "view",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One batch to make.
+
+    Attributes:
+        number: of the batch among those of an iteration, from 0 on.
+        epoch: whose stack the samples are of.
+        step: number of the batch in the epoch, counted from where the iteration entered the epoch.
+        position: of its first sample in the epoch's order.
+        indices: of its samples, shape ``(n,)``, at least one.
+        seed: of the draws of the transform.
+    """
+
+    number: int
+    epoch: int
+    step: int
+    position: int
+    indices: IndexArrayOfInts
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class MadeBatch:
+    """A batch, and what it took.
+
+    Attributes:
+        batch: what the collation and the transform gave.
+        n_samples: how many samples it has.
+        n_bytes: of its arrays, as far as they can be seen.
+        read_seconds: for reading the samples.
+        collate_seconds: for collating them, where a ``collate`` was given.
+        transform_seconds: for the transform.
+    """
+
+    batch: Any
+    n_samples: int
+    n_bytes: int = 0
+    read_seconds: float = 0.0
+    collate_seconds: float = 0.0
+    transform_seconds: float = 0.0
+
+
+class EpochStacks:
+    """A stack of iterators as it is in each epoch: its random layers drawn anew. Threads may share it.
+
+    Args:
+        iterator: as it is in epoch 0.
+        redraw: whether it differs from epoch to epoch.
+    """
+
+    def __init__(self, iterator: DatasetIteratorIF, redraw: bool) -> None:
+        self._iterator, self._redraw = iterator, redraw
+        self._lock = threading.Lock()
+        self._lock_of = os.getpid()
+        self._drawn: dict[int, DatasetIteratorIF] = {}  # of the last two epochs: at an epoch's end batches of both are made
+
+    def at(self, epoch: int) -> DatasetIteratorIF:
+        """The stack of an epoch.
+
+        Raises:
+            ConfigError: it cannot be drawn anew, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
+        """
+        if not self._redraw:
+            return self._iterator
+        if self._lock_of != os.getpid():  # forked; a thread of the parent may have held the lock
+            self._lock, self._lock_of = threading.Lock(), os.getpid()
+        with self._lock:
+            if epoch not in self._drawn:
+                drawn = at_epoch(self._iterator, epoch)
+                self._drawn = {number: each for number, each in self._drawn.items() if abs(number - epoch) <= 1}
+                self._drawn[epoch] = drawn
+            return self._drawn[epoch]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # in memory, samples of epoch 0 would travel without what those of other epochs are drawn from
+        held = held_draws(self._iterator) if self._redraw else []
+        sources = [(layer, layer.underlying_iterators) for layer in held]
+        return {"_iterator": self._iterator, "_redraw": self._redraw, "_sources": sources}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for layer, source in state["_sources"]:
+            layer.stand_on(source)
+        self.__init__(state["_iterator"], state["_redraw"])  # type: ignore[misc]
+
+
+class BatchMaker:
+    """Makes the batches of jobs, the same ones in every thread and process. It pickles if what it was given does.
+
+    Args:
+        stacks: the samples.
+        collate: None for the columns as ``read_batch`` gives them; a :class:`~data_stack.loader.collation.Collation`; or a
+            function of a list of samples.
+        transform: None, or a function of what was collated. If it has a parameter ``rng``, that is a ``numpy.random.Generator``
+            which seed, epoch and the batch's first position decide.
+    """
+
+    def __init__(
+        self,
+        stacks: EpochStacks,
+        *,
+        collate: Collation | Callable[[list[Any]], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
+        self.stacks = stacks
+        self._collate, self._transform = collate, transform
+        self._reads_columns = collate is None or isinstance(collate, Collation)
+        self._joins: bool | None = None
+        self._transform_draws = transform is not None and _has_parameter(transform, "rng")
+
+    @property
+    def can_join(self) -> bool:
+        """Whether the samples of several jobs may be read in one request: it costs nothing, and gives each job the same batch."""
+        if self._joins is None:
+            self._joins = self._reads_columns and _are_gathered(self.stacks._iterator)
+        return self._joins
+
+    @property
+    def only_gathers(self) -> bool:
+        """Whether all it does is to copy rows out of arrays."""
+        return self.can_join and self._collate is None and self._transform is None
+
+    def make(self, job: Job) -> MadeBatch:
+        """The batch of a job.
+
+        Raises:
+            LoadingError: a sample could not be read, or the batch not be collated or transformed.
+        """
+        started = time.perf_counter()
+        try:
+            iterator = self.stacks.at(job.epoch)
+            if self._reads_columns:
+                batch: Any = owned([batch_at(iterator, job.indices)])
+            else:
+                batch = iterator.__getitems__(job.indices.tolist())
+        except Exception as error:
+            raise self._blamed(job, error) from error
+        return self._finished(job, batch, time.perf_counter() - started)
+
+    def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
+        """The batches of jobs of one epoch, one by one; their samples are read in one request if they :attr:`can_join`.
+
+        Each is collated and transformed when it is asked for, so that the batches before one that fails are had.
+
+        Raises (while iterating):
+            LoadingError: as :meth:`make`; no batch comes after it.
+        """
+        if len(jobs) > 1 and self.can_join:
+            started = time.perf_counter()
+            indices = np.concatenate([job.indices for job in jobs])
+            try:
+                joined = owned([batch_at(self.stacks.at(jobs[0].epoch), indices)])
+            except Exception:  # noqa: BLE001  # whose fault it is shows below, where each is made by itself
+                joined = None
+            if joined is not None:
+                seconds = (time.perf_counter() - started) / len(jobs)
+                sample_bytes = n_bytes_of(joined) // len(indices)
+                stop = 0
+                for job in jobs:
+                    start, stop = stop, stop + len(job.indices)
+                    yield self._finished(job, _part_of(joined, start, stop), seconds, sample_bytes)
+                return
+        for job in jobs:
+            yield self.make(job)
+
+    def _finished(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
+        n_samples = len(job.indices)
+        if self._collate is None and self._transform is None:
+            return MadeBatch(
+                batch, n_samples, n_bytes_of(batch) if sample_bytes is None else sample_bytes * n_samples, read_seconds
+            )
+        collate_seconds = transform_seconds = 0.0
+        if self._collate is not None:
+            started = time.perf_counter()
+            try:
+                batch = self._collate.collated(batch) if isinstance(self._collate, Collation) else self._collate(batch)
+            except Exception as error:
+                raise LoadingError(_problem("collate", job), error, epoch=job.epoch, step=job.step) from error
+            collate_seconds = time.perf_counter() - started
+        if self._transform is not None:
+            started = time.perf_counter()
+            try:
+                if self._transform_draws:
+                    seed = derived_seed("transform", job.seed, job.epoch)
+                    batch = self._transform(batch, rng=derived_generator(seed, job.position))
+                else:
+                    batch = self._transform(batch)
+            except Exception as error:
+                raise LoadingError(_problem("transform", job), error, epoch=job.epoch, step=job.step) from error
+            transform_seconds = time.perf_counter() - started
+        return MadeBatch(batch, n_samples, n_bytes_of(batch), read_seconds, collate_seconds, transform_seconds)
+
+    def _blamed(self, job: Job, error: Exception) -> LoadingError:
+        """The error of the first sample of a job that cannot be read by itself."""
+        try:
+            iterator = self.stacks.at(job.epoch)
+        except Exception:  # noqa: BLE001  # it was raised before, and is told here
+            return LoadingError(f"the stack of epoch {job.epoch} could not be made", error, epoch=job.epoch, step=job.step)
+        for index in job.indices.tolist():
+            try:
+                iterator[index]
+            except Exception as its_error:  # noqa: BLE001  # whatever a source raises
+                return LoadingError(f"sample {index} could not be read", its_error, epoch=job.epoch, step=job.step, index=index)
+        return LoadingError(_problem("read", job), error, epoch=job.epoch, step=job.step)
+
+
+def _are_gathered(iterator: DatasetIteratorIF) -> bool:
+    """Whether dtype and shape of a batch's columns do not depend on which samples it has."""
+    while not has_fixed_columns(iterator):
+        layer = described_layer(iterator, probed=False)
+        if layer.name not in _CHOOSING or len(layer.of) != 1:
+            return False
+        (iterator,) = layer.of
+    return True
+
+
+# What sys.getrefcount counts of something that one list, tuple, dict or array refers to: that, and its own argument. It must be
+# looked at where it lies, for a variable counts, too, and more than once in some versions of Python.
+_ONE_HOLDER = 2
+
+
+def owned(held: list[Batch]) -> Batch:
+    """A batch whose arrays are nobody else's, so that its receiver may write into it: copied where they may be the source's.
+
+    New arrays are passed on. A reader that keeps what it hands out, or a view of it, or hands out a view of what it keeps, has
+    another reference to it; and whatever is not numpy's own memory counts as the reader's.
+
+    Args:
+        held: the batch, in a list that only the caller has. He has no other reference to the batch.
+    """
+    is_ours = sys.getrefcount(held[0]) == _ONE_HOLDER  # who has the tuple has its columns
+    if isinstance(held[0], dict):
+        columns = held[0]
+        return {key: _owned(columns, key, is_ours) for key in columns}
+    if isinstance(held[0], tuple):
+        places = held[0]
+        return tuple([_owned(places, place, is_ours) for place in range(len(places))])
+    return _owned(held, 0, is_ours)
+
+
+def _owned(holder: Any, key: Any, is_ours: bool) -> Column:
+    """The column at ``key``; ``is_ours``: whether nobody else has ``holder``."""
+    is_ours = is_ours and sys.getrefcount(holder[key]) == _ONE_HOLDER
+    column: Column = holder[key]
+    if not (is_ours and column.flags.writeable and (column.flags.owndata or _is_only_view(column))):
+        column = column.copy()
+    if column.dtype.hasobject and column.dtype == object:
+        _own_values(column)
+    return column
+
+
+def _is_only_view(column: Column) -> bool:
+    """Whether nobody but ``column`` has the array it is a view of: a reader that made it and reshaped it."""
+    base = column.base
+    if not isinstance(base, np.ndarray) or not base.flags.owndata:
+        return False
+    del base
+    return sys.getrefcount(column.base) == _ONE_HOLDER
+
+
+def _own_values(column: Column) -> None:
+    """Copy the arrays among the values of a column of objects that may be the source's, such as rows of different lengths."""
+    flat = column.reshape(-1)  # of an array of our own, so it is a view
+    values = flat.tolist()
+    for place in [place for place, value in enumerate(values) if isinstance(value, np.ndarray)]:
+        # besides the column, the list has it
+        is_ours = sys.getrefcount(values[place]) == _ONE_HOLDER + 1
+        value = values[place]
+        if not (is_ours and value.flags.writeable and (value.flags.owndata or _is_only_view(value))):
+            flat[place] = value.copy()
+
+
+def _part_of(batch: Batch, start: int, stop: int) -> Batch:
+    if isinstance(batch, dict):
+        return {key: column[start:stop] for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple([column[start:stop] for column in batch])
+    return batch[start:stop]
+
+
+def n_bytes_of(batch: Any) -> int:
+    """Bytes of the arrays and tensors in a batch; of columns of objects, those of the references."""
+    if isinstance(batch, dict):
+        return sum(map(n_bytes_of, batch.values()))
+    if isinstance(batch, (tuple, list)):
+        return sum(map(n_bytes_of, batch))
+    n_bytes = getattr(batch, "nbytes", 0)
+    return n_bytes if isinstance(n_bytes, int) else 0
+
+
+def _problem(what: str, job: Job) -> str:
+    shown = ", ".join(map(str, job.indices[:8].tolist())) + (", …" if len(job.indices) > 8 else "")
+    said = {
+        "collate": "a batch could not be collated",
+        "transform": "the transform of a batch failed",
+        "read": "a batch could not be read",
+    }
+    return f"{said[what]} (of the samples {shown})"
+
+
+def _has_parameter(function: Callable[..., Any], name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # written in C, without a signature
+        return False

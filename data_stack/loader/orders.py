@@ -1,0 +1,183 @@
+"""In which order the samples of an epoch are taken: bijections of ``range(n)``, any part of them without the rest."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.iterator import IndexArrayOfInts, checked_integer
+from data_stack.dataset.randomness.keyed import hashed_array, permuted_array
+from data_stack.dataset.randomness.permutation import KeyedPermutation
+from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.recipes.recipe_values import array_digest
+from data_stack.exception import ConfigError
+
+__all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled"]
+
+
+class Order(ABC):
+    """Which sample stands at a position of an epoch: a pure function of the seed, the epoch and the position.
+
+    Every sample stands at exactly one position. The answer for some positions does not depend on which others are asked for
+    with them. An order is a value: it pickles, and nobody changes it.
+    """
+
+    @abstractmethod
+    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+        """The samples at ``positions``.
+
+        Args:
+            positions: shape ``(n,)``, each in ``[0, n_samples)``.
+            n_samples: of the epoch, at least 1.
+            seed: any integer.
+            epoch: at least 0.
+
+        Returns:
+            Indices of samples, shape ``(n,)``, each in ``[0, n_samples)``.
+
+        Raises:
+            ConfigError: the order is made for another number of samples.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """Plain JSON data that differs where the order differs; it stands in the state of a loader."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        arguments = [f"{name}={value!r}" for name, value in self.content().items() if name != "order"]
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+
+class InOrder(Order):
+    """As the samples stand in the iterator, in every epoch."""
+
+    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+        return positions
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "in order"}
+
+
+class Shuffled(Order):
+    """All samples in an order that seed and epoch decide, that of ``iterator.shuffle(seed, epoch=epoch)``.
+
+    The order is a :class:`~data_stack.dataset.randomness.permutation.KeyedPermutation`: the same on every machine, and without an
+    array of positions for more than 65,536 samples.
+    """
+
+    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+        return _permutation(n_samples, seed, epoch).taken(positions)
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "shuffled"}
+
+
+# Small ones are written out, in 4 bytes a position; at an epoch's end batches of two epochs are made.
+@functools.lru_cache(maxsize=4)
+def _permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation:
+    return KeyedPermutation(n_samples, derived_seed("shuffled", seed, epoch))
+
+
+class BlockShuffled(Order):
+    """Blocks in a random order, and the samples of each ``window`` consecutive blocks of it in a random order.
+
+    For sources that read neighbours faster than scattered samples: row groups, blocks of a remote store, shards. Nowhere are
+    more than ``window`` blocks begun and not finished, so a reader that keeps one more reads each block once. In return samples
+    are not mixed with all others: a sample is drawn among those of ``window`` random blocks, and two samples in a row are of the
+    same block about once in ``window`` times (for a full shuffle: once in the number of blocks). All blocks in one window give a
+    full shuffle.
+
+    Takes 16 bytes a block while an epoch is read.
+
+    Args:
+        block_lengths: samples of every block but the last, or of each block, in the iterator's order, shape ``(n_blocks,)``.
+        window: blocks that are mixed, at least 1.
+
+    Raises:
+        ConfigError: a length is negative, or ``window`` not positive.
+    """
+
+    def __init__(self, block_lengths: int | npt.ArrayLike, window: int = 16) -> None:
+        self._window = checked_integer("the window of a block-wise shuffle", window, at_least=1)
+        self._drawn: tuple[tuple[int, int, int], _DrawnBlocks] | None = None  # of the epoch that was asked for last
+        self._block_length: int | None = None
+        self._lengths: npt.NDArray[np.int64] | None = None
+        try:
+            lengths = np.array(block_lengths)
+        except ValueError:  # lists of different lengths
+            lengths = np.empty((1, 1))
+        if lengths.ndim == 0:
+            self._block_length = checked_integer("the block length of a block-wise shuffle", block_lengths, at_least=1)
+            return
+        if lengths.ndim != 1 or (lengths.size and lengths.dtype.kind not in "iu") or (lengths < 0).any():
+            raise ConfigError(
+                f"block lengths are a positive integer, or one that is not negative for each block, not {block_lengths!r:.80}"
+            )
+        self._lengths = lengths.astype(np.int64)
+        self._lengths.setflags(write=False)
+
+    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+        which = n_samples, seed, epoch
+        drawn = self._drawn  # one attribute, so that threads may change it under each other's eyes
+        if drawn is None or drawn[0] != which:
+            drawn = self._drawn = which, _DrawnBlocks(self, n_samples, seed, epoch)
+        return drawn[1].indices(positions)
+
+    def content(self) -> dict[str, Any]:
+        blocks = self._block_length if self._lengths is None else array_digest(self._lengths)
+        return {"order": "block-wise shuffled", "block_lengths": blocks, "window": self._window}
+
+    def lengths(self, n_samples: int) -> npt.NDArray[np.int64]:
+        """Samples of each block, shape ``(n_blocks,)``.
+
+        Raises:
+            ConfigError: the blocks have another number of samples together.
+        """
+        if self._lengths is None:
+            length = self._block_length or 1
+            lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
+            lengths[-1:] -= len(lengths) * length - n_samples
+            return lengths
+        if int(self._lengths.sum()) != n_samples:
+            raise ConfigError(
+                f"the blocks of a block-wise shuffle have {int(self._lengths.sum())} samples together, the iterator has "
+                f"{n_samples}: give the block lengths of this iterator"
+            )
+        return self._lengths
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_drawn": None}
+
+    @property
+    def window(self) -> int:
+        """Blocks that are mixed."""
+        return self._window
+
+
+class _DrawnBlocks:
+    """The order of one epoch: which block stands where, and from where to where each window goes."""
+
+    def __init__(self, order: BlockShuffled, n_samples: int, seed: int, epoch: int) -> None:
+        lengths = order.lengths(n_samples)
+        blocks = KeyedPermutation(len(lengths), derived_seed("blocks", seed, epoch)).taken(np.arange(len(lengths)))
+        self._ends = np.cumsum(lengths[blocks])  # in the epoch's order, of the block at each place
+        # sample `i` of the block at a place is that of index `i + shift` of the iterator, counted from the epoch's start
+        self._shifts = (np.cumsum(lengths) - lengths)[blocks] - (self._ends - lengths[blocks])
+        window = min(order.window, len(lengths))
+        self._window_ends = self._ends[np.minimum(np.arange(window, len(lengths) + window, window), len(lengths)) - 1]
+        self._key = derived_seed("in blocks", seed, epoch)
+
+    def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
+        windows = np.searchsorted(self._window_ends, positions, side="right")
+        starts = np.where(windows, self._window_ends[windows - 1], 0)
+        sizes = (self._window_ends[windows] - starts).astype(np.uint64)
+        within = permuted_array(sizes, hashed_array(self._key, windows), positions - starts).astype(np.int64)
+        mixed = starts + within
+        indices: IndexArrayOfInts = mixed + self._shifts[np.searchsorted(self._ends, mixed, side="right")]
+        return indices

@@ -1,0 +1,124 @@
+"""Which positions of an epoch's order are in which batch of which rank: pure functions of a few integers.
+
+The samples of an epoch stand in one order for all ranks (:mod:`data_stack.loader.orders`). A *step* takes the next
+``world * batch_size`` of them; rank r has the ``batch_size`` positions from ``r * batch_size`` on in it. So a run is described by
+how many samples all ranks together have taken, whatever the number of ranks: another world deals out the rest of the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.iterator import checked_integer
+from data_stack.exception import ConfigError
+
+__all__ = ["Plan", "Uneven"]
+
+Uneven = Literal["pad", "drop", "keep"]
+"""What becomes of the samples of an epoch's last step that ``world`` does not divide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How an epoch of ``n_samples`` is dealt out in batches.
+
+    Where ``world * batch_size`` does not divide the samples that are left, the last step is shorter. With ``drop_last`` it is
+    left out on every rank. Otherwise its samples are divided among the ranks as evenly as can be, and ``uneven`` says what
+    becomes of the few that ``world`` does not divide:
+
+    - ``"pad"``: all ranks have equally many; what is missing is repeated from the start of the epoch's order.
+    - ``"drop"``: all ranks have equally many; what is left over (less than ``world`` samples) is in no batch.
+    - ``"keep"``: some ranks have one sample more, and where there are fewer samples than ranks, some have one *step* more.
+
+    So each sample is in exactly one batch, but for these. With one rank there is no difference.
+
+    Attributes:
+        n_samples: of the epoch, at least 0.
+        batch_size: samples of a rank's batch, at least 1.
+        rank: from 0 to ``world - 1``.
+        world: number of ranks, at least 1.
+        drop_last: whether the last step is left out if it is shorter than the others.
+        uneven: "pad", "drop" or "keep".
+    """
+
+    n_samples: int
+    batch_size: int
+    rank: int = 0
+    world: int = 1
+    drop_last: bool = False
+    uneven: Uneven = "pad"
+
+    @property
+    def samples_per_step(self) -> int:
+        """Of all ranks together, in every step but the last."""
+        return self.batch_size * self.world
+
+    def n_steps(self, position: int = 0, rank: int | None = None) -> int:
+        """How many batches a rank (None: this one) has from a position of the epoch on."""
+        n_full, n_rest = divmod(max(0, self.n_samples - position), self.samples_per_step)
+        if n_rest == 0 or self.drop_last:
+            return n_full
+        return n_full + (len(self._dealt(n_rest, self.rank if rank is None else rank)) > 0)
+
+    def n_batch_samples(self, position: int = 0) -> int:
+        """How many samples this rank's batches have together from a position of the epoch on, repeated ones too."""
+        n_full, n_rest = divmod(max(0, self.n_samples - position), self.samples_per_step)
+        return n_full * self.batch_size + (0 if self.drop_last else len(self._dealt(n_rest, self.rank)))
+
+    def part(self, step: int, position: int = 0) -> range:
+        """The positions of this rank's batch ``step``, counted from ``position`` on.
+
+        With "pad" they may run past ``n_samples``: :meth:`positions` starts again at 0 there.
+
+        Args:
+            step: in ``[0, n_steps(position))``.
+            position: how many samples of the epoch all ranks together had taken when the steps were counted from 0.
+        """
+        start = position + step * self.samples_per_step
+        n_left = self.n_samples - start
+        if n_left >= self.samples_per_step:
+            first = start + self.rank * self.batch_size
+            return range(first, first + self.batch_size)
+        dealt = self._dealt(n_left, self.rank)
+        return range(start + dealt.start, start + dealt.stop)
+
+    def positions(self, parts: Sequence[range]) -> npt.NDArray[np.int64]:
+        """The positions of several :meth:`part` one after the other, each in ``[0, n_samples)``."""
+        starts, size = np.array([part.start for part in parts], dtype=np.int64), len(parts[0])
+        positions = (starts[:, np.newaxis] + np.arange(size, dtype=np.int64)).reshape(-1)
+        if len(parts[-1]) != size:  # that of an epoch's last step
+            positions = np.concatenate([positions[:-size], np.arange(parts[-1].start, parts[-1].stop, dtype=np.int64)])
+        if parts[-1].stop > self.n_samples:
+            positions %= self.n_samples
+        return positions
+
+    def position_after(self, step: int, position: int = 0) -> int:
+        """How many samples of the epoch all ranks together have taken after ``step``.
+
+        That is ``n_samples`` once no rank has a step left.
+        """
+        after = min(position + (step + 1) * self.samples_per_step, self.n_samples)
+        return after if self.n_steps(after, rank=0) else self.n_samples
+
+    def _dealt(self, n_rest: int, rank: int) -> range:
+        """What a rank has of the last step's ``n_rest`` samples, which are fewer than ``samples_per_step``."""
+        each, n_over = divmod(n_rest, self.world)
+        if self.uneven == "keep":
+            start = rank * each + min(rank, n_over)
+            return range(start, start + each + (rank < n_over))
+        if self.uneven == "pad":
+            each += n_over > 0
+        return range(rank * each, (rank + 1) * each)
+
+    def __post_init__(self) -> None:
+        checked_integer("n_samples", self.n_samples, at_least=0)
+        checked_integer("batch_size", self.batch_size, at_least=1)
+        checked_integer("the world of a loader's shard", self.world, at_least=1)
+        checked_integer(f"the rank of a loader's shard in a world of {self.world}", self.rank, at_least=0, at_most=self.world - 1)
+        if self.uneven not in ("pad", "drop", "keep"):
+            raise ConfigError(f"uneven must be 'pad', 'drop' or 'keep', got {self.uneven!r}")

@@ -1,0 +1,83 @@
+"""Where a loader is: a few integers that mean the same on any number of ranks and workers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from data_stack.exception import LoaderStateError
+
+__all__ = ["LoaderState"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderState:
+    """What the consumer of a loader has received so far, as counted over all ranks.
+
+    Attributes:
+        seed: that of the order.
+        epoch: the epoch whose samples come next.
+        position: how many samples of it all ranks together have received.
+        first_epoch: the epoch with which the iteration began.
+        n_samples: of that epoch.
+        order: what decides the order, see :meth:`data_stack.loader.orders.Order.content`.
+        fingerprint: that of the stack of iterators.
+    """
+
+    seed: int
+    epoch: int
+    position: int
+    first_epoch: int
+    n_samples: int
+    order: Mapping[str, Any]
+    fingerprint: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {"data_stack_loader": _VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, state: Any) -> LoaderState:
+        """What :meth:`to_dict` gave, also if it went through JSON or a checkpoint.
+
+        Raises:
+            LoaderStateError: that is no such data, or of a later version of data_stack.
+        """
+        if not isinstance(state, Mapping) or "data_stack_loader" not in state:
+            raise LoaderStateError(f"this is not the state of a loader: {state!r:.120}; state_dict() gives one")
+        if state["data_stack_loader"] != _VERSION:
+            raise LoaderStateError(
+                f"this state of a loader is of version {state['data_stack_loader']!r:.20}, known is {_VERSION}: "
+                f"read it with the data_stack that wrote it"
+            )
+        names = [field.name for field in fields(cls)]
+        if missing := [name for name in names if name not in state]:
+            raise LoaderStateError(f"this state of a loader lacks {', '.join(missing)}; it must be what state_dict() gave")
+        values = {name: state[name] for name in names}
+        for name in ("seed", "epoch", "position", "first_epoch", "n_samples"):
+            values[name] = _integer(name, values[name])
+        if not isinstance(values["order"], Mapping) or not isinstance(values["fingerprint"], str):
+            raise LoaderStateError("order or fingerprint in this state of a loader are not what state_dict() gave")
+        if values["position"] > values["n_samples"] or values["first_epoch"] > values["epoch"]:
+            raise LoaderStateError(
+                "this state of a loader contradicts itself: it is behind the end of its epoch, or before its first one"
+            )
+        return cls(**values)
+
+
+def _integer(name: str, value: Any) -> int:
+    """``value`` as an int; some checkpoints make numpy's integers, or arrays, of numbers."""
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (name != "seed" and number < 0):
+        kind = "integer" if name == "seed" else "count"
+        raise LoaderStateError(f"{name} in this state of a loader is {value!r:.40}, which is no {kind}")
+    return number

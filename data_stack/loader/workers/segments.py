@@ -1,0 +1,200 @@
+"""Shared memory in which batches travel: a worker writes, the consumer's arrays are views, garbage collection frees.
+
+A worker has a few *segments*, pieces of anonymous memory that the consumer's process maps as well. It writes a batch into a free
+one. The consumer gets arrays that lie in it, without a copy, and may keep them for as long as it likes and write into them:
+the segment is free again when the last array on it is gone. A segment costs a descriptor in the consumer's process, so once
+it keeps many batches, further ones are copied out and leave theirs at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from data_stack.loader.workers.anonymous_memory import anonymous_memory
+from data_stack.loader.workers.parcels import ByteArray, Spans
+
+__all__ = ["Leases", "SegmentReader", "SegmentWriter"]
+
+_SMALLEST_BYTES = 1 << 16
+
+
+class SegmentWriter:
+    """The segments of a worker, in its process.
+
+    Args:
+        n_kept: how many free ones to keep; more are given back.
+    """
+
+    def __init__(self, n_kept: int) -> None:
+        self._n_kept = n_kept
+        self._maps: dict[int, mmap.mmap] = {}
+        self._free: list[int] = []
+        self._n_made = 0
+        self._given_back: list[int] = []
+
+    def write(self, buffers: Sequence[memoryview], spans: Spans) -> tuple[int, int | None]:
+        """Write buffers into a free segment.
+
+        Returns:
+            The segment's number, and its descriptor if it is new. The caller closes that.
+        """
+        n_bytes = spans[-1][1]
+        number, descriptor = self._room(n_bytes)
+        target = memoryview(self._maps[number])
+        for buffer, (start, stop, _) in zip(buffers, spans, strict=True):
+            target[start:stop] = buffer
+        return number, descriptor
+
+    def free(self, numbers: Sequence[int], lost: Sequence[int]) -> None:
+        """The consumer needs some segments no longer; those of ``lost`` must not be written to again, though."""
+        for number in lost:
+            del self._maps[number]
+        self._free += numbers
+        while len(self._free) > self._n_kept:
+            self._give_back(self._free.pop(0))
+
+    def given_back(self) -> list[int]:
+        """The segments that exist no longer, since this was asked for last."""
+        numbers, self._given_back = self._given_back, []
+        return numbers
+
+    def _room(self, n_bytes: int) -> tuple[int, int | None]:
+        fitting = [number for number in self._free if len(self._maps[number]) >= n_bytes]
+        if fitting:
+            number = min(fitting, key=lambda each: len(self._maps[each]))
+            self._free.remove(number)
+            return number, None
+        if self._free:  # too small, and so for the batches to come
+            self._give_back(self._free.pop(0))
+        size = max(_SMALLEST_BYTES, 1 << (n_bytes - 1).bit_length())
+        descriptor = anonymous_memory(size)
+        try:
+            self._maps[self._n_made] = mmap.mmap(descriptor, size)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._n_made += 1
+        return self._n_made - 1, descriptor
+
+    def _give_back(self, number: int) -> None:
+        del self._maps[number]
+        self._given_back.append(number)
+
+
+class Leases:
+    """How many segments the arrays of a consumer may occupy, over all workers.
+
+    Args:
+        n_most: so many.
+    """
+
+    def __init__(self, n_most: int) -> None:
+        self.n_most = n_most
+        self.n_now = 0
+
+
+class SegmentReader:
+    """The segments of one worker, in the consumer's process.
+
+    Args:
+        leases: shared by the readers of all workers.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._maps: dict[int, mmap.mmap] = {}
+        self._leased: dict[int, weakref.ref[Any]] = {}
+        # Filled whenever the garbage collector likes to, in whatever thread: appending is all that happens then.
+        self._ended: deque[int] = deque()
+        self._free: list[int] = []
+        self._lost: list[int] = []
+        self._forked: set[int] = set()
+
+    def add(self, number: int, descriptor: int) -> None:
+        """Map a new segment; ``descriptor`` is closed.
+
+        Raises:
+            OSError: there are too many open files or maps.
+        """
+        try:
+            self._maps[number] = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Let go of segments that the worker has given back."""
+        for number in numbers:
+            del self._maps[number]
+
+    def lend(self, number: int, spans: Spans) -> list[ByteArray]:
+        """The buffers in a segment, which is free again when nothing refers to their memory any more.
+
+        They are copies of them if too many segments are lent.
+        """
+        self._collect()
+        whole: ByteArray
+        if self._leases.n_now < self._leases.n_most:
+            # ctypes' object holds the map, and every array that is made of the buffers holds the object.
+            memory = _memory_type(len(self._maps[number])).from_buffer(self._maps[number])
+            self._leased[number] = weakref.ref(memory, functools.partial(_end, self._ended, number))
+            self._leases.n_now += 1
+            whole = np.frombuffer(memory, dtype=np.uint8)  # type: ignore[call-overload]  # it is a buffer
+        else:
+            whole = np.frombuffer(self._maps[number], dtype=np.uint8, count=spans[-1][1]).copy()
+            self._free.append(number)
+        buffers = [whole[start:stop] for start, stop, _ in spans]
+        for buffer, (_, _, is_read_only) in zip(buffers, spans, strict=True):
+            if is_read_only:
+                buffer.flags.writeable = False
+        return buffers
+
+    def release(self, number: int) -> None:
+        """Free a segment whose batch nobody wants."""
+        self._free.append(number)
+
+    def freed(self) -> tuple[list[int], list[int]]:
+        """The segments that are free since this was asked for last, and those that must not be written to any more."""
+        self._collect()
+        freed = self._free, self._lost
+        self._free, self._lost = [], []
+        return freed
+
+    def fork(self) -> None:
+        """This process has forked: what is lent now lies in the other process, too, which nobody hears of when it is done."""
+        self._forked |= set(self._leased)
+
+    def close(self) -> None:
+        """Let go of all segments; memory that is lent stays until nothing refers to it."""
+        self._leases.n_now -= len(self._leased)
+        self._leased.clear()
+        self._maps.clear()
+
+    def _collect(self) -> None:
+        while self._ended:
+            number = self._ended.popleft()
+            del self._leased[number]
+            self._leases.n_now -= 1
+            if number in self._forked:
+                self._forked.remove(number)
+                del self._maps[number]
+                self._lost.append(number)
+            else:
+                self._free.append(number)
+
+
+def _end(ended: deque[int], number: int, _: weakref.ref[Any]) -> None:
+    ended.append(number)
+
+
+@functools.cache  # sizes are powers of two
+def _memory_type(n_bytes: int) -> type[ctypes.Array[ctypes.c_char]]:
+    return ctypes.c_char * n_bytes

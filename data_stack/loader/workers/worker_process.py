@@ -1,0 +1,212 @@
+"""The program of a worker process: it makes the batches of the jobs that it is sent until nobody is there to want them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from types import FrameType
+from typing import Any, NoReturn
+
+from data_stack.exception import LoadingError
+from data_stack.loader.jobs import BatchMaker, Job
+from data_stack.loader.workers.channel import Channel
+from data_stack.loader.workers.parcels import Parcel, Spans, contents_of, know_nameless, spans_of
+from data_stack.loader.workers.segments import SegmentWriter
+from data_stack.loader.workers.worker_board import WorkerBoard
+
+__all__ = ["main"]
+
+_BEAT_SECONDS = 0.25
+_PR_SET_PDEATHSIG = 1  # which signal to get when the thread that started this process ends, see prctl(2)
+_SMALL_BYTES = 4096  # a message with so much is cheaper than shared memory
+_SMALL_PICKLE_BYTES = 1 << 15  # the socket takes several of these without anybody listening
+
+
+def main(channel: int, board: int, number: int, n_workers: int, n_kept: int, parent: int, is_of_main_thread: int) -> NoReturn:
+    """Work for the process that started this one.
+
+    Args:
+        channel: descriptor of the socket to it.
+        board: descriptor of the shared board.
+        number: of this worker, from 0 on.
+        n_workers: pages of the board.
+        n_kept: free segments to keep.
+        parent: process id of the one that started this one.
+        is_of_main_thread: whether that process's main thread did, which lives as long as the process.
+    """
+    # Ctrl-C goes to all processes of a terminal; it is the consumer's to say what becomes of its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    gc.freeze()  # what was imported stays; it was off until now, which saves a tenth of the time that takes
+    gc.enable()
+    if is_of_main_thread and sys.platform == "linux":
+        # The heartbeat ends this process when the parent is gone, but cannot while it is stopped or Python's lock is held.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    pages = WorkerBoard(board, n_workers)
+    os.close(board)
+    threading.Thread(target=_beat, args=(pages, number, parent, threading.get_ident()), name="heartbeat", daemon=True).start()
+    worker = _Worker(Channel(socket.socket(fileno=channel)), pages, number, n_kept)
+    try:
+        worker.work()
+    except BaseException:  # noqa: BLE001  # the consumer hears of it by the exit status
+        traceback.print_exc()
+        _leave(1)
+    _leave(0)
+
+
+class _Worker:
+    def __init__(self, channel: Channel, board: WorkerBoard, number: int, n_kept: int) -> None:
+        self._channel, self._board, self._number = channel, board, number
+        self._segments = SegmentWriter(n_kept)
+        self._messages: deque[tuple[Any, ...]] = deque()
+        self._poll = select.poll()
+        self._maker: BatchMaker | None = None
+
+    def work(self) -> None:
+        """Do what messages say, until the other end of the channel is closed."""
+        self._poll.register(self._channel.fileno(), select.POLLIN)
+        while (message := self._next_message()) is not None:
+            kind, *content = message
+            if kind == "package":
+                self._unpack(*content)
+            elif kind == "job":
+                self._do(*content)
+
+    def _next_message(self) -> tuple[Any, ...] | None:
+        """The next thing to do; None when there is nobody to do it for."""
+        while True:
+            self._read()
+            if self._channel.is_ended:
+                return None
+            if self._messages:
+                return self._messages.popleft()
+            events = select.POLLIN | (select.POLLOUT if self._channel.has_outgoing else 0)
+            self._poll.modify(self._channel.fileno(), events)
+            self._poll.poll()
+            self._channel.flush()
+
+    def _read(self) -> None:
+        for message in self._channel.receive():
+            if message[0] == "job":  # segments are free when that is known, not when the job's turn comes
+                kind, freed, lost, *job = message
+                self._segments.free(freed, lost)
+                message = (kind, *job)
+            self._messages.append(message)
+
+    def _unpack(self, spans: Spans, nameless: list[tuple[str, str]]) -> None:
+        descriptor = self._channel.descriptors.popleft()
+        try:
+            # A private map: whoever writes into an array does so for itself; what nobody writes to is there once for all workers.
+            memory = memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size, access=mmap.ACCESS_COPY))
+        finally:
+            os.close(descriptor)
+        views = [memory[start:stop].toreadonly() if is_read_only else memory[start:stop] for start, stop, is_read_only in spans]
+        try:
+            package = contents_of(views[0], views[1:])
+        except Exception as error:  # noqa: BLE001  # whatever an object raises instead of coming to life
+            self._channel.send(("unfit", f"{type(error).__name__}: {error}", _traceback_of(error)))
+            return
+        know_nameless(nameless)
+        self._maker = package["maker"]
+        sys.argv[:] = package["argv"]
+        self._channel.send(("ready",))
+
+    def _do(self, generation: int, number: int, epoch: int, step: int, position: int, indices: Any, seed: int) -> None:
+        if self._maker is None or generation < self._board.wanted(self._number):
+            return
+        job = Job(number, epoch, step, position, indices, seed)
+        try:
+            made = self._maker.make(job)
+        except LoadingError as error:
+            self._send_error(generation, number, error, error.__cause__ or error)
+        except BaseException as error:  # noqa: BLE001  # SystemExit and the like of user code must not end it in silence
+            asked = LoadingError("making a batch was broken off", error, epoch=epoch, step=step)
+            self._send_error(generation, number, asked, error)
+        else:
+            figures = (made.n_samples, made.n_bytes, made.read_seconds, made.collate_seconds, made.transform_seconds)
+            try:
+                parcel = Parcel(made.batch)
+            except Exception as error:  # noqa: BLE001  # whatever an object raises instead of being pickled
+                problem = (
+                    "a batch cannot be sent from a worker process to the consumer; with worker_kind='threads' it need not be"
+                )
+                self._send_error(generation, number, LoadingError(problem, error, epoch=epoch, step=step), error)
+            else:
+                self._send_batch(generation, number, figures, parcel)
+        for stream in (sys.stdout, sys.stderr):  # so that what user code prints is not lost, whatever becomes of this process
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+
+    def _send_batch(self, generation: int, number: int, figures: tuple[Any, ...], parcel: Parcel) -> None:
+        pickled: bytes | None = bytes(parcel.pickle) if parcel.pickle.nbytes <= _SMALL_PICKLE_BYTES else None
+        buffers = parcel.buffers if pickled is not None else [parcel.pickle, *parcel.buffers]
+        batch = ("batch", generation, number, figures, pickled)
+        if sum(buffer.nbytes for buffer in buffers) <= _SMALL_BYTES:
+            copies = [bytes(buffer) if buffer.readonly else bytearray(buffer) for buffer in buffers]
+            self._channel.send((*batch, copies, [], None, False, self._segments.given_back()))
+            return
+        spans, _ = spans_of(buffers)
+        segment, descriptor = self._segments.write(buffers, spans)
+        descriptors = () if descriptor is None else (descriptor,)
+        self._channel.send((*batch, [], spans, segment, bool(descriptors), self._segments.given_back()), descriptors)
+
+    def _send_error(self, generation: int, number: int, error: LoadingError, cause: BaseException) -> None:
+        facts = {"problem": error.problem, "cause": error.cause, "epoch": error.epoch, "step": error.step, "index": error.index}
+        self._channel.send(("error", generation, number, facts, _traceback_of(cause), _pickled_error(cause)))
+
+
+def _traceback_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+def _pickled_error(error: BaseException) -> tuple[bytes, list[bytes]] | None:
+    """An exception as a parcel, if it comes out of that as what it was."""
+    try:
+        parcel = Parcel(error)
+        pickled, buffers = bytes(parcel.pickle), [bytes(buffer) for buffer in parcel.buffers]
+        copy = contents_of(pickled, buffers)
+        if type(copy) is type(error) and str(copy) == str(error):
+            return pickled, buffers
+    except Exception:  # noqa: BLE001  # whatever an object raises instead of being pickled, or of coming to life again
+        return None
+    return None
+
+
+def _beat(board: WorkerBoard, number: int, parent: int, working_thread: int) -> None:
+    """Show every quarter of a second that this process lives; end it when the one that started it is gone."""
+    while os.getppid() == parent:
+        board.beat(number)
+        question = board.question(number)
+        if question is not None:
+            board.answer(number, question, _stack_of(sys._current_frames().get(working_thread)))
+        time.sleep(_BEAT_SECONDS)
+    os._exit(1)  # what it was at, nobody waits for
+
+
+def _stack_of(frame: FrameType | None) -> str:
+    """Where a thread is, without the frames that are the same always."""
+    summary = traceback.extract_stack(frame)
+    own = [entry for entry in summary if not entry.filename.endswith("worker_process.py") and entry.filename != "<string>"]
+    return "".join(traceback.format_list(own[-12:])) or "waiting for something to do\n"
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process: finalizers run, threads of user code are not waited for."""
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    os._exit(status)

@@ -1,0 +1,188 @@
+"""The bucketed order: every sample once, chunks of similar length, the same whoever asks for whichever part of it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.loader import Bucketed, Loader, Padded, Shuffled
+
+LENGTHS = np.random.default_rng(0).lognormal(4, 0.9, 10_000).astype(np.int64)
+
+
+def epoch_of(order: Any, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.NDArray[np.int64]:
+    return np.asarray(order.indices(np.arange(n_samples), n_samples, seed, epoch))
+
+
+def padding(indices: npt.NDArray[np.int64], batch_size: int) -> float:
+    """Which part of the values of padded batches is padding."""
+    lengths = LENGTHS[indices][: len(indices) // batch_size * batch_size].reshape(-1, batch_size)
+    return float(1 - lengths.sum() / (lengths.max(axis=1).sum() * batch_size))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 20), st.integers(1, 5), st.integers(-3, 3), st.integers(0, 3), st.data())
+def test_every_sample_is_at_one_position_whatever_part_is_asked_for(
+    n_samples: int, chunk: int, window: int, seed: int, epoch: int, data: Any
+) -> None:
+    lengths = data.draw(st.lists(st.integers(0, 9), min_size=n_samples, max_size=n_samples))
+    positions = np.array(data.draw(st.lists(st.integers(0, n_samples - 1), max_size=20)), dtype=np.int64)
+
+    indices = epoch_of(Bucketed(lengths, chunk=chunk, window=window), n_samples, seed, epoch)
+    part = Bucketed(lengths, chunk=chunk, window=window).indices(positions, n_samples, seed, epoch)
+
+    assert sorted(indices.tolist()) == list(range(n_samples))
+    assert part.tolist() == indices[positions].tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 6), st.integers(0, 99))
+def test_a_window_is_that_of_the_shuffled_order_in_chunks_of_neighbouring_lengths(
+    n_samples: int, chunk: int, window: int, seed: int
+) -> None:
+    lengths = LENGTHS[:n_samples]
+    shuffled = epoch_of(Shuffled(), n_samples, seed)
+
+    indices = epoch_of(Bucketed(lengths, chunk=chunk, window=window), n_samples, seed)
+
+    for start in range(0, n_samples, chunk * window):
+        here = indices[start : start + chunk * window]
+        assert sorted(here.tolist()) == sorted(shuffled[start : start + chunk * window].tolist())
+        chunks = [here[at : at + chunk] for at in range(0, len(here), chunk)]
+        chunks.sort(key=lambda its: (lengths[its].min(), lengths[its].max()))
+        joined = lengths[np.concatenate(chunks)]
+        assert (np.diff(joined) >= 0).all()
+
+
+def test_equal_lengths_stay_in_their_shuffled_order() -> None:
+    order = Bucketed(np.zeros(100, int), chunk=100)
+
+    assert epoch_of(order, 100).tolist() == epoch_of(Shuffled(), 100).tolist()
+
+
+def test_little_of_a_batch_is_padding() -> None:
+    shuffled = padding(epoch_of(Shuffled(), len(LENGTHS)), 32)
+    bucketed = padding(epoch_of(Bucketed(LENGTHS, chunk=32, window=100), len(LENGTHS)), 32)
+
+    assert shuffled > 0.6
+    assert bucketed < 0.15
+
+
+def test_epochs_and_seeds_differ_and_long_batches_come_anywhere() -> None:
+    order = Bucketed(LENGTHS, chunk=50, window=40)
+    orders = [epoch_of(order, len(LENGTHS), seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+
+    assert len({each.tobytes() for each in orders}) == 3
+    # which samples are together differs, too
+    assert len({frozenset(each[at : at + 50].tolist()) for each in orders for at in range(0, len(LENGTHS), 50)}) == 600
+    means = LENGTHS[orders[0]].reshape(5, 40, 50).mean(axis=2)
+    assert set(means.argmax(axis=1)) != {39}
+    assert abs(np.corrcoef(means.reshape(-1), np.tile(np.arange(40), 5))[0, 1]) < 0.3
+
+
+def test_the_short_chunk_stands_at_the_end_and_is_of_any_length() -> None:
+    lengths = np.arange(95)
+    lasts = [set(epoch_of(Bucketed(lengths, chunk=10, window=20), 95, seed)[90:].tolist()) for seed in range(200)]
+
+    assert all(max(last) - min(last) == 4 for last in lasts)  # neighbours
+    assert {min(last) for last in lasts} == set(range(0, 100, 10))
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_each_batch_of_each_rank_is_a_chunk_and_a_state_goes_on_with_them(world: int) -> None:
+    values = SequenceDatasetIterator([np.arange(1000), [[n] * int(length % 50) for n, length in enumerate(LENGTHS[:1000])]])
+    order = Bucketed(LENGTHS[:1000] % 50, chunk=16, window=4)
+    whole = epoch_of(order, 1000, seed=3)
+
+    parts: list[list[list[int]]] = []
+    for rank in range(world):
+        loader = Loader(
+            values, 16, shuffle=order, seed=3, shard=(rank, world), worker_kind="inline", collate=Padded(columns=1), uneven="keep"
+        )
+        batches = iter(loader)
+        taken = [next(batches)[0].tolist() for _ in range(5)]
+        again = Loader(
+            values, 16, shuffle=pickle.loads(pickle.dumps(order)), shard=(rank, world), worker_kind="inline", uneven="keep"
+        )
+        again.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+        taken += [batch[0].tolist() for batch in again]
+        parts.append(taken)
+
+    assert sorted(n for part in parts for batch in part for n in batch) == list(range(1000))
+    n_steps = 1000 // (16 * world)
+    for rank, part in enumerate(parts):
+        for step, batch in enumerate(part[:n_steps]):
+            at = (step * world + rank) * 16
+            assert batch == whole[at : at + 16].tolist()
+
+
+def test_threads_share_an_order() -> None:
+    order, expected = Bucketed(LENGTHS, chunk=10, window=10), epoch_of(Bucketed(LENGTHS, chunk=10, window=10), len(LENGTHS))
+    places = [np.random.default_rng(n).integers(0, len(LENGTHS), 300) for n in range(40)]
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda at: order.indices(at, len(LENGTHS), 0, 0), places))
+
+    assert all(np.array_equal(its, expected[at]) for its, at in zip(found, places, strict=True))
+
+
+def test_a_state_of_other_lengths_is_refused() -> None:
+    iterator = SequenceDatasetIterator([np.arange(6)])
+
+    state = Loader(iterator, 2, shuffle=Bucketed([1, 2, 3, 4, 5, 6], chunk=2), worker_kind="inline").state_dict()
+
+    Loader(iterator, 2, shuffle=Bucketed(np.arange(1, 7, dtype=np.uint16), chunk=2), worker_kind="inline").load_state_dict(state)
+    for other in (
+        Bucketed([1, 2, 3, 4, 5, 7], chunk=2),
+        Bucketed([1, 2, 3, 4, 5, 6], chunk=3),
+        Bucketed([1, 2, 3, 4, 5, 6], chunk=2, window=7),
+    ):
+        with pytest.raises(LoaderStateError, match="another order"):
+            Loader(iterator, 2, shuffle=other, worker_kind="inline").load_state_dict(state)
+
+
+def test_lengths_are_copied_and_may_be_a_tensor() -> None:
+    lengths = np.arange(20)
+    order = Bucketed(lengths, chunk=4)
+    expected = epoch_of(order, 20, 5)
+
+    lengths[:] = 0
+
+    assert epoch_of(Bucketed(torch.arange(20), chunk=4), 20, 5).tolist() == expected.tolist()
+    assert epoch_of(order, 20, 6).tolist() == epoch_of(Bucketed(np.arange(20), chunk=4), 20, 6).tolist()
+    assert repr(order) == "Bucketed(20 lengths, chunk=4, window=100)"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "arguments", "message"),
+    [
+        ([1.5, 2], {"chunk": 2}, "lengths are an integer for each sample, got float64"),
+        ([[1], [2]], {"chunk": 2}, r"got int64 of shape \(2, 1\)"),
+        ([[1], [2, 3]], {"chunk": 2}, "lengths are an integer for each sample"),
+        (["a"], {"chunk": 2}, "lengths are an integer"),
+        ([3, -1, 2], {"chunk": 2}, "that of sample 1 is -1"),
+        ([1], {"chunk": 0}, "the chunk of a bucketed order must be at least 1"),
+        ([1], {"chunk": 1, "window": 0}, "the window of a bucketed order must be at least 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(lengths: Any, arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Bucketed(lengths, **arguments)
+
+
+def test_lengths_of_another_number_of_samples_are_refused() -> None:
+    loader = Loader(SequenceDatasetIterator([np.arange(5)]), 2, shuffle=Bucketed([1, 2, 3], chunk=2), worker_kind="inline")
+
+    with pytest.raises(ConfigError, match="lengths of 3 samples, the iterator has 5"):
+        list(loader)

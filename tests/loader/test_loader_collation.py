@@ -1,0 +1,355 @@
+"""Padded and ragged batches: the right values, in a form that does not depend on which samples are in them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator.stacking import stack_samples, stack_values
+from data_stack.exception import ConfigError, LoadingError
+from data_stack.loader import Collation, Concatenated, Loader, Padded, Ragged
+
+TEXTS: list[dict[str, Any]] = [
+    {"tokens": np.array([1, 2, 3], np.int32), "text": "abc", "label": 0},
+    {"tokens": np.array([4], np.int32), "text": "d", "label": 1},
+    {"tokens": np.array([], np.int32), "text": "", "label": 0},
+]
+EQUALLY_LONG: list[dict[str, Any]] = [{"tokens": np.array([n, n], np.int32), "text": "ab", "label": n} for n in range(4)]
+
+
+def padded(samples: list[Any], collation: Collation) -> Any:
+    """What becomes of tuples and dicts as samples, and of arrays and lists as a bare column."""
+    return collation.collated(stack_values(samples) if isinstance(samples[0], list) else stack_samples(samples))
+
+
+# ---------------------------------------------------------------------- padded
+
+
+def test_values_are_filled_up_to_the_longest_of_the_batch() -> None:
+    batch = padded(TEXTS, Padded())
+
+    assert list(batch) == ["tokens", "text", "label", "tokens_lengths"]
+    assert batch["tokens"].tolist() == [[1, 2, 3], [4, 0, 0], [0, 0, 0]]
+    assert batch["tokens"].dtype == np.int32
+    assert batch["tokens_lengths"].tolist() == [3, 1, 0]
+    assert batch["tokens_lengths"].dtype == np.int64
+    assert batch["text"].tolist() == ["abc", "d", ""]
+    assert batch["label"].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("collation", [Padded(), Padded(columns="tokens"), Padded({"tokens": -1}, side="left"), Concatenated()])
+def test_a_batch_of_equally_long_values_has_the_same_form(collation: Collation) -> None:
+    ragged, even = padded(TEXTS, collation), padded(EQUALLY_LONG, collation)
+
+    assert list(ragged) == list(even)
+    for one, other in zip(ragged.values(), even.values(), strict=True):
+        if isinstance(one, Ragged):
+            one, other = one.values, other.values
+        assert (one.dtype, one.ndim) == (other.dtype, other.ndim)
+
+
+def test_a_tuple_gets_its_lengths_at_the_end_and_a_bare_column_beside_it() -> None:
+    lists = [[1, 2], [3], [4, 5, 6]]
+    in_tuples = padded([(values, n, values[:1] * n) for n, values in enumerate(lists)], Padded())
+    bare = padded(lists, Padded())
+
+    assert [part.tolist() for part in in_tuples] == [
+        [[1, 2, 0], [3, 0, 0], [4, 5, 6]],
+        [0, 1, 2],
+        [[0, 0], [3, 0], [4, 4]],
+        [2, 1, 3],
+        [0, 1, 2],
+    ]
+    assert [part.tolist() for part in bare] == [[[1, 2, 0], [3, 0, 0], [4, 5, 6]], [2, 1, 3]]
+    assert padded(lists, Padded(lengths=False)).tolist() == [[1, 2, 0], [3, 0, 0], [4, 5, 6]]
+
+
+def test_columns_are_named_by_keys_and_by_positions_from_either_end() -> None:
+    samples = [([1], [1.5, 2.5], "a"), ([2, 3], [3.5], "b")]
+
+    first = padded(samples, Padded(columns=0))
+    second = padded(samples, Padded({-2: np.nan}))
+
+    assert first[0].tolist() == [[1, 0], [2, 3]]
+    assert first[1].dtype == object
+    assert first[3].tolist() == [1, 2]
+    assert second[0].dtype == object
+    assert np.array_equal(second[1], [[1.5, 2.5], [3.5, np.nan]], equal_nan=True)
+
+
+def test_each_column_has_its_own_padding_value_and_dtype() -> None:
+    samples = [{"tokens": [1, 2], "labels": [1, 2]}, {"tokens": [], "labels": []}]
+
+    batch = padded(samples, Padded({"tokens": 9, "labels": -100}, lengths=False, dtype={"labels": np.int16}))
+
+    assert batch["tokens"].tolist() == [[1, 2], [9, 9]]
+    assert batch["labels"].tolist() == [[1, 2], [-100, -100]]
+    assert batch["tokens"].dtype == np.int64  # an empty list is no floats
+    assert batch["labels"].dtype == np.int16
+
+
+def test_values_are_filled_up_on_the_left() -> None:
+    batch, lengths = padded([[1, 2, 3], [4], []], Padded(7, side="left"))
+
+    assert batch.tolist() == [[1, 2, 3], [7, 7, 4], [7, 7, 7]]
+    assert lengths.tolist() == [3, 1, 0]
+
+
+def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
+    values = [[1, 2, 3], [4]]
+
+    assert padded(values, Padded(to=5))[0].shape == (2, 5)
+    assert padded(values, Padded(multiple_of=4))[0].shape == (2, 4)
+    assert padded(values, Padded(multiple_of=4, to=3))[0].shape == (2, 3)
+    assert padded([[1, 2], [3, 4]], Padded(multiple_of=4))[0].tolist() == [[1, 2, 0, 0], [3, 4, 0, 0]]
+    assert padded([[], []], Padded(multiple_of=4))[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize(("side", "expected"), [("right", [[1, 2], [4, 0]]), ("left", [[2, 3], [0, 4]])])
+def test_what_is_too_long_is_cut_off_on_the_side_of_the_padding(side: Any, expected: list[list[int]]) -> None:
+    for values, rows in (([[1, 2, 3], [4]], expected), ([[1, 2, 3], [1, 2, 3]], [expected[0]] * 2)):
+        batch, lengths = padded(values, Padded(to=2, truncate=True, side=side))
+
+        assert batch.tolist() == rows
+        assert lengths.tolist() == [min(len(value), 2) for value in values]
+
+
+def test_pictures_are_padded_in_both_extents() -> None:
+    pictures = [np.full((2, 3, 3), 1, np.uint8), np.full((4, 1, 3), 2, np.uint8)]
+
+    batch, shapes = padded(pictures, Padded(255, multiple_of=(1, 4), lengths=2))
+
+    assert batch.shape == (2, 4, 4, 3)
+    assert batch.dtype == np.uint8
+    assert (batch[0, :2, :3] == 1).all()
+    assert (batch[1, :4, :1] == 2).all()
+    assert (batch == 255).sum() == batch.size - pictures[0].size - pictures[1].size
+    assert shapes.tolist() == [[2, 3], [4, 1]]
+    assert padded(pictures, Padded(to=(None, 5)))[0].shape == (2, 4, 5, 3)
+    assert padded([np.ones((2, 2)), np.ones((2, 2))], Padded(to=(None, 3)))[0].shape == (2, 2, 3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(hnp.arrays(np.int16, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=5)), min_size=1, max_size=6),
+    st.sampled_from(["right", "left"]),
+    st.integers(1, 4),
+)
+def test_what_was_padded_is_found_again(values: list[Any], side: Any, multiple: int) -> None:
+    batch, shapes = Padded(-1, side=side, multiple_of=multiple, lengths=2).collated(stack_values(values))
+
+    assert batch.shape[1] % multiple == 0
+    for row, (height, width), value in zip(batch, shapes.tolist(), values, strict=True):
+        top = len(row) - height if side == "left" else 0
+        assert np.array_equal(row[top : top + height, :width], value)
+        assert (row == -1).sum() - (value == -1).sum() == row.size - value.size
+
+
+def test_an_empty_list_among_lists_of_lists_has_no_rows() -> None:
+    values = [[[1, 2], [3, 4]], [], [[5, 6]]]
+
+    assert padded(values, Padded())[0].tolist() == [[[1, 2], [3, 4]], [[0, 0], [0, 0]], [[5, 6], [0, 0]]]
+    assert padded(values, Concatenated()).values.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert padded(values, Concatenated()).lengths.tolist() == [2, 0, 1]
+
+
+def test_values_of_several_dtypes_get_the_one_that_holds_them_all() -> None:
+    arrays = [np.array([1, 2], np.uint8), np.array([-1], np.int8)]
+
+    assert padded(arrays, Padded())[0].dtype == np.int16
+    assert padded([torch.ones(2), torch.ones(3)], Padded())[0].dtype == np.float32
+    assert padded(arrays, Padded(dtype=np.float32))[0].tolist() == [[1.0, 2.0], [-1.0, 0.0]]
+    with pytest.raises(ConfigError, match="int64 and uint64, which no dtype holds exactly"):
+        padded([np.array([1, 2], np.uint64), np.array([-1])], Padded())
+    with pytest.raises(ConfigError, match="the column has at place 1 of the batch values of int8 that do not fit uint8"):
+        padded(arrays, Padded(dtype=np.uint8))
+    with pytest.raises(ConfigError, match="at place 0 of the batch values of float64 that do not fit int64"):
+        padded([[0.5], []], Padded(dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("u1", -1), ("i1", 128), ("i4", 0.5), ("i8", np.nan), ("f2", 1e10), ("?", 2), ("f4", 1j), ("f4", "x"), ("i4", None),
+     ("f4", 2**24 + 1), ("i4", [0])],
+)  # fmt: skip
+def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(dtype: str, value: Any) -> None:
+    for lengths in ((2, 1), (2, 2)):
+        with pytest.raises(ConfigError, match=r"which cannot hold the padding value"):
+            padded([np.zeros(length, dtype) for length in lengths], Padded(value))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("u1", 255), ("f4", 0.1), ("f2", np.inf), ("f8", -1), ("?", True), ("c8", 1j), ("i2", 3.0)]
+)
+def test_a_padding_value_that_the_dtype_holds_is_there(dtype: str, value: Any) -> None:
+    batch, _ = padded([np.zeros(1, dtype), np.zeros(2, dtype)], Padded(value))
+
+    assert batch.dtype == dtype
+    assert batch[0, 1] == np.array(value).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("samples", "collation", "message"),
+    [
+        ([[1, 2], [3], [1, 2, 3]], Padded(to=2), r"a value of shape \(3,\) at place 2 of the batch.*truncate=True"),
+        ([{"a": [1, 2]}, {"a": None}], Padded(), r"column 'a' has arrays of numbers, but at place 1 of the batch None"),
+        ([{"a": [1, 2]}, {"a": [[1], [2, 3]]}], Padded(), r"at place 1 of the batch a list: \[\[1\], \[2, 3\]\]"),
+        ([(np.ones(2),), (np.ones((1, 2)),)], Padded(), r"column 0 has .* shape \(2,\), at place 1 \(1, 2\)"),
+        ([{"a": "x"}], Padded(columns="a"), r"column 'a' has no arrays or lists of numbers, but object of shape \(1,\)"),
+        ([{"a": 1}], Concatenated("a"), r"column 'a' has no arrays"),
+        ([{"a": 1}], Padded(columns="b"), r"the batch has no column 'b': it has 'a'"),
+        ([([1],)], Concatenated(1), r"the batch has no column 1: it has 0"),
+        ([{"a": [1], "a_lengths": 3}], Padded(), r"a column 'a_lengths' already"),
+        ([[1, 2]], Padded(to=(None, 3)), "to is for 2 extents, but the values of the column have 1"),
+        ([[1, 2]], Padded(lengths=2), "lengths is for 2 extents"),
+        ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first extent: .*at place 1 \(2, 4\)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_collated_is_named(samples: list[Any], collation: Collation, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        padded(samples, collation)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"to": -1}, "to must be at least 0"),
+        ({"to": "long"}, "to must be an integer"),
+        ({"multiple_of": 0}, "multiple_of must be at least 1"),
+        ({"multiple_of": (8, None)}, "multiple_of must be an integer"),
+        ({"side": "top"}, "side must be 'right' or 'left'"),
+        ({"truncate": True}, "give it, too"),
+        ({"value": {"a": 0}, "columns": "a"}, "once"),
+        ({"value": {"a": 0}, "dtype": {"b": "i4"}}, "not padded: 'b'"),
+        ({"dtype": "nonsense"}, "dtype must be one of numpy"),
+        ({"lengths": -1}, "lengths must be at least 0"),
+        ({"columns": 1.5}, "columns are named by"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Padded(**arguments)
+
+
+def test_an_empty_batch_stays_one() -> None:
+    empty: Any = {"tokens": np.empty((0, 3), np.int32), "label": np.empty(0, np.int64)}
+
+    batch = Padded(to=5).collated(empty)
+    ragged = Concatenated().collated(empty)
+
+    assert batch["tokens"].shape == (0, 5)
+    assert batch["tokens_lengths"].shape == (0,)
+    assert len(ragged["tokens"]) == 0
+    assert ragged["tokens"].values.dtype == np.int32
+    assert Padded().collated(()) == Concatenated().collated(()) == ()
+
+
+def test_collations_pickle_and_show_what_they_do() -> None:
+    collation = Padded({"a": 0}, to=(None, 4), side="left", lengths=False)
+
+    again = pickle.loads(pickle.dumps(collation))
+
+    assert repr(again) == repr(collation) == "Padded({'a': 0}, to=(None, 4), side='left', lengths=0)"
+    assert repr(Padded()) == "Padded(0)"
+    assert repr(Concatenated(["a", 1])) == "Concatenated(['a', 1])"
+    assert np.array_equal(again.collated({"a": np.ones((1, 2, 2))})["a"][0, :, :2], np.ones((2, 2)))
+
+
+# ---------------------------------------------------------------------- ragged
+
+
+def test_values_come_one_after_the_other() -> None:
+    batch = padded(TEXTS, Concatenated())
+
+    assert batch["tokens"] == Ragged(np.array([1, 2, 3, 4], np.int32), np.array([0, 3, 4, 4]))
+    assert [row.tolist() for row in batch["tokens"]] == [[1, 2, 3], [4], []]
+    assert batch["tokens"].lengths.tolist() == [3, 1, 0]
+    assert batch["tokens"][-2].tolist() == [4]
+    assert batch["tokens"][0].base is batch["tokens"].values
+    assert batch["text"].tolist() == ["abc", "d", ""]
+    assert repr(batch["tokens"]) == "<Ragged: 3 samples, 4 values, int32>"
+    assert batch["tokens"].nbytes == 4 * 4 + 4 * 8
+
+
+def test_values_of_one_shape_are_ragged_too_and_tuples_stay_tuples() -> None:
+    values, labels = padded([(np.full((2, 3), n), n) for n in range(4)], Concatenated())
+
+    assert values.values.shape == (8, 3)
+    assert values.offsets.tolist() == [0, 2, 4, 6, 8]
+    assert (values[3] == 3).all()
+    assert labels.tolist() == [0, 1, 2, 3]
+    assert padded([[1], [2, 3]], Concatenated()) == Ragged.of([[1], [2, 3]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(hnp.arrays(np.float32, st.tuples(st.integers(0, 5), st.just(2))), min_size=1, max_size=8))
+def test_a_ragged_array_gives_its_rows_and_their_padded_array(rows: list[Any]) -> None:
+    ragged = Ragged.of(rows)
+
+    assert len(ragged) == len(rows)
+    assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(ragged.rows(), rows, strict=True))
+    expected, lengths = Padded(-1).collated(stack_values(rows))
+    assert np.array_equal(ragged.to_padded(-1), expected, equal_nan=True)
+    assert np.array_equal(ragged.lengths, lengths)
+    assert ragged.to_padded(length=9).shape == (len(rows), 9, 2)
+    assert pickle.loads(pickle.dumps(ragged)) == ragged
+
+
+def test_a_ragged_array_is_checked() -> None:
+    for offsets in ([0, 2], [1, 3], [0, 3, 2, 3], [], [[0, 3]], [0.0, 3.0]):
+        with pytest.raises(ConfigError, match="offsets of a ragged array"):
+            Ragged(np.arange(3), np.array(offsets))
+    with pytest.raises(ConfigError, match="have none"):
+        Ragged(np.array(3), np.array([0, 3]))
+    with pytest.raises(ConfigError, match="one at least"):
+        Ragged.of([])
+    with pytest.raises(ConfigError, match="sample 1 has 3 values, more than the 2"):
+        Ragged.of([[1], [1, 2, 3]]).to_padded(length=2)
+    with pytest.raises(IndexError):
+        Ragged.of([[1], [1, 2, 3]])[2]
+    assert Ragged.of([[1]]) != Ragged.of([[1.0]])
+    assert Ragged.of([[1]]) != [[1]]
+
+
+# ---------------------------------------------------------------------- under a loader
+
+
+class TestUnderALoader:
+    LISTS = [list(range(n % 5)) for n in range(50)]
+
+    def test_batches_are_padded_and_their_arrays_the_receivers(self) -> None:
+        iterator = SequenceDatasetIterator([np.arange(200).reshape(50, 4), self.LISTS])
+
+        loader = Loader(iterator, 8, shuffle=True, worker_kind="inline", collate=Padded(-1))
+        seen: dict[int, list[int]] = {}
+        for rows, lists, row_lengths, lengths in loader:
+            assert row_lengths.tolist() == [4] * len(rows)
+            for row, values, length in zip(rows, lists, lengths, strict=True):
+                seen[int(row[0]) // 4] = values[:length].tolist()
+            lists[:] = rows[:] = -7
+
+        assert [seen[n] for n in range(50)] == self.LISTS
+        assert iterator[7][0].tolist() == [28, 29, 30, 31]
+
+    def test_a_sample_that_is_too_long_is_told_with_those_of_its_batch(self) -> None:
+        loader = Loader(SequenceDatasetIterator([self.LISTS]), 8, worker_kind="inline", collate=Padded(to=3))
+
+        with pytest.raises(LoadingError, match=r"samples 0, 1, 2.*(?s:.*)at place 4 of the batch"):
+            list(loader)
+
+    def test_bytes_of_ragged_batches_are_counted(self) -> None:
+        loader = Loader(SequenceDatasetIterator([self.LISTS]), 50, worker_kind="inline", collate=Concatenated())
+
+        ((ragged,),) = list(loader)
+
+        assert json.loads(json.dumps([row.tolist() for row in ragged])) == self.LISTS
+        assert loader.stats().n_bytes >= ragged.nbytes

@@ -1,0 +1,172 @@
+"""Loaders of processes that train together by gloo: as many steps on all ranks, every sample once, one process's weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+from data_stack.loader.torch import shard_of_process
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+
+N_SAMPLES = 97
+
+
+def dataset(n_samples: int = N_SAMPLES) -> SequenceDatasetIterator:
+    numbers = np.random.default_rng(0).random((n_samples, 5))
+    return SequenceDatasetIterator([numbers, numbers @ np.arange(5.0), np.arange(n_samples)])
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of four processes found. They meet as those of ``torchrun`` do, but in a file."""
+    folder = tmp_path_factory.mktemp("ranks")
+    environment = {**os.environ, "WORLD_SIZE": "4", "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder)], env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(4)
+    ]
+    try:
+        errors = [process.communicate(timeout=240)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0] * 4, "\n".join(errors)
+    return [pickle.loads((folder / f"found-{rank}").read_bytes()) for rank in range(4)]
+
+
+# ------------------------------------------------------------------ what the processes do
+
+
+def dealing() -> Any:
+    """The samples of every step, by each way to deal the uneven rest; and a state in the middle."""
+    found: dict[str, Any] = {}
+    for uneven in ("pad", "drop"):
+        loader = Loader(
+            dataset(), 6, shuffle=True, seed=1, shard=shard_of_process(), uneven=uneven, workers=2, worker_kind="threads"
+        )
+        found[uneven] = []
+        for batch in loader.torch():
+            # a rank that had a step more would wait here for the others for ever
+            n_together = torch.tensor(len(batch[2]))
+            torch.distributed.all_reduce(n_together)
+            found[uneven].append((batch[2].tolist(), int(n_together)))
+            if uneven == "pad" and len(found[uneven]) == 2:
+                found["state"] = json.dumps(loader.state_dict())
+        found[f"{uneven} len"] = len(loader)
+    return found
+
+
+def rest(state: str) -> Any:
+    """What each rank has after a state of rank 0's, which was taken in another world."""
+    shared = [state]
+    torch.distributed.broadcast_object_list(shared, src=0)
+    loader = Loader(dataset(), 4, shuffle=True, shard=shard_of_process(), worker_kind="inline")
+    loader.load_state_dict(json.loads(shared[0]))
+    return [batch[2].tolist() for batch in loader.torch()]
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
+
+
+def trained(model: Any, loader: Any) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(2):
+        for numbers, targets, _ in loader:
+            optimizer.zero_grad()
+            ((model(numbers)[:, 0] - targets) ** 2).mean().backward()
+            optimizer.step()
+
+
+def training() -> Any:
+    """The weights that DistributedDataParallel comes to in two epochs."""
+    model = torch.nn.parallel.DistributedDataParallel(network())
+    loader = Loader(dataset(96), 8, shuffle=True, seed=3, shard=shard_of_process(), worker_kind="threads", workers=1)
+    trained(model, loader.torch(device="cpu"))
+    return [parameter.detach().numpy() for parameter in model.parameters()]
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    rank = int(os.environ["RANK"])
+    found: dict[str, Any] = {"alone": shard_of_process()}
+
+    def together(world: int, name: str, task: Any, *arguments: Any) -> None:
+        if rank < world:
+            torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/{name}", rank=rank, world_size=world)
+            found[f"shard of {name}"] = shard_of_process()
+            found[name] = task(*arguments)
+            torch.distributed.barrier()
+            torch.distributed.destroy_process_group()
+
+    together(2, "dealing 2", dealing)
+    together(4, "dealing 4", dealing)
+    together(4, "rest 4", rest, found["dealing 2"]["state"] if rank == 0 else "")
+    together(2, "rest 2", rest, found["dealing 4"]["state"])
+    together(2, "training", training)
+    (folder / f"found-{rank}").write_bytes(pickle.dumps(found))
+
+
+# ------------------------------------------------------------------ what must hold
+
+ORDER = [int(i) for batch in Loader(dataset(), 1, shuffle=True, seed=1, worker_kind="inline") for i in batch[2]]
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_all_ranks_make_as_many_steps_and_have_every_sample_once_together(ranks: list[dict[str, Any]], world: int) -> None:
+    dealings = [rank[f"dealing {world}"] for rank in ranks[:world]]
+
+    n_padded, n_kept = -(-N_SAMPLES // world) * world, N_SAMPLES // world * world
+    for uneven, dealt in (("pad", [*ORDER, *ORDER][:n_padded]), ("drop", ORDER[:n_kept])):
+        assert {len(each[uneven]) for each in dealings} == {each[f"{uneven} len"] for each in dealings}
+        steps = zip(*[each[uneven] for each in dealings], strict=True)
+        assert [sample for step in steps for samples, _ in step for sample in samples] == dealt
+        assert all(n_together == world * len(samples) for each in dealings for samples, n_together in each[uneven])
+
+
+@pytest.mark.parametrize(("world", "later_world"), [(2, 4), (4, 2)])
+def test_the_state_of_one_rank_goes_on_in_another_world(ranks: list[dict[str, Any]], world: int, later_world: int) -> None:
+    assert len({rank[f"dealing {world}"]["state"] for rank in ranks[:world]}) == 1
+
+    left = [rank[f"rest {later_world}"] for rank in ranks[:later_world]]
+
+    again = [sample for step in zip(*left, strict=True) for samples in step for sample in samples]
+    n_left = N_SAMPLES - 2 * 6 * world
+    assert again[:n_left] == ORDER[-n_left:]
+    assert again[n_left:] == ORDER[: -n_left % later_world]
+
+
+def test_two_ranks_train_the_weights_of_one_process_with_twice_the_batch(ranks: list[dict[str, Any]]) -> None:
+    alone = network()
+    trained(alone, Loader(dataset(96), 16, shuffle=True, seed=3, worker_kind="inline").torch())
+
+    first, second = (rank["training"] for rank in ranks[:2])
+
+    for own, of_first, of_second in zip(alone.parameters(), first, second, strict=True):
+        assert np.array_equal(of_first, of_second)
+        np.testing.assert_allclose(of_first, own.detach().numpy(), rtol=1e-10)
+
+
+def test_the_shard_of_a_process_is_that_of_its_group_or_else_of_torchruns_variables(ranks: list[dict[str, Any]]) -> None:
+    assert [rank["alone"] for rank in ranks] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert [rank["shard of dealing 2"] for rank in ranks[:2]] == [(0, 2), (1, 2)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,428 @@
+"""Batches made in the consumer's thread: joining changes none, errors fall on the right one, their memory is nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from data_stack.dataset.iterator import (
+    Batch,
+    DatasetIterator,
+    DatasetIteratorIF,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.exception import LoadingError
+from data_stack.formats.hdf5 import HDF5DatasetIterator
+from data_stack.formats.numpy_arrays import NumpyDatasetIterator
+from data_stack.formats.records import RecordReader, RecordWriter
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.loader import Loader
+
+N = 400
+
+
+def loader(samples: Any, batch_size: int = 8, **options: Any) -> Loader:
+    return Loader(samples, batch_size, **{"worker_kind": "inline", **options})
+
+
+def gathered(n: int = N) -> SequenceDatasetIterator:
+    """Small batches of arrays, which are joined."""
+    return SequenceDatasetIterator([np.arange(n), np.arange(n * 3.0).reshape(n, 3)])
+
+
+class Answer(DatasetIterator):
+    """A client's class that answers a request for columns in its own way."""
+
+    def __init__(self, answer: Callable[[Any], Batch], n: int = 24) -> None:
+        self.answer, self.n = answer, n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return index
+
+    def read_batch(self, indices: Any) -> Batch:
+        return self.answer(indices)
+
+
+# --------------------------------------------------------------------------------------------------------------------- joining
+
+
+def test_small_batches_are_read_in_one_request() -> None:
+    batches = list(loader(gathered()))
+
+    bases = {id(ids.base) for ids, _ in batches}
+    assert len(bases) < len(batches)
+
+
+def test_joined_batches_are_those_that_are_made_by_themselves() -> None:
+    iterator = gathered().shuffle(3)
+    order = [at for batch in loader(InMemoryDatasetIterator(range(N)), shuffle=True, seed=5) for at in batch.tolist()]
+
+    batches = list(loader(iterator, shuffle=True, seed=5))
+
+    for number, (ids, rows) in enumerate(batches):
+        expected_ids, expected_rows = iterator.read_batch(order[8 * number : 8 * number + 8])
+        np.testing.assert_array_equal(ids, expected_ids)
+        np.testing.assert_array_equal(rows, expected_rows)
+
+
+def test_a_float_among_integers_changes_the_dtype_of_no_other_batch() -> None:
+    values: list[Any] = [*range(N - 1), 0.5]
+
+    batches = list(loader(SequenceDatasetIterator([values])))
+
+    assert [column.dtype.kind for (column,) in batches] == ["i"] * (N // 8 - 1) + ["f"]
+
+
+def test_a_longer_row_changes_the_shape_of_no_other_batch() -> None:
+    rows = [np.zeros(2 if index < N - 1 else 3) for index in range(N)]
+
+    batches = list(loader(SequenceDatasetIterator([rows])))
+
+    assert [column.shape for (column,) in batches] == [(8, 2)] * (N // 8 - 1) + [(8,)]
+
+
+def test_a_transform_sees_one_batch_at_a_time() -> None:
+    sizes = []
+
+    def transform(batch: Any) -> Any:
+        sizes.append(len(batch[0]))
+        return batch
+
+    list(loader(gathered(), transform=transform))
+
+    assert sizes == [8] * (N // 8)
+
+
+def test_no_transform_runs_before_its_batch_is_asked_for() -> None:
+    seen: list[int] = []
+
+    def transform(batch: Any) -> Any:
+        seen.append(int(batch[0][0]))
+        return batch
+
+    for number, _ in enumerate(loader(gathered(), transform=transform)):
+        assert len(seen) == number + 1
+
+
+def test_epochs_are_not_joined_across() -> None:
+    iterator = gathered(24).map(lambda sample, rng: (sample[0], rng.random()), seed=1)
+    by_epoch = []
+    for epoch in range(6):
+        one = loader(iterator)
+        one.set_epoch(epoch)
+        by_epoch += [batch[1] for batch in one]
+
+    batches = [batch[1] for batch in loader(iterator, epochs=6)]
+
+    np.testing.assert_array_equal(batches, by_epoch)
+
+
+def test_short_epochs_give_every_sample_once_each() -> None:
+    batches = list(loader(gathered(20), epochs=10))
+
+    ids = np.concatenate([batch[0] for batch in batches]).reshape(10, 20)
+    np.testing.assert_array_equal(np.sort(ids, axis=1), np.tile(np.arange(20), (10, 1)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("bad", [0, 9, 200, N - 1])
+def test_batches_before_one_whose_transform_fails_are_handed_out(bad: int) -> None:
+    def transform(batch: Any) -> Any:
+        if bad in batch[0]:
+            raise ValueError("no")
+        return batch
+
+    received = []
+    with pytest.raises(LoadingError, match="transform of a batch failed") as raised:
+        for ids, _ in loader(gathered(), transform=transform):
+            received.append(ids)
+
+    assert len(received) == bad // 8 == raised.value.step
+
+
+class Damaged(SequenceDatasetIterator):
+    """Arrays of which one row cannot be read."""
+
+    bad = 99
+    _layer_name = "sequence"
+
+    def _batch_at(self, positions: Any) -> Any:
+        if self.bad in positions:
+            raise OSError("damaged")
+        return super()._batch_at(positions)
+
+    def read_batch(self, indices: Any) -> Any:
+        return self._batch_at(indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == self.bad:
+            raise OSError("damaged")
+        return super().__getitem__(index)
+
+
+def test_batches_before_one_that_cannot_be_read_are_handed_out() -> None:
+    received = []
+    with pytest.raises(LoadingError, match="sample 99 could not be read: OSError: damaged") as raised:
+        for ids, _ in loader(Damaged([np.arange(N), np.arange(N)])):
+            received.append(ids)
+
+    assert len(received) == 99 // 8 == raised.value.step
+    assert raised.value.index == 99
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+def test_after_an_error_the_loader_can_be_iterated_over_again() -> None:
+    fails = [True]
+
+    def transform(batch: Any) -> Any:
+        if fails[0] and 50 in batch[0]:
+            raise ValueError("no")
+        return batch
+
+    subject = loader(gathered(), transform=transform)
+    with pytest.raises(LoadingError):
+        list(subject)
+    fails[0] = False
+
+    batches = list(subject)
+
+    assert len(batches) == N // 8
+
+
+# ----------------------------------------------------------------------------------------------------------------------- memory
+
+
+def resource(file: Path) -> StreamedResource:
+    store = InMemoryStorageConnector()
+    store.set_resource(file.name, [file.read_bytes()])
+    opened: StreamedResource = store.get_resource(file.name)
+    return opened
+
+
+def stored_sources(folder: Path) -> Iterator[tuple[str, DatasetIteratorIF]]:
+    """Sources of ours that hold arrays, or read them, in several ways."""
+    images = np.arange(24 * 6, dtype=np.uint8).reshape(24, 2, 3)
+    rows = [np.arange(index % 4 + 1.0) for index in range(24)]
+    yield "arrays", SequenceDatasetIterator([images, np.arange(24)])
+    yield "objects", SequenceDatasetIterator([np.array(rows, dtype=object), np.arange(24)])
+    yield "lists of arrays", SequenceDatasetIterator([rows, list(images)])
+    yield "tensors", SequenceDatasetIterator([torch.arange(24.0).reshape(24, 1), torch.arange(24)])
+    yield "a read-only array", SequenceDatasetIterator([np.broadcast_to(np.arange(3), (24, 3))])
+    yield "a view", SequenceDatasetIterator([images, np.arange(24)])[4:20]
+    yield "in memory", InMemoryDatasetIterator(list(zip(images, rows, strict=True)))
+    yield "cached", SequenceDatasetIterator([images, np.arange(24)]).map(lambda sample: sample).cache()
+    yield "reversed", SequenceDatasetIterator([images[::-1], np.arange(24)])
+    yield "bare", InMemoryDatasetIterator(list(images))
+    np.save(folder / "images.npy", images)
+    yield "memory map", SequenceDatasetIterator([np.load(folder / "images.npy", mmap_mode="r")])
+    yield "writable memory map", SequenceDatasetIterator([np.load(folder / "images.npy", mmap_mode="c")])
+    yield "npy", NumpyDatasetIterator([resource(folder / "images.npy")])
+    with h5py.File(folder / "images.h5", "w") as file:
+        file["images"] = images
+    yield "hdf5", HDF5DatasetIterator(resource(folder / "images.h5"), ["images"])
+    with RecordWriter(folder / "records", {"image": "array", "row": "array", "blob": "bytes"}) as writer:
+        for image, row in zip(images, rows, strict=True):
+            writer.append({"image": image, "row": row, "blob": row.tobytes()})
+    with RecordReader(folder / "records") as reader:
+        yield "records", reader
+    with RecordReader(folder / "records", cache_columns=["image", "row"]) as reader:
+        yield "cached records", reader
+
+
+def columns_of(batch: Any) -> list[Any]:
+    return list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
+
+
+def arrays_in(batch: Any) -> Iterator[Any]:
+    """The columns of a batch that are no objects, and the arrays in those that are."""
+    for column in columns_of(batch):
+        if column.dtype == object:
+            yield from (value for value in column.ravel().tolist() if isinstance(value, np.ndarray))
+        else:
+            yield column
+
+
+def copied(batch: Any) -> list[Any]:
+    return [[np.copy(value) for value in column] if column.dtype == object else column.copy() for column in columns_of(batch)]
+
+
+def test_writing_into_batches_changes_neither_the_dataset_nor_other_batches(tmp_path: Path) -> None:
+    for name, iterator in stored_sources(tmp_path):
+        # in order as well, for a source may give a part of its own array for samples that follow each other
+        for shuffle in (False, True):
+            expected = [copied(batch) for batch in loader(iterator, 6, shuffle=shuffle)]
+            kept = list(loader(iterator, 6, shuffle=shuffle))
+            for batch in kept[::2]:
+                for array in arrays_in(batch):
+                    assert array.flags.writeable, name
+                    array[...] = 77
+
+            again = [copied(batch) for batch in loader(iterator, 6, shuffle=shuffle)]
+
+            for number, batch in enumerate(kept):
+                for found, column, other in zip(again[number], expected[number], copied(batch), strict=True):
+                    for one, two, three in zip(found, column, other, strict=True):
+                        np.testing.assert_array_equal(one, two, err_msg=name)
+                        if number % 2:
+                            np.testing.assert_array_equal(three, two, err_msg=name)
+
+
+OWN = np.arange(24.0)
+RESHAPED = np.arange(48.0).reshape(24, 2)  # a view, the only one, of memory that numpy owns
+PAIR = (np.arange(24.0), np.arange(24))
+FIELDS = {"x": np.arange(24.0)}
+BUFFER = np.arange(100.0)
+KEPT: list[Any] = []
+
+
+def fresh_and_kept(indices: Any) -> Batch:
+    KEPT.append(np.zeros(len(indices)))
+    return (KEPT[-1],)
+
+
+def fresh_of_which_a_view_is_kept(indices: Any) -> Batch:
+    made = np.zeros(len(indices))
+    KEPT.append(made[1:])
+    return (made,)
+
+
+def view_of_what_is_kept(indices: Any) -> Batch:
+    KEPT.append(np.zeros(len(indices)))
+    return (KEPT[-1][:],)
+
+
+def lent_to_a_tensor(indices: Any) -> Batch:
+    made = np.zeros(len(indices))
+    KEPT.append(torch.from_numpy(made))
+    return (made,)
+
+
+def of_a_tensor(indices: Any) -> Batch:
+    KEPT.append(torch.zeros(len(indices), dtype=torch.float64))
+    return (KEPT[-1].numpy(),)
+
+
+def of_a_bytearray(indices: Any) -> Batch:
+    KEPT.append(bytearray(8 * len(indices)))
+    return (np.frombuffer(KEPT[-1]),)
+
+
+def lent_to_a_memoryview(indices: Any) -> Batch:
+    made = np.zeros(len(indices))
+    KEPT.append(made.data)
+    return (made,)
+
+
+def the_same_twice(indices: Any) -> Batch:
+    made = np.zeros(len(indices))
+    KEPT.append(None)
+    return made, made
+
+
+def two_views_of_one(indices: Any) -> Batch:
+    made = np.zeros(len(indices))
+    return made[:], made[:]
+
+
+def in_a_dict_that_is_kept(indices: Any) -> Batch:
+    made = {"x": np.zeros(len(indices))}
+    KEPT.append(made)
+    return made
+
+
+def objects_that_are_kept(indices: Any) -> Batch:
+    values = [np.zeros(number % 3 + 1) for number in range(len(indices))]
+    KEPT.extend(values)
+    column = np.empty(len(indices), dtype=object)
+    column[:] = values
+    return (column,)
+
+
+ANSWERS: list[Callable[[Any], Batch]] = [
+    lambda indices: OWN,
+    lambda indices: (OWN,),
+    lambda indices: OWN[:],
+    lambda indices: OWN[::-1],
+    lambda indices: (RESHAPED,),
+    lambda indices: RESHAPED,
+    lambda indices: PAIR,
+    lambda indices: FIELDS,
+    lambda indices: (BUFFER[:24],),
+    lambda indices: indices,
+    lambda indices: (indices, indices),
+    fresh_and_kept,
+    fresh_of_which_a_view_is_kept,
+    view_of_what_is_kept,
+    lent_to_a_tensor,
+    of_a_tensor,
+    of_a_bytearray,
+    lent_to_a_memoryview,
+    the_same_twice,
+    two_views_of_one,
+    in_a_dict_that_is_kept,
+    objects_that_are_kept,
+]
+
+
+@pytest.mark.parametrize("number", range(len(ANSWERS)))
+def test_no_array_that_a_client_keeps_is_handed_out(number: int) -> None:
+    kept: list[Any] = [OWN, RESHAPED, *PAIR, FIELDS["x"], BUFFER]
+    KEPT.clear()
+
+    batches = list(loader(Answer(ANSWERS[number]), 24, epochs=2))
+
+    handed_out = [array for batch in batches for array in arrays_in(batch)]
+    for one in KEPT:
+        each = one["x"] if isinstance(one, dict) else one
+        if each is not None:
+            kept.append(np.frombuffer(each) if isinstance(each, bytearray) else np.asarray(each))
+    for place, array in enumerate(handed_out):
+        assert array.flags.writeable
+        assert not any(np.shares_memory(array, other) for other in [*kept, *handed_out[:place]])
+
+
+def test_an_array_that_was_made_for_the_batch_is_handed_out_without_a_copy() -> None:
+    addresses = []
+
+    def fresh(indices: Any) -> Batch:
+        owner = np.arange(48.0)
+        addresses.append(owner.ctypes.data)
+        whole = np.zeros(24)
+        addresses.append(whole.ctypes.data)
+        return owner.reshape(24, 2), whole
+
+    batches = list(loader(Answer(fresh), 24, epochs=3))
+
+    assert [column.ctypes.data for batch in batches for column in batch] == addresses
+
+
+def test_bare_and_named_arrays_that_were_made_for_the_batch_are_handed_out_without_a_copy() -> None:
+    addresses = []
+
+    def bare(indices: Any) -> Batch:
+        made = np.zeros(24)
+        addresses.append(made.ctypes.data)
+        return made if len(addresses) % 2 else {"x": made}
+
+    batches = list(loader(Answer(bare), 24, epochs=4))
+
+    assert [columns_of(batch)[0].ctypes.data for batch in batches] == addresses
+
+
+def test_text_and_other_objects_stay_what_they_are() -> None:
+    (batch,) = list(loader(SequenceDatasetIterator([["a", "b"], [{"k": 1}, None], [b"x", b""]]), 2))
+
+    assert [column.tolist() for column in batch] == [["a", "b"], [{"k": 1}, None], [b"x", b""]]

@@ -1,0 +1,729 @@
+"""Iterating: what comes in which epoch, what a batch is, and what ends an iteration."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import ConfigError, LoadingError
+from data_stack.loader import BlockShuffled, InOrder, Loader, Shuffled
+from data_stack.loader.workers.kinds import WorkerKind
+
+KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
+
+
+def numbers_to(n: int) -> DatasetIteratorIF:
+    """Samples that are their own positions."""
+    return SequenceDatasetIterator([np.arange(n)])
+
+
+def loader_of(iterator: Any, batch_size: Any = 4, **options: Any) -> Loader:
+    return Loader(iterator, batch_size, **{"worker_kind": "inline", **options})
+
+
+def given(loader: Loader, n_batches: int | None = None) -> list[list[int]]:
+    """The numbers in the next batches of an iteration, which is broken off after so many."""
+    found = []
+    for (column,) in loader:
+        found.append(column.tolist())
+        if len(found) == n_batches:
+            break
+    return found
+
+
+def order_of(n: int, seed: int, epoch: int) -> list[int]:
+    return Shuffled().indices(np.arange(n), n, seed, epoch).tolist()  # type: ignore[no-any-return]
+
+
+# -------------------------------------------------------------------------------------------------------------------- batches
+
+
+def test_batches_follow_the_iterator_and_the_last_one_is_shorter() -> None:
+    assert given(loader_of(numbers_to(10))) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_the_last_batch_is_left_out_on_request() -> None:
+    loader = loader_of(numbers_to(10), drop_last=True)
+
+    assert (len(loader), given(loader)) == (2, [[0, 1, 2, 3], [4, 5, 6, 7]])
+
+
+@pytest.mark.parametrize(
+    ("iterator", "expected"),
+    [
+        (SequenceDatasetIterator([np.arange(3), np.eye(3)]), (np.arange(3), np.eye(3))),
+        (SequenceDatasetIterator([np.arange(3), np.eye(3)]).as_dict("n", "row"), {"n": np.arange(3), "row": np.eye(3)}),
+        ([5, 6, 7], np.array([5, 6, 7])),
+        ([(1, 2.5), (3, 4.5)], (np.array([1, 3]), np.array([2.5, 4.5]))),
+    ],
+)
+def test_a_batch_has_the_form_of_its_samples(iterator: Any, expected: Any) -> None:
+    (batch,) = loader_of(iterator)
+
+    assert type(batch) is type(expected)
+    if isinstance(expected, dict):
+        assert list(batch) == list(expected)
+        batch, expected = tuple(batch.values()), tuple(expected.values())
+    for column, wanted in zip(*[each if isinstance(each, tuple) else (each,) for each in (batch, expected)], strict=True):
+        assert column.dtype == wanted.dtype
+        assert np.array_equal(column, wanted)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_whoever_writes_into_a_batch_changes_neither_the_dataset_nor_other_batches(shuffle: bool) -> None:
+    values = np.arange(1000)
+    loader = loader_of(SequenceDatasetIterator([values]), shuffle=shuffle)
+    expected = given(loader_of(numbers_to(1000), shuffle=shuffle))
+
+    kept = []
+    for (column,) in loader:
+        kept.append(column.tolist())
+        column[:] = -1
+
+    assert kept == expected
+    assert values.tolist() == list(range(1000))
+
+
+def test_batches_that_are_kept_stay_as_they_were() -> None:
+    batches = [batch[0] for batch in loader_of(numbers_to(1000), shuffle=True)]
+
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
+
+
+def test_a_batch_is_made_of_its_own_samples_alone_however_many_are_read_at_once() -> None:
+    # without the rest of its list a batch has integers, with it floats; likewise arrays of one shape, or of several
+    mixed = SequenceDatasetIterator([[1] * 100 + [0.5] * 100, [np.zeros(2)] * 100 + [np.zeros(3)] * 100])
+    means = numbers_to(1000).map(lambda batch: (batch[0] - batch[0].mean(),), batched=True)
+
+    dtypes = {(numbers.dtype.kind, arrays.dtype.kind) for numbers, arrays in loader_of(mixed, 4)}
+    sums = {float(column.sum()) for (column,) in loader_of(means, 4)}
+
+    assert dtypes == {("i", "f"), ("f", "f")}
+    assert sums == {0.0}
+
+
+def test_a_collate_function_gets_the_samples_of_a_batch_as_a_list() -> None:
+    seen: list[Any] = []
+
+    def collate(samples: list[Any]) -> int:
+        seen.append(samples)
+        return len(samples)
+
+    iterator = SequenceDatasetIterator([np.arange(5), list("abcde")])
+
+    assert list(loader_of(iterator, 3, collate=collate)) == [3, 2]
+    assert seen == [[(0, "a"), (1, "b"), (2, "c")], [(3, "d"), (4, "e")]]
+
+
+def test_a_transform_gets_what_was_collated_and_decides_what_is_handed_out() -> None:
+    loader = loader_of([1, 2, 3], 2, collate=sum, transform=lambda total: {"total": total})
+
+    assert list(loader) == [{"total": 3}, {"total": 3}]
+
+
+def test_draws_of_a_transform_depend_on_seed_epoch_and_position_alone() -> None:
+    def draw(batch: Any, rng: np.random.Generator) -> float:
+        return rng.random()
+
+    loader = loader_of(numbers_to(20), transform=draw)
+    epochs = [list(loader), list(loader)]
+
+    assert len(set(epochs[0] + epochs[1])) == 10
+    assert list(loader_of(numbers_to(20), transform=draw)) == epochs[0]
+    assert list(loader_of(numbers_to(20), transform=draw, seed=1)) != epochs[0]
+    ranks = [list(loader_of(numbers_to(20), transform=draw, shard=(rank, 5))) for rank in range(5)]
+    assert [number for rank in ranks for number in rank] == epochs[0]
+
+
+# --------------------------------------------------------------------------------------------------------------------- epochs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_iteration_is_the_next_epoch_in_an_order_of_its_own(kind: WorkerKind) -> None:
+    loader = loader_of(numbers_to(10), shuffle=True, seed=3, worker_kind=kind)
+
+    epochs = []
+    for number in range(3):
+        assert loader.epoch == number
+        epochs.append([place for batch in given(loader) for place in batch])
+
+    assert epochs == [order_of(10, 3, number) for number in range(3)]
+
+
+def test_an_iteration_of_several_epochs_gives_them_one_after_the_other() -> None:
+    loader = loader_of(numbers_to(10), shuffle=True, seed=3, epochs=2)
+
+    first, second = given(loader), given(loader)
+
+    assert len(loader) == len(first) == len(second) == 6
+    assert [place for batch in first + second for place in batch] == [
+        place for number in range(4) for place in order_of(10, 3, number)
+    ]
+
+
+def test_the_epoch_is_that_of_the_next_batch_in_every_phase() -> None:
+    loader = loader_of(numbers_to(8), epochs=2)
+    batches = iter(loader)
+
+    epochs = [loader.epoch]
+    for _ in batches:
+        epochs.append(loader.epoch)
+    epochs.append(loader.epoch)
+
+    assert epochs == [0, 0, 1, 1, 2, 2]
+
+
+def test_the_length_is_that_of_a_whole_iteration_in_every_phase() -> None:
+    loader = loader_of(numbers_to(10), epochs=2)
+    lengths = [len(loader)]
+
+    for _ in loader:
+        lengths.append(len(loader))
+    loader.load_state_dict({**loader.state_dict(), "epoch": 5, "first_epoch": 5, "position": 8})
+    lengths.append(len(loader))
+    lengths.append(len(given(loader)))
+
+    assert lengths == [6] * 8 + [4]
+
+
+def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
+    loader = loader_of(numbers_to(10), epochs=None)
+
+    assert [len(batch) for batch in given(loader, 7)] == [4, 4, 2, 4, 4, 2, 4]
+    assert loader.state_dict()["epoch"] == 2
+    with pytest.raises(TypeError, match="never ends"):
+        len(loader)
+
+
+def test_after_a_break_the_next_epoch_begins() -> None:
+    loader = loader_of(numbers_to(10), shuffle=True)
+
+    given(loader, 1)
+
+    assert loader.epoch == 1
+    assert given(loader)[0] == order_of(10, 0, 1)[:4]
+
+
+def test_after_a_break_within_several_epochs_the_epoch_after_that_one_begins() -> None:
+    loader = loader_of(numbers_to(10), shuffle=True, epochs=3)
+
+    given(loader, 4)
+
+    assert (loader.epoch, len(loader)) == (2, 9)
+    assert given(loader)[0] == order_of(10, 0, 2)[:4]
+    assert loader.epoch == 5
+
+
+def test_looking_at_no_batch_skips_no_epoch() -> None:
+    loader = loader_of(numbers_to(10), shuffle=True)
+    given(loader, 1)
+
+    iter(loader)
+    iter(loader)
+    next(iter(loader))
+
+    assert loader.epoch == 2
+
+
+def test_an_epoch_can_be_named() -> None:
+    loader = loader_of(numbers_to(10), shuffle=True)
+
+    loader.set_epoch(np.int64(7))
+
+    assert loader.epoch == 7
+    assert given(loader)[0] == order_of(10, 0, 7)[:4]
+    assert loader.epoch == 8
+
+
+def test_naming_an_epoch_ends_the_iteration_under_way() -> None:
+    loader = loader_of(numbers_to(10))
+    batches = iter(loader)
+    next(batches)
+
+    loader.set_epoch(0)
+
+    with pytest.raises(RuntimeError, match="call iter"):
+        next(batches)
+    assert len(given(loader)) == 3
+
+
+def test_random_layers_of_the_stack_are_drawn_anew_for_each_epoch() -> None:
+    stack = numbers_to(12).shuffle(seed=1).map(lambda sample, rng: (sample[0] + rng.random(),), seed=2)
+    loader = loader_of(stack)
+
+    epochs = [np.concatenate([batch[0] for batch in loader]) for _ in range(3)]
+
+    for number, epoch in enumerate(epochs):
+        assert epoch.tolist() == stack.at_epoch(number).read_column(0).tolist()
+    assert not np.array_equal(epochs[0], epochs[1])
+
+
+def test_random_layers_stay_as_they_are_on_request() -> None:
+    loader = loader_of(numbers_to(12).shuffle(seed=1), redraw=False)
+
+    assert given(loader) == given(loader)
+
+
+def keeps(sample: Any, rng: np.random.Generator) -> Any:
+    return (sample[0], rng.random() < 0.5)
+
+
+def test_a_stack_whose_length_changes_is_given_whole_in_each_epoch() -> None:
+    stack = numbers_to(40).map(keeps, seed=1).filter(lambda sample: sample[1])
+    loader = loader_of(stack, epochs=2, shuffle=True)
+    lengths = [len(stack.at_epoch(number)) for number in range(4)]
+
+    n_batches = [len(loader), len(list(loader)), len(loader), len(list(loader))]
+    numbers = [sorted(column.tolist()) for column in [np.concatenate([batch[0] for batch in loader_of(stack)])]]
+
+    assert len(set(lengths)) > 1
+    expected = [-(-length // 4) for length in lengths]
+    assert n_batches == [sum(expected[:2])] * 2 + [sum(expected[2:])] * 2
+    assert numbers == [sorted(stack.read_column(0).tolist())]
+
+
+def test_an_epoch_without_samples_is_passed_by() -> None:
+    stack = numbers_to(2).map(keeps, seed=6).filter(lambda sample: sample[1])
+    lengths = [len(stack.at_epoch(number)) for number in range(6)]
+    loader = loader_of(stack)
+
+    epochs = [(loader.epoch, sum(len(batch[0]) for batch in loader)) for _ in range(6)]
+
+    assert 0 in lengths
+    assert epochs == list(enumerate(lengths))
+
+
+# --------------------------------------------------------------------------------------------------------------- small datasets
+
+
+def test_of_no_samples_there_is_no_batch() -> None:
+    loader = loader_of(numbers_to(0), epochs=3, shuffle=True)
+
+    assert (len(loader), given(loader), loader.epoch) == (0, [], 3)
+
+
+@pytest.mark.parametrize(("n", "drop_last"), [(0, False), (3, True)])
+def test_an_endless_loader_without_a_batch_is_an_error_and_not_a_hang(n: int, drop_last: bool) -> None:
+    loader = loader_of(numbers_to(n), epochs=None, drop_last=drop_last)
+
+    with pytest.raises(ConfigError, match=f"gives no batch: epoch 0 has {n} samples"):
+        next(iter(loader))
+
+
+def test_a_batch_larger_than_the_dataset_is_all_of_it() -> None:
+    assert given(loader_of(numbers_to(3), 10**12)) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(("uneven", "expected"), [("pad", [[[0]]] * 3), ("drop", [[]] * 3), ("keep", [[[0]], [], []])])
+def test_one_sample_on_three_ranks_goes_where_uneven_says(uneven: Any, expected: Any) -> None:
+    ranks = [loader_of(numbers_to(1), shard=(rank, 3), uneven=uneven) for rank in range(3)]
+
+    assert [given(rank) for rank in ranks] == expected
+    assert [rank.epoch for rank in ranks] == [1, 1, 1]
+    assert [given(rank) for rank in ranks] == expected
+    assert ranks[0].state_dict() == ranks[1].state_dict() == ranks[2].state_dict()
+
+
+def test_ranks_that_keep_all_begin_each_epoch_together_though_some_have_a_step_less() -> None:
+    ranks = [loader_of(numbers_to(9), 2, shard=(rank, 4), uneven="keep", shuffle=True, epochs=2) for rank in range(4)]
+
+    batches = [given(rank) for rank in ranks]
+
+    assert [len(each) for each in batches] == [4, 2, 2, 2] == [len(rank) for rank in ranks]
+    assert {json_of(rank) for rank in ranks} == {json_of(ranks[0])}
+    found = sorted(number for each in batches for batch in each for number in batch)
+    assert found == sorted([*range(9), *range(9)])
+
+
+def json_of(loader: Loader) -> str:
+    return repr(sorted(loader.state_dict().items(), key=str))
+
+
+# --------------------------------------------------------------------------------------------------- the ends of an iteration
+
+
+def test_a_second_iteration_ends_the_first_which_says_so() -> None:
+    loader = loader_of(numbers_to(10))
+    first = iter(loader)
+    next(first)
+
+    second = iter(loader)
+
+    assert next(second)[0].tolist() == [0, 1, 2, 3]
+    with pytest.raises(RuntimeError, match="another one was begun since"):
+        next(first)
+    assert [batch[0].tolist() for batch in second] == [[4, 5, 6, 7], [8, 9]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_old_iteration_that_is_thrown_away_leaves_the_new_one_alone(kind: WorkerKind) -> None:
+    loader = loader_of(numbers_to(10), worker_kind=kind)
+    with loader:
+        first = iter(loader)
+        next(first)
+        second = iter(loader)
+        next(second)
+
+        del first
+        gc.collect()
+
+        assert [batch[0].tolist() for batch in second] == [[4, 5, 6, 7], [8, 9]]
+
+
+def test_closing_ends_the_iteration_under_way_and_the_loader_goes_on_with_the_next() -> None:
+    loader = loader_of(numbers_to(10))
+    batches = iter(loader)
+    next(batches)
+
+    loader.close()
+    loader.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        next(batches)
+    assert (loader.epoch, len(given(loader))) == (1, 3)
+
+
+def test_the_end_of_the_block_ends_the_iteration_under_way() -> None:
+    with loader_of(numbers_to(10)) as loader:
+        batches = iter(loader)
+        next(batches)
+
+    with pytest.raises(RuntimeError, match="closed"):
+        next(batches)
+
+
+def test_what_the_consumer_raises_ends_the_iteration_and_comes_through() -> None:
+    loader = loader_of(numbers_to(10))
+
+    with pytest.raises(ZeroDivisionError):
+        for batch in loader:
+            raise ZeroDivisionError(batch)
+
+    assert loader.state_dict()["position"] == 4
+
+
+class Failing(DatasetIterator):
+    """Has one sample that cannot be read."""
+
+    def __init__(self, n_samples: int, bad: int) -> None:
+        self.n_samples, self.bad = n_samples, bad
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.bad:
+            raise OSError(f"block {index} is damaged")
+        return index
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_that_cannot_be_read_is_named_behind_all_batches_before_it(kind: WorkerKind) -> None:
+    loader = loader_of(Failing(20, bad=13), worker_kind=kind)
+    received = []
+
+    with pytest.raises(LoadingError, match="sample 13 could not be read: OSError: block 13 is damaged") as raised:
+        for batch in loader:
+            received.append(batch.tolist())
+
+    assert received == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert (raised.value.index, raised.value.epoch, raised.value.step) == (13, 0, 3)
+    assert loader.state_dict()["position"] == 12
+
+
+def test_a_batch_that_could_not_be_made_is_tried_again_from_the_state() -> None:
+    iterator = Failing(20, bad=13)
+    loader = loader_of(iterator)
+    with pytest.raises(LoadingError):
+        list(loader)
+
+    iterator.bad = -1
+    loader.load_state_dict(loader.state_dict())
+
+    assert [batch.tolist() for batch in loader] == [[12, 13, 14, 15], [16, 17, 18, 19]]
+
+
+def test_a_stack_that_cannot_be_made_for_an_epoch_is_named() -> None:
+    stack = numbers_to(40).map(keeps, seed=1).filter(lambda sample: sample[1])
+    lengths = [len(stack.at_epoch(number)) for number in range(10)]
+    shorter = next(number for number, length in enumerate(lengths) if length < lengths[0])
+    loader = loader_of(stack[[lengths[0] - 1]])
+
+    loader.set_epoch(shorter)
+
+    with pytest.raises(LoadingError, match=f"the stack of epoch {shorter} could not be made: DatasetOutOfBoundsError"):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("option", ["collate", "transform"])
+def test_a_function_that_fails_is_named_with_its_samples(option: str) -> None:
+    def fails(batch: Any) -> Any:
+        raise KeyError("label")
+
+    loader = loader_of(numbers_to(10), **{option: fails})
+
+    with pytest.raises(LoadingError, match=rf"{option}.*\(of the samples 0, 1, 2, 3\): KeyError: 'label' \(step 0 of epoch 0\)"):
+        next(iter(loader))
+
+
+def test_an_order_that_fails_ends_the_iteration_and_the_loader_can_go_on() -> None:
+    loader = loader_of(numbers_to(10), shuffle=BlockShuffled([4, 4]))
+
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="have 8 samples together, the iterator has 10"):
+            list(loader)
+
+
+def test_an_order_that_gives_too_few_indices_is_an_error() -> None:
+    class Short(InOrder):
+        def indices(self, positions: Any, n_samples: int, seed: int, epoch: int) -> Any:
+            return positions[:-1]
+
+    with pytest.raises(ConfigError, match=r"indices of shape \(3,\) for 4 positions"):
+        list(loader_of(numbers_to(10), shuffle=Short()))
+
+
+def test_a_conversion_that_fails_ends_the_iteration() -> None:
+    def convert(pairs: Iterator[Any]) -> Iterator[Any]:
+        for number, pair in enumerate(pairs):
+            if number == 1:
+                raise ValueError("no such device")
+            yield pair
+
+    loader = loader_of(numbers_to(10))
+    with pytest.raises(ValueError, match="no such device"):
+        list(loader._iterate(convert))
+
+    assert loader.state_dict()["position"] == 4
+    assert len(given(loader)) == 3
+
+
+def test_a_conversion_that_takes_a_batch_ahead_leaves_the_state_at_what_was_received() -> None:
+    def one_ahead(pairs: Iterator[Any]) -> Iterator[Any]:
+        before = next(pairs)
+        for pair in pairs:
+            yield before
+            before = pair
+        yield before
+
+    loader = loader_of(numbers_to(10))
+    positions = []
+    for _ in loader._iterate(one_ahead):
+        positions.append((loader.state_dict()["epoch"], loader.state_dict()["position"]))
+
+    assert positions == [(0, 4), (0, 8), (1, 0)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_iterates_by_itself_and_not_on_its_parents_iteration() -> None:
+    loader = loader_of(numbers_to(10), shuffle=True)
+    batches = iter(loader)
+    next(batches)
+
+    def child() -> str:
+        try:
+            next(batches)
+        except RuntimeError as error:
+            return f"{'another process' in str(error)} {given(loader)[0]}"
+        return "no error"
+
+    assert in_child(child) == f"True {order_of(10, 0, 1)[:4]}"
+    assert sum(len(batch[0]) for batch in batches) == 6
+
+
+def in_child(function: Callable[[], str]) -> str:
+    """What a function gives in a forked child."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writer, function().encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer = answers.read().decode()
+    os.waitpid(pid, 0)
+    return answer
+
+
+# ------------------------------------------------------------------------------------------------------------ the loader itself
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(copied: Callable[[Loader], Loader]) -> None:
+    loader = loader_of(numbers_to(30), shuffle=True, seed=4)
+    batches = iter(loader)
+    next(batches)
+
+    other = copied(loader)
+
+    assert other.state_dict() == loader.state_dict()
+    assert given(other)[0] == order_of(30, 4, 1)[:4]
+    assert len(list(batches)) == 7
+    other.load_state_dict({**loader.state_dict(), "epoch": 2, "first_epoch": 2})
+    assert (loader.epoch, other.epoch) == (1, 2)
+
+
+def test_a_pickled_loader_draws_anew_what_is_held_in_memory() -> None:
+    stack = numbers_to(20).shuffle(seed=1).in_memory().shuffle(seed=2).in_memory()
+    loader = loader_of(stack)
+
+    other = pickle.loads(pickle.dumps(loader))
+
+    epochs = [given(loader) for _ in range(3)]
+    assert [given(other) for _ in range(3)] == epochs
+    assert epochs[1] == given_by(stack.at_epoch(1))
+    assert other.state_dict() == loader.state_dict()
+
+
+def given_by(iterator: DatasetIteratorIF) -> list[list[int]]:
+    numbers = iterator.read_column(0).tolist()
+    return [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
+
+
+def test_the_figures_count_what_was_handed_out() -> None:
+    iterator = SequenceDatasetIterator([np.arange(20), np.zeros((20, 5), dtype=np.float32)])
+    loader = loader_of(iterator, 8, transform=lambda batch: batch)
+    before = loader.stats()
+    for received, _ in enumerate(loader, 1):
+        figures = loader.stats()
+        assert (figures.n_batches, figures.n_samples) == (received, min(20, 8 * received))
+    after = loader.stats()
+
+    assert (before.n_batches, before.elapsed_seconds, before.samples_per_second, before.waiting_share) == (0, 0.0, 0.0, 0.0)
+    assert (after.n_batches, after.n_samples, after.n_bytes) == (3, 20, 20 * 28)
+    assert (after.worker_kind, after.n_workers, after.n_ready) == ("inline", 0, 0)
+    assert 0 < after.read_seconds + after.transform_seconds <= after.waiting_seconds <= after.elapsed_seconds
+    assert 0 < after.waiting_share <= 1
+    assert after == loader.stats()  # the clock has stopped
+    assert "20 samples in 3 batches" in str(after)
+
+
+def test_the_figures_are_those_of_the_last_iteration() -> None:
+    loader = loader_of(numbers_to(20))
+    list(loader)
+
+    given(loader, 2)
+
+    assert loader.stats().n_batches == 2
+
+
+def test_the_progress_is_drawn_on_standard_error_and_goes_on_where_the_state_was(capsys: pytest.CaptureFixture[str]) -> None:
+    loader = loader_of(numbers_to(40), progress=True)
+    list(loader)
+    whole = capsys.readouterr().err
+    loader.load_state_dict({**loader.state_dict(), "position": 24})
+
+    list(loader)
+    rest = capsys.readouterr().err
+
+    assert "0/10" in whole
+    assert "60%" in rest
+    assert "6/10" in rest
+
+
+def test_no_progress_is_drawn_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    list(loader_of(numbers_to(40)))
+    list(loader_of(numbers_to(40), progress=None))  # no terminal here
+
+    assert capsys.readouterr().err == ""
+
+
+def test_a_loader_says_what_it_is() -> None:
+    loader = loader_of(numbers_to(40), shuffle=BlockShuffled(10, 2), seed=3, shard=(1, 4))
+
+    text = repr(loader)
+
+    order = "BlockShuffled(block_lengths=10, window=2)"
+    assert text == f"<Loader: batches of 4 of <SequenceDatasetIterator: 40 samples>, {order}, seed 3, rank 1 of 4>"
+    assert (loader.batch_size, loader.shard) == (4, (1, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"iterator": 17}, r"has len\(\) and \[i\], not from 17"),
+        ({"iterator": iter([1])}, r"has len\(\) and \[i\]"),
+        ({"iterator": {"train": numbers_to(3)}}, "choose one of 'train'"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 2.0}, "batch_size must be an integer, got 2.0"),
+        ({"batch_size": None}, "batch_size must be an integer"),
+        ({"shuffle": 5}, "shuffle must be a bool or an order"),
+        ({"shuffle": "yes"}, "shuffle must be a bool or an order"),
+        ({"shuffle": BlockShuffled}, "shuffle must be a bool or an order"),
+        ({"seed": None}, "seed of a loader must be an integer"),
+        ({"seed": 0.5}, "seed of a loader must be an integer"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": 1.5}, "epochs must be an integer"),
+        ({"drop_last": "no"}, "drop_last must be True or False, got 'no'"),
+        ({"shard": 3}, r"shard is \(rank, world\)"),
+        ({"shard": (0, 1, 2)}, r"shard is \(rank, world\)"),
+        ({"shard": (2, 2)}, "rank of a loader's shard in a world of 2 must be at most 1"),
+        ({"shard": (-1, 2)}, "rank of a loader's shard must be at least 0"),
+        ({"shard": (0, 0)}, "world of a loader's shard must be at least 1"),
+        ({"shard": ("0", "1")}, "must be an integer"),
+        ({"uneven": "wrap"}, "uneven must be 'pad', 'drop' or 'keep'"),
+        ({"workers": -1, "worker_kind": "threads"}, "workers must be at least 0"),
+        ({"workers": 1.5}, "workers must be an integer"),
+        ({"workers": 2}, "inline means no workers"),
+        ({"workers": 0, "worker_kind": "threads"}, "workers=0 means that there are no threads"),
+        ({"worker_kind": "fibers"}, "worker_kind must be"),
+        ({"prefetch": 0}, "prefetch must be at least 1"),
+        ({"prefetch": "2"}, "prefetch must be an integer"),
+        ({"collate": "padded"}, "collate must be None, a collation"),
+        ({"transform": 3}, "transform must be None"),
+        ({"redraw": None}, "redraw must be True or False"),
+        ({"pin_memory": "cuda"}, "pin_memory must be True or False"),
+        ({"timeout_seconds": 0}, "timeout_seconds must be a positive number or None"),
+        ({"timeout_seconds": -1.0}, "timeout_seconds"),
+        ({"timeout_seconds": float("nan")}, "timeout_seconds"),
+        ({"timeout_seconds": float("inf")}, "timeout_seconds"),
+        ({"timeout_seconds": True}, "timeout_seconds"),
+        ({"timeout_seconds": "5"}, "timeout_seconds"),
+        ({"progress": "bar"}, "progress must be True or False"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_with_what_is_expected(options: dict[str, Any], said: str) -> None:
+    arguments = {"iterator": numbers_to(10), "batch_size": 4, **options}
+
+    with pytest.raises(ConfigError, match=said):
+        loader_of(arguments.pop("iterator"), arguments.pop("batch_size"), **arguments)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, None, "0"])
+def test_an_epoch_that_cannot_be_is_refused_and_nothing_changes(epoch: Any) -> None:
+    loader = loader_of(numbers_to(10))
+    batches = iter(loader)
+    next(batches)
+
+    with pytest.raises(ConfigError, match="epoch of a loader"):
+        loader.set_epoch(epoch)
+
+    assert len(list(batches)) == 2
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    loader = loader_of(
+        numbers_to(10),
+        np.int8(4),
+        shuffle=np.bool_(True),
+        seed=np.uint64(2),
+        epochs=np.int32(2),
+        drop_last=np.bool_(False),
+        shard=(np.int64(0), np.int64(1)),
+        workers=np.int64(0),
+        prefetch=np.int16(3),
+        timeout_seconds=np.float32(2.5),
+    )
+
+    assert [place for batch in given(loader) for place in batch] == order_of(10, 2, 0) + order_of(10, 2, 1)

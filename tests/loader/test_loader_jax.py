@@ -1,0 +1,172 @@
+"""Batches of a loader as JAX arrays. Without JAX the tests are skipped: `make test-all` brings it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="jax is not installed: `make test-all` brings it")
+
+from data_stack.dataset.iterator import SequenceDatasetIterator  # noqa: E402  # behind the line that may skip this module
+from data_stack.exception import LoadingError  # noqa: E402
+from data_stack.loader import Concatenated, Loader, Ragged  # noqa: E402
+
+
+def numbers(n: int = 100) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([np.arange(n * 3, dtype=np.float32).reshape(n, 3), np.arange(n)])
+
+
+def of_one_batch(value: Any, device: Any = None) -> Any:
+    """What JAX gets of a batch."""
+    (converted,) = Loader(numbers(2), 2, worker_kind="inline", transform=lambda _: value).jax(device=device)
+    return converted
+
+
+def beginning_at(offset: int, n: int = 1024) -> Any:
+    """An array of float32 that begins ``offset`` bytes behind a multiple of 64."""
+    memory = np.zeros(n * 4 + 128, dtype=np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    return memory[start : start + n * 4].view(np.float32)
+
+
+def test_batches_are_those_of_the_loader() -> None:
+    loader = Loader(numbers(), 16, shuffle=True, seed=2, worker_kind="inline")
+
+    expected = list(loader)
+    loader.set_epoch(0)
+    batches = list(loader.jax())
+
+    assert all(isinstance(column, jax.Array) for batch in batches for column in batch)
+    for batch, arrays in zip(batches, expected, strict=True):
+        assert [column.tolist() for column in batch] == [array.tolist() for array in arrays]
+    assert len(loader.jax()) == 7
+
+
+def test_an_array_that_is_aligned_is_not_copied_on_the_cpu() -> None:
+    aligned, other = beginning_at(0), beginning_at(16)
+
+    first, second = of_one_batch((aligned, other), device=jax.devices("cpu")[0])
+
+    assert first.unsafe_buffer_pointer() == aligned.ctypes.data
+    assert second.unsafe_buffer_pointer() != other.ctypes.data
+
+
+def test_large_arrays_of_any_layout_have_their_values() -> None:
+    array = beginning_at(16, 1 << 18).reshape(512, 512)
+    array += np.arange(512, dtype=np.float32)
+    read_only = array.copy()
+    read_only.setflags(write=False)
+    layouts = [array, array.T, array[::-1], array[:, ::2], read_only, array.astype(">f4"), array.astype(np.int64)]
+
+    converted = of_one_batch(layouts)
+
+    assert all(np.array_equal(own, layout) for own, layout in zip(converted, layouts, strict=True))
+
+
+def test_arrays_are_committed_to_a_device_only_if_one_is_given() -> None:
+    device = jax.devices("cpu")[0]
+
+    assert not of_one_batch(beginning_at(0)).committed
+    assert of_one_batch(np.ones(3), device=device).committed
+    assert of_one_batch(jax.numpy.ones(3), device=device).devices() == {device}
+
+
+DTYPES = ["?", "u1", "u2", "u4", "i1", "i2", "i4", "f2", "f4", "c8", ">i2", ">f4"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_have_their_dtype_and_values(dtype: str) -> None:
+    array = np.arange(12).reshape(4, 3).astype(dtype)
+
+    converted = of_one_batch(
+        {"x": array, "backwards": array[::-1], "one": array[0, 0], "0-d": np.array(array[1, 1]), "none": array[:0]}
+    )
+
+    assert converted["x"].dtype == array.dtype.newbyteorder("=")
+    assert converted["x"].tolist() == array.tolist()
+    assert converted["backwards"].tolist() == array[::-1].tolist()
+    assert (converted["one"].tolist(), converted["0-d"].tolist()) == (array[0, 0].tolist(), array[1, 1].tolist())
+    assert (converted["none"].shape, converted["none"].dtype) == ((0, 3), converted["x"].dtype)
+
+
+def test_other_floats_of_jax_are_numbers() -> None:
+    array = np.ones(3, dtype=jax.numpy.bfloat16)
+
+    assert of_one_batch(array).dtype == jax.numpy.bfloat16
+
+
+def test_types_of_64_bits_follow_the_rule_of_jax() -> None:
+    batch = (np.arange(3), np.ones(3), np.ones(3, complex), np.arange(3, dtype=np.uint64))
+
+    narrow = of_one_batch(batch)
+    with jax.experimental.enable_x64() if hasattr(jax.experimental, "enable_x64") else jax.enable_x64(True):
+        wide = of_one_batch(batch)
+
+    assert [str(array.dtype) for array in narrow] == ["int32", "float32", "complex64", "uint32"]
+    assert [str(array.dtype) for array in wide] == ["int64", "float64", "complex128", "uint64"]
+
+
+def test_what_jax_has_no_arrays_for_stays_a_list() -> None:
+    iterator = SequenceDatasetIterator(
+        [
+            ["a", "b", "c"],
+            [np.zeros(i, np.float32) for i in range(3)],
+            [{"x": i, "name": str(i)} for i in range(3)],
+            [(i, None) for i in range(3)],
+            [None, 1, "x"],
+            np.array(["2020-01-01"] * 3, dtype="M8[D]"),
+            np.array(["x", "yz", ""]),
+            np.ones(3, dtype=np.longdouble),
+        ]
+    )
+
+    ((strings, ragged, dicts, tuples, mixed, dates, other_strings, long),) = Loader(iterator, 3, worker_kind="inline").jax()
+
+    assert strings == ["a", "b", "c"]
+    assert [(type(row) is not np.ndarray, row.shape) for row in ragged] == [(True, (0,)), (True, (1,)), (True, (2,))]
+    assert (dicts["x"].tolist(), dicts["name"]) == ([0, 1, 2], ["0", "1", "2"])
+    assert (tuples[0].tolist(), tuples[1]) == ([0, 1, 2], [None, None, None])
+    assert (mixed, dates) == ([None, 1, "x"], [np.datetime64("2020-01-01")] * 3)
+    assert (other_strings, long) == (["x", "yz", ""], [1.0, 1.0, 1.0])
+
+
+def test_ragged_columns_go_through_compiled_functions() -> None:
+    rows = [np.arange(length, dtype=np.float32) for length in (3, 0, 2)]
+    loader = Loader(SequenceDatasetIterator([rows, np.arange(3)]), 3, worker_kind="inline", collate=Concatenated(0))
+    ((ragged, _),) = loader.jax()
+
+    doubled = jax.jit(lambda batch: jax.tree_util.tree_map(lambda array: array * 2, batch))(ragged)
+
+    assert isinstance(doubled, Ragged)
+    assert (doubled.values.tolist(), doubled.offsets.tolist()) == ([0, 2, 4, 0, 2], [0, 6, 6, 10])
+    assert isinstance(ragged.values, jax.Array)
+
+
+@pytest.mark.parametrize("to_device", [False, True])
+@pytest.mark.parametrize("n_taken", [0, 1, 3, 7])
+def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(to_device: bool, n_taken: int) -> None:
+    expected = [batch[1].tolist() for batch in Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline")]
+    device = jax.devices("cpu")[0] if to_device else None
+    loader = Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").jax(device=device)
+    taking = iter(loader)
+    for _ in range(n_taken):
+        next(taking)
+
+    later = Loader(numbers(), 16, shuffle=True, epochs=2, worker_kind="threads", workers=2).jax()
+    later.load_state_dict(loader.state_dict())
+
+    assert [batch[1].tolist() for batch in later] == expected[n_taken:]
+
+
+def test_an_error_names_its_sample_and_a_loader_of_jax_pickles() -> None:
+    def failing(sample: Any) -> Any:
+        if sample[1] == 5:
+            raise ValueError("five")
+        return sample
+
+    with pytest.raises(LoadingError, match="sample 5 could not be read"):
+        list(Loader(numbers(10).map(failing), 4, worker_kind="inline").jax())
+    assert len(list(pickle.loads(pickle.dumps(Loader(numbers(10), 4, worker_kind="inline").jax())))) == 3

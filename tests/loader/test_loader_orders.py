@@ -1,0 +1,322 @@
+"""The orders of an epoch: bijections, the same everywhere, and as random as they say."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import weakref
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.loader import BlockShuffled, InOrder, Order, Shuffled
+
+N_SEEDS = 10_000
+
+# Where the chi-square distribution of so many degrees of freedom has its upper 1e-4 (scipy.stats.chi2.isf(1e-4, df)). The seeds
+# are fixed, so a test that passes passes always.
+CRITICAL = {23: 57.1, 99: 160.1, 121: 187.6, 131: 199.9, 143: 214.6, 361: 469.6, 379: 490.0}
+
+Drawn = npt.NDArray[np.int64]
+
+
+def whole(order: Order, n_samples: int, seed: int = 0, epoch: int = 0) -> Drawn:
+    """The order of all samples."""
+    return np.asarray(order.indices(np.arange(n_samples), n_samples, seed, epoch), dtype=np.int64)
+
+
+def drawn(order: Order, n_samples: int, epoch: int = 0) -> Drawn:
+    """The order that each of many seeds gives, shape ``(N_SEEDS, n_samples)``."""
+    return np.stack([whole(order, n_samples, seed, epoch) for seed in range(N_SEEDS)])
+
+
+def chi_square(counts: npt.NDArray[Any]) -> float:
+    """Of counts that should be equal."""
+    expected = counts.sum() / counts.size
+    return float(np.sum((counts - expected) ** 2 / expected))
+
+
+def position_by_index(orders: Drawn) -> float:
+    """Chi-square of how often which sample stood where, with (n - 1)**2 degrees of freedom.
+
+    Every order has each sample once, so that rows and columns have the same sum; the factor is what that does to the variance.
+    """
+    n = orders.shape[1]
+    counts = np.stack([np.bincount(orders[:, position], minlength=n) for position in range(n)])
+    return float(chi_square(counts) * (n - 1) / n)
+
+
+@pytest.fixture(scope="module")
+def orders_of_12() -> Drawn:
+    return drawn(Shuffled(), 12)
+
+
+# --------------------------------------------------------------------------------------------------------------- all samples
+
+
+@given(st.integers(1, 5000), st.integers(), st.integers(0, 10**6))
+@settings(max_examples=60)
+def test_a_shuffled_epoch_has_every_sample_once(n: int, seed: int, epoch: int) -> None:
+    assert np.array_equal(np.sort(whole(Shuffled(), n, seed, epoch)), np.arange(n))
+
+
+@pytest.mark.parametrize("n", [1, 2, 16, 17, 4096, 4097, 65_536, 65_537, 300_007])
+def test_a_shuffled_epoch_has_every_sample_once_on_both_sides_of_each_limit(n: int) -> None:
+    assert np.bincount(whole(Shuffled(), n, 1, 2), minlength=n).tolist() == [1] * n
+
+
+def test_samples_in_order_stay_where_they_are() -> None:
+    assert whole(InOrder(), 7, seed=3, epoch=4).tolist() == list(range(7))
+
+
+@given(st.integers(1, 300), st.integers(), st.integers(0, 50))
+def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: int) -> None:
+    shuffled = SequenceDatasetIterator([np.arange(n)]).shuffle(seed, epoch=epoch)
+
+    assert whole(Shuffled(), n, seed, epoch).tolist() == shuffled.read_column(0).tolist()
+
+
+@given(st.sampled_from([Shuffled(), InOrder(), BlockShuffled(7, 3), BlockShuffled([90, 0, 10], 2)]), st.data())
+@settings(max_examples=50)
+def test_positions_are_where_they_are_whichever_others_are_asked_for(order: Order, data: st.DataObject) -> None:
+    some = data.draw(st.lists(st.integers(0, 99), max_size=20))
+    all_of_them = whole(order, 100, 5, 1)
+
+    assert order.indices(np.array(some, dtype=np.int64), 100, 5, 1).tolist() == all_of_them[some].tolist()
+
+
+def test_an_order_of_a_trillion_samples_is_answered_without_an_array_of_them() -> None:
+    n = 10**12
+    positions = np.arange(0, n, n // 10_000)
+
+    indices = Shuffled().indices(positions, n, 1, 0)
+
+    assert len(np.unique(indices)) == len(positions)
+    assert 0 <= indices.min() < indices.max() < n
+
+
+def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
+    assert whole(Shuffled(), 4, 7, 3).tolist() == [1, 0, 2, 3]
+    assert whole(Shuffled(), 10, 7, 3).tolist() == [8, 0, 4, 5, 3, 9, 7, 2, 6, 1]
+    assert whole(Shuffled(), 1000, 7, 3)[:10].tolist() == [860, 358, 627, 801, 680, 253, 492, 804, 669, 382]
+    far = Shuffled().indices(np.arange(4), 10**12, 7, 3)
+    assert far.tolist() == [934666439573, 664447288389, 229441844223, 890442133738]
+    assert Shuffled().indices(np.array([10**17]), 10**18, -5, 0).tolist() == [100611722893020488]
+    assert whole(BlockShuffled(3, 2), 10, 7, 3).tolist() == [1, 2, 9, 0, 4, 3, 5, 8, 6, 7]
+    assert whole(BlockShuffled([4, 0, 1, 5], 2), 10, 7).tolist() == [2, 1, 4, 0, 3, 7, 6, 5, 8, 9]
+
+
+# ------------------------------------------------------------------------------------------------------------ how random it is
+
+
+def test_every_sample_stands_everywhere_equally_often(orders_of_12: Drawn) -> None:
+    assert position_by_index(orders_of_12) < CRITICAL[121]
+
+
+def test_every_sample_of_a_network_stands_everywhere_equally_often() -> None:
+    orders = drawn(Shuffled(), 20)
+
+    assert position_by_index(orders) < CRITICAL[361]
+    assert chi_square(pair_counts(orders, 7)) < CRITICAL[379]
+
+
+def pair_counts(orders: Drawn, position: int) -> npt.NDArray[Any]:
+    """How often which two different samples stood at a position and the one after it."""
+    n = orders.shape[1]
+    counts = np.bincount(orders[:, position] * n + orders[:, position + 1], minlength=n * n).reshape(n, n)
+    return counts[~np.eye(n, dtype=bool)]
+
+
+@pytest.mark.parametrize("position", [0, 5, 10])
+def test_every_pair_of_samples_follows_one_another_equally_often(orders_of_12: Drawn, position: int) -> None:
+    assert chi_square(pair_counts(orders_of_12, position)) < CRITICAL[131]
+
+
+def test_all_24_orders_of_four_samples_are_equally_likely() -> None:
+    numbers = {order: number for number, order in enumerate(permutations(range(4)))}
+    orders = drawn(Shuffled(), 4)
+
+    counts = np.bincount([numbers[tuple(order)] for order in orders.tolist()], minlength=24)
+
+    assert chi_square(counts) < CRITICAL[23]
+
+
+@pytest.mark.parametrize("position", [0, 35_000, 69_999])
+def test_the_parts_of_a_large_dataset_are_drawn_from_equally_often(position: int) -> None:
+    n = 70_000  # too large for a table
+    indices = np.concatenate([Shuffled().indices(np.array([position]), n, seed, 0) for seed in range(N_SEEDS)])
+
+    assert chi_square(np.bincount(indices // 700, minlength=100)) < CRITICAL[99]
+
+
+def test_what_one_epoch_has_at_a_position_says_nothing_of_the_next(orders_of_12: Drawn) -> None:
+    later = drawn(Shuffled(), 12, epoch=1)
+
+    for position in (0, 11):
+        counts = np.bincount(orders_of_12[:, position] * 12 + later[:, position], minlength=144)
+        assert chi_square(counts) < CRITICAL[143]
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    orders = {tuple(whole(Shuffled(), 30, seed, epoch).tolist()) for seed in range(20) for epoch in range(20)}
+
+    assert len(orders) == 400
+
+
+# ------------------------------------------------------------------------------------------------------------ block by block
+
+block_lengths = st.one_of(
+    st.integers(1, 12).map(lambda length: (length, None)),
+    st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any).map(lambda lengths: (lengths, sum(lengths))),
+)
+
+
+@given(block_lengths, st.integers(1, 15), st.integers(1, 60), st.integers(), st.integers(0, 9))
+@settings(max_examples=150)
+def test_a_block_wise_shuffle_has_every_sample_once(
+    blocks: tuple[Any, int | None], window: int, n: int, seed: int, epoch: int
+) -> None:
+    lengths, total = blocks
+    n = n if total is None else total
+
+    order = whole(BlockShuffled(lengths, window), n, seed, epoch)
+
+    assert np.array_equal(np.sort(order), np.arange(n))
+
+
+@given(block_lengths, st.integers(1, 6), st.integers(1, 60), st.integers(0, 9))
+@settings(max_examples=150)
+def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
+    blocks: tuple[Any, int | None], window: int, n: int, epoch: int
+) -> None:
+    lengths, total = blocks
+    n = n if total is None else total
+    order = BlockShuffled(lengths, window)
+    starts = np.cumsum(order.lengths(n)) - order.lengths(n)
+
+    of_block = np.searchsorted(starts, whole(order, n, 3, epoch), side="right") - 1
+
+    first = {block: place for place, block in reversed(list(enumerate(of_block.tolist())))}
+    last = {block: place for place, block in enumerate(of_block.tolist())}
+    in_use = [sum(first[block] <= place <= last[block] for block in first) for place in range(n)]
+    assert max(in_use) <= window  # so a reader that keeps window + 1 of them reads each once
+
+
+def test_a_window_of_all_blocks_is_as_random_as_a_full_shuffle() -> None:
+    orders = drawn(BlockShuffled(3, 10**30), 12)
+
+    assert position_by_index(orders) < CRITICAL[121]
+    assert chi_square(pair_counts(orders, 5)) < CRITICAL[131]
+
+
+def test_every_sample_of_a_small_window_stands_everywhere_equally_often() -> None:
+    orders = drawn(BlockShuffled(3, 2), 12)
+
+    assert position_by_index(orders) < CRITICAL[121]
+
+
+def test_two_samples_in_a_row_are_of_one_block_about_once_in_window_times() -> None:
+    n, length, window = 64_000, 100, 16
+
+    blocks = whole(BlockShuffled(length, window), n, 1) // length
+
+    # in a window of 16 x 100 samples, 99 of the 1,599 others are of the same block: 0.0619, give or take 0.001 over 64,000
+    assert abs(float((blocks[1:] == blocks[:-1]).mean()) - 99 / 1599) < 0.004
+
+
+def test_block_wise_epochs_have_orders_and_windows_of_their_own() -> None:
+    order = BlockShuffled(10, 2)
+
+    windows = {tuple(sorted(set((whole(order, 100, 1, epoch)[:20] // 10).tolist()))) for epoch in range(20)}
+
+    assert len({tuple(whole(order, 100, 1, epoch).tolist()) for epoch in range(20)}) == 20
+    assert len(windows) > 10
+
+
+def test_blocks_of_one_length_end_with_a_shorter_one() -> None:
+    assert BlockShuffled(4).lengths(10).tolist() == [4, 4, 2]
+
+
+def test_blocks_of_another_dataset_are_refused() -> None:
+    with pytest.raises(ConfigError, match="have 7 samples together, the iterator has 8"):
+        whole(BlockShuffled([3, 4]), 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((0,), "block length"),
+        ((-3,), "block length"),
+        ((2.5,), "block length"),
+        (("4",), "block length"),
+        (([3, -1],), "block lengths"),
+        (([3.0, 1.0],), "block lengths"),
+        (([[3, 1]],), "block lengths"),
+        (([[3, 1], [2]],), "block lengths"),
+        ((["a"],), "block lengths"),
+        (([3], 0), "window"),
+        (([3], None), "window"),
+    ],
+)
+def test_blocks_that_cannot_be_are_refused(arguments: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        BlockShuffled(*arguments)
+
+
+# ------------------------------------------------------------------------------------------------------------------ as values
+
+ORDERS = [InOrder(), Shuffled(), BlockShuffled(8, 3), BlockShuffled([10, 20, 10], 2)]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=repr)
+def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order: Order) -> None:
+    before = whole(order, 40, 1, 1)
+
+    copy = pickle.loads(pickle.dumps(order))
+
+    assert np.array_equal(whole(copy, 40, 1, 1), before)
+    assert copy.content() == order.content() == json.loads(json.dumps(order.content()))
+
+
+def test_orders_that_differ_have_contents_that_differ() -> None:
+    orders = [*ORDERS, BlockShuffled(8, 4), BlockShuffled(9, 3), BlockShuffled([20, 10, 10], 2), BlockShuffled([10, 20, 10], 3)]
+
+    assert len({json.dumps(order.content(), sort_keys=True) for order in orders}) == len(orders)
+
+
+def test_an_order_follows_seed_epoch_and_number_of_samples_in_whatever_turn_they_come() -> None:
+    order = BlockShuffled(8, 3)
+    asked = [(40, 1, 0), (40, 1, 1), (41, 1, 1), (40, 2, 1)]
+
+    in_turn = [whole(order, *which).tolist() for which in asked * 2]
+
+    assert in_turn == [whole(BlockShuffled(8, 3), *which).tolist() for which in asked * 2]
+
+
+def test_an_order_is_not_kept_when_nobody_has_it_any_more() -> None:
+    order = BlockShuffled(np.full(1000, 5), 3)
+    whole(order, 5000)
+    kept = weakref.ref(order)
+
+    del order
+    gc.collect()
+
+    assert kept() is None
+
+
+def test_the_blocks_of_an_order_stay_as_they_were_given() -> None:
+    lengths = np.array([3, 4, 5])
+    order = BlockShuffled(lengths, 2)
+    before = whole(order, 12)
+
+    lengths[:] = [4, 4, 4]
+
+    assert np.array_equal(whole(order, 12), before)

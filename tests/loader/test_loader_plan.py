@@ -1,0 +1,211 @@
+"""Laws of the plan: which positions of an epoch are in which batch of which rank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import ConfigError
+from data_stack.loader import Plan
+from data_stack.loader.plan import Uneven
+
+UNEVEN: list[Uneven] = ["pad", "drop", "keep"]
+
+sizes = st.integers(0, 120)
+batch_sizes = st.integers(1, 17)
+worlds = st.integers(1, 7)
+
+
+def ranks(n_samples: int, batch_size: int, world: int, drop_last: bool = False, uneven: Uneven = "pad") -> list[Plan]:
+    """The plan of each rank."""
+    return [Plan(n_samples, batch_size, rank, world, drop_last, uneven) for rank in range(world)]
+
+
+def batches(plan: Plan, position: int = 0) -> list[list[int]]:
+    """The positions of each of a rank's batches."""
+    return [plan.positions([plan.part(step, position)]).tolist() for step in range(plan.n_steps(position))]
+
+
+def dealt(plans: list[Plan], position: int = 0, n_steps: int | None = None) -> list[int]:
+    """What all ranks have in their first steps, step by step and rank by rank: the order over all ranks."""
+    each = [batches(plan, position) for plan in plans]
+    longest = max(map(len, each)) if n_steps is None else n_steps
+    return [place for step in range(longest) for of_rank in each for place in (of_rank[step] if step < len(of_rank) else [])]
+
+
+@given(sizes, batch_sizes, worlds, st.data())
+def test_ranks_that_keep_all_have_every_position_exactly_once_and_in_order(
+    n: int, batch: int, world: int, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+
+    assert dealt(ranks(n, batch, world, uneven="keep"), position) == list(range(position, n))
+
+
+@given(sizes, batch_sizes, worlds, st.data())
+def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
+    n: int, batch: int, world: int, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+    n_missing = -(n - position) % world
+
+    positions = dealt(ranks(n, batch, world, uneven="pad"), position)
+
+    assert positions == [*range(position, n), *[place % n for place in range(n_missing) if n]][: len(positions)]
+    assert len(positions) == n - position + n_missing
+
+
+@given(sizes, batch_sizes, worlds, st.data())
+def test_dropping_ranks_leave_out_fewer_samples_than_there_are_ranks_at_the_end(
+    n: int, batch: int, world: int, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+
+    positions = dealt(ranks(n, batch, world, uneven="drop"), position)
+
+    assert positions == list(range(position, n - (n - position) % world))
+
+
+@given(sizes, batch_sizes, worlds, st.sampled_from(UNEVEN), st.data())
+def test_without_the_last_step_all_batches_are_full_and_nothing_repeats(
+    n: int, batch: int, world: int, uneven: Uneven, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+    plans = ranks(n, batch, world, True, uneven)
+
+    positions = dealt(plans, position)
+
+    assert positions == list(range(position, n - (n - position) % (batch * world)))
+    assert {len(each) for plan in plans for each in batches(plan, position)} <= {batch}
+
+
+@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
+def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
+    n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+    plans = ranks(n, batch, world, drop_last, uneven)
+
+    n_steps = [plan.n_steps(position) for plan in plans]
+    n_samples = [plan.n_batch_samples(position) for plan in plans]
+
+    allowed = 1 if uneven == "keep" and not drop_last else 0
+    assert max(n_steps) - min(n_steps) <= allowed
+    assert max(n_samples) - min(n_samples) <= allowed
+    assert n_steps == sorted(n_steps, reverse=True)  # rank 0 has the most
+    assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
+
+
+@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
+def test_what_a_plan_says_of_a_rank_is_what_its_batches_are(
+    n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+
+    for plan in ranks(n, batch, world, drop_last, uneven):
+        each = batches(plan, position)
+        assert all(0 < len(positions) <= batch for positions in each)
+        assert all(len(positions) == batch for positions in each[:-1])
+        assert plan.n_batch_samples(position) == sum(map(len, each))
+        parts = [plan.part(step, position) for step in range(len(each))]
+        assert not parts or plan.positions(parts).tolist() == [place for positions in each for place in positions]
+
+
+@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
+def test_the_position_after_a_step_is_the_same_on_all_ranks_and_where_the_rest_begins(
+    n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+    plans = ranks(n, batch, world, drop_last, uneven)
+    n_steps = plans[0].n_steps(position)
+
+    for step in range(n_steps):
+        (after,) = {plan.position_after(step, position) for plan in plans}
+        assert position < after <= n
+        assert (after == n) == (step == n_steps - 1)
+        for plan in plans:
+            assert batches(plan, position)[step + 1 :] == batches(plan, after)
+
+
+@given(sizes, batch_sizes, worlds, batch_sizes, worlds, st.sampled_from(UNEVEN), st.data())
+def test_another_world_with_another_batch_size_deals_out_the_rest_of_the_same_order(
+    n: int, batch: int, world: int, other_batch: int, other_world: int, uneven: Uneven, data: st.DataObject
+) -> None:
+    before = ranks(n, batch, world, uneven="keep")
+    n_done = data.draw(st.integers(0, before[0].n_steps()))
+    position = before[0].position_after(n_done - 1) if n_done else 0
+    first = dealt(before, n_steps=n_done)
+
+    rest = dealt(ranks(n, other_batch, other_world, uneven=uneven), position)
+
+    assert first == list(range(position))
+    n_over = (n - position) % other_world
+    expected = {"keep": n - position, "drop": n - position - n_over, "pad": n - position + (-(n - position) % other_world)}[
+        uneven
+    ]
+    assert len(rest) == expected
+    assert rest[: n - position] == list(range(position, n))[:expected]
+
+
+@pytest.mark.parametrize("uneven", UNEVEN)
+def test_of_no_samples_there_are_no_steps(uneven: Uneven) -> None:
+    plans = ranks(0, 4, 3, uneven=uneven)
+
+    assert [(plan.n_steps(), plan.n_batch_samples()) for plan in plans] == [(0, 0)] * 3
+
+
+@pytest.mark.parametrize(("uneven", "expected"), [("pad", [[0], [0], [0]]), ("drop", [[], [], []]), ("keep", [[0], [], []])])
+def test_one_sample_for_three_ranks_goes_where_uneven_says(uneven: Uneven, expected: list[list[int]]) -> None:
+    plans = ranks(1, 4, 3, uneven=uneven)
+
+    assert [[place for positions in batches(plan) for place in positions] for plan in plans] == expected
+
+
+def test_a_plan_of_a_trillion_million_samples_answers_at_once() -> None:
+    n = 10**18
+    plan = Plan(n, 256, 3, 8)
+
+    step = plan.n_steps() - 1
+
+    assert plan.n_steps() == -(-n // 2048)
+    assert plan.position_after(step - 1) == (step - 1 + 1) * 2048
+    assert plan.position_after(step) == n
+    assert plan.part(10**12) == range(10**12 * 2048 + 768, 10**12 * 2048 + 1024)
+    assert plan.positions([plan.part(10**12)])[-1] == 10**12 * 2048 + 1023
+
+
+def test_the_samples_of_an_epoch_are_spread_over_ranks_within_one_sample_of_each_other() -> None:
+    plans = ranks(1000, 7, 6, uneven="keep")
+
+    counts = Counter({rank: plan.n_batch_samples() for rank, plan in enumerate(plans)})
+
+    assert sum(counts.values()) == 1000
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"n_samples": -1}, "n_samples"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 2.5}, "batch_size"),
+        ({"world": 0}, "world"),
+        ({"rank": 2, "world": 2}, "in a world of 2 must be at most 1"),
+        ({"rank": -1}, "rank"),
+        ({"uneven": "repeat"}, "'pad', 'drop' or 'keep'"),
+    ],
+)
+def test_a_plan_that_cannot_be_says_why(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Plan(**{"n_samples": 10, "batch_size": 2, **arguments})
+
+
+def test_positions_come_as_int64() -> None:
+    plan = Plan(10, 4, 1, 2)
+
+    assert plan.positions([plan.part(0), plan.part(1)]).dtype == np.int64

@@ -1,0 +1,591 @@
+"""Worker processes: the same batches, nothing left behind whatever happens, and no death or standstill that is not reported."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from process_census import census, children, descriptors, is_running, own_bytes, until
+from worker_subjects import Mixed, Numbers, Told, strange, wordy
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError, LoadingError, WorkerError
+from data_stack.loader import Loader
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="what a process has is counted in /proc"),
+    pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning"),  # on a busy machine, whatever it is
+]
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """No test leaves a process, thread, descriptor or piece of shared memory behind."""
+    gc.collect()
+    before = census()
+
+    yield
+
+    gc.collect()
+    assert census() == before
+
+
+def loader(samples: Any, batch_size: int = 16, **options: Any) -> Loader:
+    return Loader(samples, batch_size, **{"worker_kind": "processes", "workers": 2, **options})
+
+
+def assert_equal(batch: Any, expected: Any) -> None:
+    """The same structure, types and values."""
+    assert type(batch) is type(expected)
+    if isinstance(batch, dict):
+        assert list(batch) == list(expected)
+        for key in batch:
+            assert_equal(batch[key], expected[key])
+    elif isinstance(batch, (tuple, list)):
+        assert len(batch) == len(expected)
+        for each, other in zip(batch, expected, strict=True):
+            assert_equal(each, other)
+    elif isinstance(batch, np.ndarray):
+        assert (batch.dtype, batch.shape) == (expected.dtype, expected.shape)
+        assert batch.flags.writeable == expected.flags.writeable
+        if batch.dtype == object:
+            assert_equal(batch.tolist(), expected.tolist())
+        else:
+            np.testing.assert_array_equal(batch, expected)
+    else:
+        assert batch == expected
+
+
+# ------------------------------------------------------------------------------------------------------------- the same batches
+
+
+def test_every_kind_of_column_is_as_it_is_inline() -> None:
+    expected = list(loader(Mixed(), shuffle=True, worker_kind="inline", workers=0))
+
+    batches = list(loader(Mixed(), shuffle=True))
+
+    assert_equal(batches, expected)
+
+
+def test_what_a_transform_gives_comes_as_it_is() -> None:
+    import torch
+
+    expected = list(loader(Numbers(64), transform=strange, worker_kind="inline", workers=0))
+
+    batches = list(loader(Numbers(64), transform=strange, workers=1))  # which takes seconds to import torch
+
+    for batch, other in zip(batches, expected, strict=True):
+        for name in ("tensor", "no tensor", "parameter"):
+            tensor, its_like = batch.pop(name), other.pop(name)
+            assert (type(tensor), tensor.dtype) == (type(its_like), its_like.dtype)
+            assert torch.equal(tensor, its_like)
+        assert batch["shared"][0] is batch["shared"][1]
+        assert_equal(batch, other)
+
+
+def test_a_map_of_a_file_is_opened_again_not_copied(tmp_path: Path) -> None:
+    np.save(tmp_path / "images.npy", np.arange(4_000_000, dtype=np.int64).reshape(4000, 1000))
+    images = np.load(tmp_path / "images.npy", mmap_mode="r")[100:]  # 32 MB
+
+    with loader(SequenceDatasetIterator([images]), 39, shuffle=True) as mapped:
+        pairs = list(
+            zip(mapped, loader(SequenceDatasetIterator([images]), 39, shuffle=True, worker_kind="inline", workers=0), strict=True)
+        )
+        used = own_bytes(children())
+
+    assert len(pairs) == 100
+    assert all(np.array_equal(batch, expected) for (batch,), (expected,) in pairs)
+    assert used < 2 * 60e6 + 32e6  # the batches are kept here; what workers have beside them is Python
+
+
+def test_a_class_that_was_made_in_a_function_comes_back_as_itself() -> None:
+    class Pair(NamedTuple):
+        numbers: Any
+        squares: Any
+
+    batches = list(loader(Numbers(64), transform=lambda batch: Pair(batch, batch**2)))
+
+    assert [type(batch) for batch in batches] == [Pair] * 4
+    assert batches[1].squares.tolist() == [number**2 for number in range(16, 32)]
+
+
+def test_large_batches_without_arrays_do_not_block_anybody() -> None:
+    expected = [wordy(list(range(start, start + 10))) for start in range(0, 120, 10)]
+
+    for batch, other in zip(loader(Numbers(120), 10, collate=wordy, prefetch=4), expected, strict=True):
+        assert batch == other
+
+
+def test_large_jobs_do_not_block_anybody() -> None:
+    batches = list(loader(SequenceDatasetIterator([np.arange(2_000_000)]), 250_000, shuffle=True, prefetch=4))
+
+    assert np.array_equal(np.sort(np.concatenate([batch[0] for batch in batches])), np.arange(2_000_000))
+
+
+def test_batches_that_are_kept_stay_as_they_are() -> None:
+    images = np.random.default_rng(0).integers(0, 255, (800, 5000), dtype=np.uint8)
+    with loader(SequenceDatasetIterator([images]), 4, epochs=None) as endless:
+        iterator = iter(endless)
+        kept = [next(iterator)[0][1:] for _ in range(5)]  # views of views
+        copies = [each.copy() for each in kept]
+
+        for _ in range(200):
+            batch = next(iterator)[0]
+            batch[:] = 0  # nobody else sees that
+            del batch
+
+        assert all(np.array_equal(each, copy) for each, copy in zip(kept, copies, strict=True))
+        assert np.array_equal(next(iterator)[0], images[20:24])
+        iterator.close()  # type: ignore[attr-defined]  # it is a generator
+    del endless
+    gc.collect()
+    assert all(np.array_equal(each, copy) for each, copy in zip(kept, copies, strict=True))  # their workers are gone
+    kept[0][:] = 7
+    assert (kept[0] == 7).all()
+
+
+def test_tensors_on_a_batch_keep_it() -> None:
+    import torch
+
+    images = np.arange(400 * 3000, dtype=np.int32).reshape(400, 3000)
+    tensors = [torch.from_numpy(batch)[:2] for (batch,) in loader(SequenceDatasetIterator([images]), 4)]
+
+    assert torch.equal(torch.cat(tensors), torch.from_numpy(images.reshape(100, 4, 3000)[:, :2].reshape(200, 3000)))
+
+
+SCRIPT_OF_A_HOARDER = """
+import resource
+import numpy as np
+from process_census import descriptors
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+images = np.random.default_rng(0).integers(0, 255, (3000, 3000), dtype=np.uint8)
+batches = list(Loader(SequenceDatasetIterator([images]), 2, worker_kind="processes", workers=2))
+assert len(batches) == 1500 and np.array_equal(np.concatenate([batch[0] for batch in batches]), images)
+del batches
+print("descriptors of batches left:", sum("batches" in each for each in descriptors()))
+"""
+
+
+def python(program: str, folder: Path, warnings: str = "error", **options: Any) -> subprocess.Popen[str]:
+    """Run a program as a script without a main guard; its output is read through pipes."""
+    (folder / "script.py").write_text(program, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *filter(None, sys.path)])}
+    return subprocess.Popen(
+        [sys.executable, "-u", "-W", warnings, str(folder / "script.py")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder, **options
+    )  # fmt: skip
+
+
+def test_keeping_every_batch_does_not_use_up_the_descriptors(tmp_path: Path) -> None:
+    output, errors = python(SCRIPT_OF_A_HOARDER, tmp_path).communicate(timeout=60)
+
+    assert (output, errors) == ("descriptors of batches left: 0\n", "")
+
+
+# --------------------------------------------------------------------------------------------------- scripts and notebooks
+
+SCRIPT = """
+import collections
+from data_stack.exception import LoadingError
+from data_stack.loader import Loader
+
+print("the script runs")
+Pair = collections.namedtuple("Pair", "number square")
+factor = 3
+
+class Samples:
+    def __len__(self):
+        return 10
+    def __getitem__(self, index):
+        return index
+
+class Mistake(Exception):
+    pass
+
+def transform(batch):
+    if batch[0] == 8:
+        raise Mistake("eight")
+    return Pair(batch, factor * batch ** 2)
+
+try:
+    for batch in Loader(Samples(), 4, worker_kind="processes", workers=2, transform=transform):
+        print(type(batch) is Pair, batch.square.tolist())
+except LoadingError as error:
+    print(type(error.__cause__) is Mistake, 'raise Mistake("eight")' in str(error))
+"""
+
+
+def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) -> None:
+    output, errors = python(SCRIPT, tmp_path).communicate(timeout=60)
+
+    assert errors == ""
+    assert output.splitlines() == [
+        "the script runs",
+        "True [0, 3, 12, 27]",
+        "True [48, 75, 108, 147]",
+        "True True",
+    ]
+
+
+NOTEBOOK = f"""
+import nbformat
+from nbclient import NotebookClient
+
+cells = [nbformat.v4.new_code_cell(cell) for cell in {SCRIPT!r}.split("\\n\\n", 1)]
+done = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=60, kernel_name="python3").execute()
+print("".join(output.get("text", "") for cell in done.cells for output in cell.outputs))
+"""
+
+
+def test_functions_of_a_notebook_cell_work(tmp_path: Path) -> None:
+    output, errors = python(NOTEBOOK, tmp_path, "default").communicate(timeout=60)
+
+    assert "True [0, 3, 12, 27]\nTrue [48, 75, 108, 147]\nTrue " in output, errors
+
+
+# --------------------------------------------------------------------------------------------------------------- failures
+
+
+def test_an_exception_names_the_sample_and_has_the_workers_traceback() -> None:
+    class Broken(Numbers):
+        def __getitem__(self, index: int) -> int:
+            return 1 // (index - 37)
+
+    batches = iter(loader(Broken(64)))
+    next(batches)
+    next(batches)
+    with pytest.raises(LoadingError, match="sample 37 could not be read") as raised:
+        next(batches)
+
+    error = raised.value
+    assert (error.index, error.epoch, error.step) == (37, 0, 2)
+    assert error.worker is not None
+    assert error.worker.startswith("worker process ")
+    assert type(error.__cause__) is ZeroDivisionError
+    assert "return 1 // (index - 37)" in error.traceback_text
+    assert error.traceback_text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "cause"),
+    [
+        ("fail", "LookupError: nothing there", LookupError),
+        ("fail_unruly", "Unruly: 1 and 2", type(None)),
+        ("leave", "SystemExit: 3", SystemExit),
+        ("interrupt", "KeyboardInterrupt", KeyboardInterrupt),
+    ],
+)
+def test_whatever_a_transform_raises_arrives_and_the_workers_stay(
+    what: str, said: str, cause: type[BaseException] | None
+) -> None:
+    with loader(Numbers(64), transform=Told(what, 32)) as broken:
+        workers = children()
+        for _ in range(2):
+            batches = iter(broken)
+            assert next(batches)[0] == 0
+            assert next(batches)[0] == 16
+            with pytest.raises(LoadingError, match=said) as raised:
+                next(batches)
+
+            assert type(raised.value.__cause__) is cause
+        assert children() == workers
+
+
+class Locked(Numbers):
+    """Samples that cannot be sent."""
+
+    def __init__(self) -> None:
+        super().__init__(8)
+        self.lock = threading.Lock()
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"the iterator .* cannot be sent to worker processes: .*lock.*worker_kind='threads'"):
+        next(iter(loader(Locked())))
+    with pytest.raises(ConfigError, match=r"the transform <function .*<lambda>.* cannot be sent"):
+        lock = threading.Lock()
+        next(iter(loader(Numbers(8), transform=lambda batch: batch * lock.locked())))
+
+
+class Homesick:
+    """Something that comes to life nowhere."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("no number",)
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
+
+
+def test_what_cannot_be_put_together_in_a_worker_is_reported() -> None:
+    with pytest.raises(WorkerError, match=r"(?s)cannot use what it was sent: ValueError: .*no number.*In the worker:\nTraceback"):
+        next(iter(loader(Numbers(8), transform=Homesick())))
+
+
+def test_what_cannot_be_sent_back_is_reported() -> None:
+    with pytest.raises(LoadingError, match=r"a batch cannot be sent .*lock"):
+        next(iter(loader(Numbers(8), transform=lambda batch: threading.Lock())))
+
+
+def test_a_worker_that_ends_is_an_error_with_its_status() -> None:
+    with pytest.raises(WorkerError, match=r"worker process \d \(pid \d+\) exited with status 3 while it made step 1 of epoch 0"):
+        list(loader(Numbers(64), transform=Told("drop_dead", 16)))
+
+
+def test_48_kills_at_random_moments_are_48_errors_and_no_hang() -> None:
+    chance = random.Random(6)
+    images = SequenceDatasetIterator([np.zeros((640, 3000), dtype=np.uint8)])
+    loaders = [loader(images, epochs=None, workers=n_workers) for n_workers in (1, 1, 2)]  # the start of each takes time
+    for endless in loaders * 16:
+        with endless:
+            workers = children()
+            batches = iter(endless)
+            if chance.random() < 0.5:  # else they are only starting
+                next(batches)
+            killer = threading.Timer(chance.random() * 0.02, os.kill, (chance.choice(workers), signal.SIGKILL))
+            killer.start()
+            noticed = time.monotonic()
+
+            with pytest.raises(WorkerError, match=r"was killed by signal 9 \(SIGKILL, as the kernel does when memory runs out\)"):
+                for _ in batches:
+                    noticed = time.monotonic()
+
+            assert time.monotonic() - noticed < 5
+            assert children() == []
+            killer.join()
+
+
+def standstill(what: str) -> tuple[str, float]:
+    """What is said of a worker that does no more, and how long that took."""
+    noticed = time.monotonic()
+    with pytest.raises(WorkerError) as raised:
+        for _ in loader(Numbers(64), transform=Told(what, 16)):
+            noticed = time.monotonic()
+    return str(raised.value), time.monotonic() - noticed
+
+
+def test_a_worker_that_stands_still_is_reported_within_five_seconds() -> None:
+    with ThreadPoolExecutor(2) as threads:
+        (stopped, stopped_seconds), (frozen, frozen_seconds) = threads.map(standstill, ["stop", "freeze"])
+
+    assert max(stopped_seconds, frozen_seconds) < 5
+    assert re.search(
+        r"has been stopped for 4 s, as SIGSTOP does while it made step 1 of epoch 0 \(samples 16, 17, .*it was ended", stopped
+    )
+    assert re.search(r"has done nothing for 4 s but wait for locks.* while it made step 1 of epoch 0", frozen)
+
+
+def test_a_slow_worker_is_a_warning_that_says_where_it_is() -> None:
+    with pytest.warns(
+        RuntimeWarning, match=r"(?s)takes long while it made step 0 .*: 5 s so far\. It is at:.*time\.sleep\(5\.7\)"
+    ) as seen:
+        n_batches = len(list(loader(Numbers(64), transform=Told("sleep", 0))))
+
+    assert n_batches == 4
+    assert len(seen) == 1
+
+
+def test_a_worker_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(WorkerError, match=r"(?s)was not done within timeout_seconds=2 .*time\.sleep\(600\)"):
+        list(loader(Numbers(64), transform=Told("sleep_long", 0), timeout_seconds=2))
+
+
+# ------------------------------------------------------------------------------------------------------- nothing is left behind
+
+
+def test_100_breaks_leave_nothing_behind() -> None:
+    before = census()
+    with loader(Numbers(160)) as kept:
+        for n_batches in range(90):
+            for number, _ in enumerate(kept):
+                if number == n_batches % 5:
+                    break
+        assert len(children()) == len(before[0]) + 2
+    for _ in range(10):
+        for _ in loader(Numbers(64), transform=Told("stay", 0)):
+            break
+    gc.collect()
+
+    assert census() == before
+
+
+SCRIPT_WITH_CTRL_C = """
+import gc, os, time
+from process_census import census
+from worker_subjects import Mixed
+from data_stack.loader import Loader
+
+def run():
+    with Loader(Mixed(), 8, worker_kind="processes", workers=2, epochs=None) as loader:
+        for batch in loader:
+            time.sleep(0.001)
+
+before = census()
+for _ in range(8):
+    print("go")
+    try:
+        run()
+    except KeyboardInterrupt:
+        pass
+    gc.collect()
+    print(census() == before or (before, census()))
+"""
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    with python(SCRIPT_WITH_CTRL_C, tmp_path, start_new_session=True) as script:
+        assert script.stdout is not None
+        lines = []
+        for _ in range(8):
+            assert script.stdout.readline() == "go\n"
+            time.sleep(chance.choice([0.05, 0.2, 0.5]) + chance.random() * 0.2)
+            os.killpg(script.pid, signal.SIGINT)
+            lines.append(script.stdout.readline())
+        output, errors = script.communicate(timeout=30)
+
+    assert (lines, output, errors) == (["True\n"] * 8, "", "")
+    assert script.returncode == 0
+
+
+SCRIPT_TO_KILL = """
+import sys, time
+from process_census import children
+from worker_subjects import Numbers, Told
+from data_stack.loader import Loader
+
+batches = iter(Loader(Numbers(64), 16, worker_kind="processes", workers=3, transform=Told("freeze", 32)))
+next(batches)
+print(*children())
+time.sleep(600)
+"""
+
+
+def test_workers_end_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
+    with python(SCRIPT_TO_KILL, tmp_path) as script:
+        assert script.stdout is not None
+        workers = [int(pid) for pid in script.stdout.readline().split()]
+        assert len(workers) == 3
+
+        script.kill()
+        script.wait()
+
+        assert until(lambda: not any(map(is_running, workers)), seconds=2)
+
+
+SCRIPT_THAT_ENDS = """
+import sys
+from worker_subjects import Numbers, Told
+from data_stack.loader import Loader
+
+batches = iter(Loader(Numbers(64), 16, worker_kind="processes", workers=2, transform=Told("sleep_long", 32)))
+print(next(batches)[:3])
+"""
+
+
+def test_a_script_that_just_ends_does_not_hang(tmp_path: Path) -> None:
+    output, errors = python(SCRIPT_THAT_ENDS, tmp_path).communicate(timeout=20)
+
+    assert (output, errors) == ("[0 1 2]\n", "")
+
+
+def test_a_fork_leaves_the_workers_to_their_owner_and_has_its_own() -> None:
+    images = np.random.default_rng(0).integers(0, 255, (640, 3000), dtype=np.uint8)
+    with loader(SequenceDatasetIterator([images])) as forked:
+        batches = iter(forked)
+        first = next(batches)[0]
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                own = [batch[0] for batch in forked]
+                forked.close()
+                is_same = np.array_equal(np.concatenate(own), images)
+                os.read(reader, 1)  # until the other process has used its segments again and again
+                is_same = is_same and np.array_equal(first, images[:16])
+                os._exit(0 if is_same else 1)
+            finally:
+                os._exit(2)
+        expected = images[:16].copy()
+        del first
+        rest = np.concatenate([batch[0] for batch in batches])
+        again = [np.array_equal(batch[0], images[number * 16 :][:16]) for number, batch in enumerate(forked)]
+        os.write(writer, b"x")
+        _, status = os.waitpid(pid, 0)
+        os.close(reader)
+        os.close(writer)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert np.array_equal(rest, images[16:])
+    assert all(again)
+    assert expected.shape == (16, 3000)
+
+
+# ------------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_an_array_in_memory_is_there_once_for_all_workers() -> None:
+    values = np.arange(12_000_000, dtype=np.float64)  # 96 MB
+    with loader(SequenceDatasetIterator([values]), 1000, workers=3) as shared:
+        for number, batch in enumerate(shared):
+            assert batch[0][0] == number * 1000
+            if number == 12:
+                break
+        workers = children()
+        everything = next(iter(loader(SequenceDatasetIterator([values]), 12_000_000, worker_kind="inline", workers=0)))
+        del everything
+
+        used = own_bytes(workers)
+
+    assert used < 96e6 + 3 * 60e6  # of which what Python and numpy take; copies would be 288 MB more
+
+
+SCRIPT_OF_20_EPOCHS = """
+import os
+import numpy as np
+from process_census import children, own_bytes
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+
+images = np.ones((300, 20_000), dtype=np.uint8)
+with Loader(SequenceDatasetIterator([images]), 32, shuffle=True, worker_kind="processes", workers=2) as loader:
+    for epoch in range(20):
+        for batch in loader:
+            pass
+        print(own_bytes([os.getpid(), *children()]))
+"""
+
+
+def test_memory_is_flat_over_20_epochs(tmp_path: Path) -> None:
+    output, errors = python(SCRIPT_OF_20_EPOCHS, tmp_path).communicate(timeout=60)
+
+    sizes = [int(line) for line in output.splitlines()]
+    assert (len(sizes), errors) == (20, "")
+    assert max(sizes[10:]) - max(sizes[2:10]) < 2e6
+
+
+def test_descriptors_are_few_while_workers_run() -> None:
+    before = len(descriptors())
+    with loader(Numbers(64)) as kept:
+        assert len(list(kept)) == 4
+
+        n_more = len(descriptors()) - before
+
+    assert n_more <= 3  # a socket each, and the board

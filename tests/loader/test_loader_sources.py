@@ -1,0 +1,414 @@
+"""Granular's sources: pure functions of a step, read many at once, endless under a loader, and described by a recipe."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import granular.sources
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import data_stack.loader.sources
+from data_stack import from_recipe
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.loader import Epochs, Interleave, Loader, Mix, Sample, StepSource, Transform, Truncate
+from data_stack.loader.sources import StepIterator
+
+
+def numbers(n: int, start: int = 0) -> DatasetIteratorIF:
+    return SequenceDatasetIterator([np.arange(start, start + n), np.arange(n) % 3])
+
+
+def squared(step: int) -> tuple[int, int]:
+    return step * step, step
+
+
+def whose(place: int, step: int) -> tuple[int, int]:
+    return place, step
+
+
+def scaled(sample: Any, seed: list[int]) -> Any:
+    return sample[0] * 10, np.random.default_rng(seed).integers(1000)
+
+
+def shifted(sample: Any, rng: np.random.Generator) -> Any:
+    return sample[0], int(rng.integers(1000))
+
+
+FUNCTIONS = {f"{function.__module__}:{function.__qualname__}": function for function in (squared, scaled, shifted)}
+
+SOURCES: dict[str, Callable[[], StepSource]] = {
+    "epochs": lambda: Epochs(numbers(37), seed=4),
+    "epochs in order": lambda: Epochs(numbers(37), shuffle=False),
+    "epochs of a function": lambda: Epochs(squared, length=20),
+    "sample": lambda: Sample(numbers(37), seed=-1),
+    "transform with a seed": lambda: Transform(Epochs(numbers(10)), scaled, seed=3),
+    "transform with a generator": lambda: Transform(Sample(numbers(10)), shifted, seed=-3),
+    "truncate": lambda: Truncate(numbers(50), 13),
+    "interleave": lambda: Interleave([Epochs(numbers(10)), squared, Sample(numbers(7, 100))]),
+    "mix": lambda: Mix([Epochs(numbers(10)), Epochs(numbers(23, 100)), squared], [0.5, 0.3, 0.2], seed=7),
+    "mix of a mix": lambda: Mix([Mix([squared, Epochs(numbers(5))]), Truncate(Epochs(numbers(9)), 4)], (1, 4)),
+}
+
+
+def plain(sample: Any) -> tuple[int, ...]:
+    return tuple(int(value) for value in sample)
+
+
+def read(source: StepSource, n_steps: int) -> Any:
+    """The first steps, as whatever columns they have."""
+    return source.read_steps(np.arange(n_steps))
+
+
+def rows(batch: Any) -> list[tuple[int, ...]]:
+    return [plain(sample) for sample in zip(*batch, strict=True)]
+
+
+# ---------------------------------------------------------------------- what all sources promise
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_many_steps_at_once_are_what_each_step_is(name: str) -> None:
+    source, other = SOURCES[name](), SOURCES[name]()
+    steps = np.random.default_rng(0).integers(0, 1000, 200)
+
+    expected = [plain(source(step)) for step in steps.tolist()]
+
+    assert rows(other.read_steps(steps)) == expected
+    assert [plain(sample) for sample in other.read_samples(steps)] == expected
+    iterator = other.as_iterator()
+    assert rows(iterator.read_batch(steps)) == expected
+    assert [plain(sample) for sample in iterator.__getitems__(steps)] == expected
+    assert iterator.read_column(1, steps).tolist() == [sample[1] for sample in expected]
+    assert plain(iterator[int(steps[0])]) == plain(iterator[steps][0]) == expected[0]
+    assert [len(column) for column in iterator.read_batch([])] == [0, 0]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_is_found_far_away_at_once(name: str) -> None:
+    source = SOURCES[name]()
+    steps = np.array([2**61, 10**15 + 7, 10**15, 10**12])
+    if "function" in name or "squared" in repr(source):  # whose own numbers leave 64 bits
+        steps = np.array([10**9, 10**8 + 1])
+
+    assert rows(source.read_steps(steps)) == [plain(source(step)) for step in steps.tolist()]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_pickles_and_is_rebuilt_from_its_recipe(name: str) -> None:
+    iterator = SOURCES[name]().as_iterator()
+    recipe = json.loads(json.dumps(iterator.recipe()))
+
+    rebuilt = from_recipe(recipe, functions=FUNCTIONS)
+    pickled = pickle.loads(pickle.dumps(iterator))
+
+    assert recipe["reproducible"]
+    assert rebuilt.recipe() == pickled.recipe() == recipe
+    assert rebuilt.fingerprint() == pickled.fingerprint() == iterator.fingerprint() == SOURCES[name]().as_iterator().fingerprint()
+    expected = rows(iterator.read_batch(range(100)))
+    assert rows(rebuilt.read_batch(range(100))) == rows(pickled.read_batch(range(100))) == expected
+    assert str(iterator.explain()).startswith("steps(")
+
+
+def test_fingerprints_differ_where_sources_do() -> None:
+    dataset = numbers(10)
+    sources = [
+        Epochs(dataset), Epochs(dataset, seed=1), Epochs(dataset, 9), Epochs(dataset, shuffle=False), Epochs(numbers(11)),
+        Sample(dataset), Sample(dataset, seed=1), Truncate(dataset, 3), Truncate(dataset, 4), Epochs(squared, 10),
+        Transform(dataset, scaled), Transform(dataset, shifted), Transform(dataset, scaled, 1), Interleave([dataset, squared]),
+        Interleave([squared, dataset]), Mix([squared, abs]), Mix([squared, abs], [1, 2]), Mix([squared, abs], seed=1),
+    ]  # fmt: skip
+
+    assert len({source.as_iterator().fingerprint() for source in sources}) == len(sources)
+
+
+def test_a_fingerprint_is_the_same_in_another_process() -> None:
+    program = (
+        "import numpy as np\nfrom data_stack.dataset.iterator import SequenceDatasetIterator\n"
+        "from data_stack.loader import Epochs, Mix, Transform\n"
+        "source = Transform(Mix([Epochs(SequenceDatasetIterator([np.arange(9)]), seed=2), np.square], [1, 2]), np.negative)\n"
+        "print(source.as_iterator().fingerprint())"
+    )
+    mix = Mix([Epochs(SequenceDatasetIterator([np.arange(9)]), seed=2), np.square], [1, 2])
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == Transform(mix, np.negative).as_iterator().fingerprint()
+
+
+class Doubling(StepSource):
+    """A source of somebody's own."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def __call__(self, step: int) -> int:
+        return self.factor * step
+
+
+def test_a_source_of_ones_own_needs_no_more_than_a_call() -> None:
+    source = Doubling(2)
+    iterator = source.as_iterator()
+
+    assert read(source, 3).tolist() == [0, 2, 4]
+    assert np.array_equal(np.asarray(iterator.read_batch([3])), [6])
+    assert Epochs(source, length=4, shuffle=False)(6) == 4
+    assert iterator.fingerprint() == Doubling(2).as_iterator().fingerprint() != Doubling(3).as_iterator().fingerprint()
+    assert not iterator.recipe()["reproducible"]
+    with pytest.raises(ConfigError, match="no whole column"):
+        iterator.read_column(0)
+
+
+class Backwards(Epochs):
+    """A source of ours, changed."""
+
+    def _at(self, step: int) -> int:
+        return super()._at(-1 - step)
+
+
+def test_a_changed_source_is_another_one() -> None:
+    changed, other = Backwards(numbers(10)).as_iterator(), Backwards(numbers(11)).as_iterator()
+
+    assert len({each.fingerprint() for each in (changed, other, Epochs(numbers(10)).as_iterator())}) == 3
+    assert not changed.recipe()["reproducible"]
+
+
+# ---------------------------------------------------------------------- each of them
+
+
+@pytest.mark.parametrize("n_samples", [1, 37, 70_000])
+def test_epochs_have_the_orders_of_a_shuffled_loader(n_samples: int) -> None:
+    dataset = numbers(n_samples)
+    source = Epochs(dataset, seed=3)
+
+    loader = Loader(dataset, 64, shuffle=True, seed=3, epochs=2, worker_kind="inline")
+
+    expected = np.concatenate([batch[0] for batch in loader])
+    assert np.array_equal(read(source, 2 * n_samples)[0], expected)
+    assert [source(step)[0] for step in range(min(2 * n_samples, 50))] == expected[:50].tolist()
+    assert np.array_equal(dataset.shuffle(3, epoch=1).read_column(0), expected[n_samples:])
+
+
+def test_epochs_in_order_repeat_and_a_length_takes_the_first() -> None:
+    assert [Epochs(numbers(5), shuffle=False)(step)[0] for step in range(8)] == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert {Epochs(numbers(50), 5)(step)[0] for step in range(30)} == {0, 1, 2, 3, 4}
+
+
+def test_draws_are_independent_and_even() -> None:
+    drawn = read(Sample(numbers(100), seed=1), 20_000)[0]
+
+    counts = np.bincount(drawn, minlength=100)
+    assert 60 < ((counts - 200) ** 2 / 200).sum() < 150  # chi-square of 99 degrees of freedom
+    assert abs(np.corrcoef(drawn[1:], drawn[:-1])[0, 1]) < 0.03
+    assert not np.array_equal(drawn, read(Sample(numbers(100), seed=2), 20_000)[0])
+
+
+def test_a_transform_gets_what_it_asks_for() -> None:
+    seeds, keywords = [], []
+
+    def seeded(sample: Any, seed: Any) -> Any:
+        seeds.append(seed)
+        return sample
+
+    def any_keywords(sample: Any, **given: Any) -> Any:
+        keywords.append(given)
+        return sample
+
+    for function in (seeded, any_keywords):
+        Transform(numbers(5), function, seed=9)(3)
+        Transform(numbers(5), function, seed=9).read_steps(np.array([4]))
+
+    assert seeds == [[9, 3], [9, 4]]
+    assert keywords == [{"seed": [9, 3]}, {"seed": [9, 4]}]
+    assert Transform(numbers(5), len)(0) == 2
+    assert Transform(numbers(5), shifted)(1)[1] == Transform(numbers(5), shifted)(1)[1]
+    assert len({Transform(numbers(5), shifted, seed)(1)[1] for seed in range(9)}) > 5
+
+
+def test_finite_sources_end() -> None:
+    transformed = Transform(numbers(5), shifted)
+    interleaved = Interleave([numbers(5), squared, numbers(3)])
+
+    assert len(transformed.as_iterator()) == 5
+    assert len(interleaved.as_iterator()) == interleaved.n_steps == 11
+    assert [plain(sample)[0] for sample in interleaved.as_iterator()] == [0, 0, 0, 1, 1, 1, 2, 4, 2, 3, 9]
+    assert Truncate(numbers(5), 9)(6)[0] == 1
+    assert len(Loader(transformed, 2, worker_kind="inline")) == 3
+    for too_far in (lambda: transformed(5), lambda: interleaved(11), lambda: interleaved.read_steps(np.array([11]))):
+        with pytest.raises(IndexError, match=r"Epochs\(…\)"):
+            too_far()
+    with pytest.raises(IndexError):
+        transformed.as_iterator()[5]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 2, 5, 0.1, 0.25, 7.5]), min_size=1, max_size=5).filter(any), st.integers(0, 2**40))
+def test_a_mix_asks_each_source_for_its_steps_in_their_order_and_in_proportion(weights: list[float], seed: int) -> None:
+    sources = [functools.partial(whose, place) for place in range(len(weights))]
+
+    taken, steps = read(Mix(sources, weights, seed=seed), 2000)
+
+    total = sum(weights)
+    block = math.ceil(total / min(weight for weight in weights if weight) - 1e-9)
+    for place, weight in enumerate(weights):
+        is_its = taken == place
+        assert steps[is_its].tolist() == list(range(is_its.sum()))
+        ends = np.arange(block, 2001, block)
+        assert (abs(np.cumsum(is_its)[ends - 1] - ends * weight / total) < 1 + 1e-6).all()
+
+
+def test_a_mix_of_epochs_repeats_nothing_before_an_epoch_is_over() -> None:
+    mix = Mix([Epochs(numbers(100), seed=0), Epochs(numbers(100, 100), seed=1)], seed=2)
+
+    drawn = read(mix, 400)[0]
+
+    assert sorted(drawn[:200].tolist()) == list(range(200))  # Granular 0.24: 155 different ones
+    assert Counter(drawn.tolist()) == dict.fromkeys(range(200), 2)
+
+
+def test_the_turns_of_a_mix_are_drawn() -> None:
+    turns = read(Mix([lambda step: 0, lambda step: 1], [1, 3], seed=0), 8000)
+
+    firsts = [int((block == 0).argmax()) for block in turns.reshape(-1, 4)]
+    assert all(420 < count < 580 for count in Counter(firsts).values())
+    others = read(Mix([lambda step: 0, lambda step: 1], [1, 3], seed=1), 8000)
+    assert not np.array_equal(turns, others)
+
+
+def test_a_rare_source_comes_as_often_as_it_should() -> None:
+    mix = Mix([lambda step: (0, step), lambda step: (1, step)], [49_999, 1], seed=5)
+
+    sources, steps = read(mix, 150_000)
+
+    assert sources.sum() == 3
+    assert steps[sources == 1].tolist() == [0, 1, 2]
+    assert steps[sources == 0].tolist() == list(range(149_997))
+
+
+@pytest.mark.parametrize("theirs", [granular.sources, data_stack.loader.sources], ids=["granular", "ours"])
+def test_a_program_for_granulars_sources_runs_with_either(theirs: Any) -> None:
+    reader = [{"id": np.int64(n), "x": np.full(3, n, np.float32)} for n in range(30)]
+
+    def augmented(datapoint: Any, seed: Any) -> Any:
+        return {**datapoint, "noise": np.random.default_rng(seed).random()}
+
+    source = theirs.Transform(
+        theirs.Interleave(
+            [
+                theirs.Epochs(reader, length=20, shuffle=True, seed=0),
+                theirs.Sample(reader, seed=3),
+                theirs.Truncate(reader, 4),
+                theirs.Mix([theirs.Epochs(reader, shuffle=False), lambda step: reader[step % 7]], weights=[3, 1], seed=0),
+            ]
+        ),
+        augmented,
+        seed=7,
+    )
+    samples = [source(step) for step in range(160)]
+
+    ids = [int(sample["id"]) for sample in samples]
+    assert sorted(ids[0:80:4]) == sorted(ids[80::4]) == list(range(20))
+    assert ids[0:80:4] != ids[80::4]
+    assert ids[2::4] == [0, 1, 2, 3] * 10
+    assert samples[5]["noise"] == np.random.default_rng([7, 5]).random()
+    assert source(5)["noise"] == samples[5]["noise"]
+
+
+# ---------------------------------------------------------------------- under a loader
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_shards_of_a_loader_read_what_granulars_do_and_a_state_goes_on(name: str) -> None:
+    batch_size, world = 6, 3
+    source = SOURCES[name]()
+    for rank in range(world):
+        loader = Loader(source, batch_size, shard=(rank, world), worker_kind="inline")
+        batches = iter(loader)
+        taken = [rows(next(batches)) for _ in range(3)]
+        resumed = Loader(SOURCES[name](), batch_size, shard=(rank, world), worker_kind="inline")
+        resumed.load(json.loads(json.dumps(loader.save())))
+        batches = iter(resumed)
+        taken += [rows(next(batches)) for _ in range(3)]
+
+        for step, batch in enumerate(taken):
+            first = (step * world + rank) * batch_size
+            assert batch == [plain(source(at)) for at in range(first, first + batch_size)]
+        with pytest.raises(TypeError, match="never ends"):
+            len(loader)
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
+def test_workers_of_all_kinds_give_the_same_batches(kind: Any) -> None:
+    source = Transform(SOURCES["mix"](), scaled, seed=1)
+
+    with Loader(source, 16, worker_kind=kind, workers=0 if kind == "inline" else 2) as loader:
+        batches = iter(loader)
+        taken = [row for _ in range(8) for row in rows(next(batches))]
+
+    assert taken == [plain(source(step)) for step in range(128)]
+
+
+def test_a_state_of_another_source_is_refused() -> None:
+    state = Loader(Epochs(numbers(9)), 2, worker_kind="inline").save()
+
+    assert state["position"] == 0
+    with pytest.raises(LoaderStateError, match="another dataset"):
+        Loader(Epochs(numbers(9), seed=1), 2, worker_kind="inline").load(state)
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+ours: Any = data_stack.loader  # what is refused at run time, types refuse as well
+any_iterator: Any = StepIterator
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ours.Epochs(squared), "Epochs must know how many samples .* give it length="),
+        (lambda: ours.Sample(ours.Epochs(numbers(3))), "Sample must know how many samples"),
+        (lambda: ours.Epochs([]), "a source without samples"),
+        (lambda: ours.Epochs(numbers(3), 4), "length=4 for a source of 3 samples"),
+        (lambda: ours.Epochs(numbers(3), 0), "length of a source must be at least 1"),
+        (lambda: ours.Epochs(5), "a source is a function of a step, or whatever has"),
+        (lambda: ours.Truncate(numbers(3), 0), "limit of Truncate must be at least 1"),
+        (lambda: ours.Truncate([], 3), "without samples"),
+        (lambda: ours.Transform(numbers(3), 5), "a transform needs a function"),
+        (lambda: ours.Interleave([]), "Interleave needs at least one source"),
+        (lambda: ours.Interleave(numbers(3)), "Interleave is given a list of sources"),
+        (lambda: ours.Mix([]), "Mix needs at least one source"),
+        (lambda: ours.Mix([squared, numbers(3)]), "source 1 of a mix ends after 3 samples"),
+        (lambda: ours.Mix([squared], [1, 2]), "1 sources cannot be mixed by 2 weights"),
+        (lambda: ours.Mix([squared, squared], [1, -1]), "that of source 1 is -1"),
+        (lambda: ours.Mix([squared, squared], [0, 0.0]), "at least one of the weights must be positive"),
+        (lambda: ours.Mix([squared, squared], [1, float("nan")]), "finite"),
+        (lambda: ours.Mix([squared, squared], ["a", 1]), "weights are a list of numbers"),
+        (lambda: ours.Mix([squared, squared], 5), "weights are a list of numbers"),
+        (lambda: ours.Mix([squared, squared], [1, 1e-9]), "mix it with a small one first"),
+        (lambda: ours.Epochs(numbers(3))(-1), "a step must be at least 0"),
+        (lambda: any_iterator(numbers(3)), "made of a StepSource"),
+        (lambda: ours.Epochs(numbers(3), seed=0.5), "seed of Epochs must be an integer"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_source_is_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_a_weight_of_zero_leaves_a_source_out_and_weights_may_be_an_array() -> None:
+    mix = Mix([numbers(3), squared], np.array([0, 0.1], np.float32))
+
+    assert [mix(step)[1] for step in range(5)] == [0, 1, 2, 3, 4]
+    assert repr(mix).endswith("weights=[0.0, 0.1], seed=0)")

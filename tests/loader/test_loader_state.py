@@ -1,0 +1,460 @@
+"""Where a loader is: saved at any moment, and gone on from on any number of ranks and workers, or refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.loader import BlockShuffled, InOrder, Loader, LoaderState
+from data_stack.loader.workers.kinds import WorkerKind
+
+KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
+
+
+def numbers_to(n: int) -> DatasetIteratorIF:
+    """Samples that are their own positions."""
+    return SequenceDatasetIterator([np.arange(n)])
+
+
+def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
+    return Loader(iterator, batch_size, **{"shuffle": True, "seed": 7, "worker_kind": "inline", **options})
+
+
+def given(loader: Loader, n_batches: int | None = None) -> list[list[int]]:
+    """The numbers in the next batches of an iteration, which is broken off after so many."""
+    found = []
+    for (column,) in loader:
+        found.append(column.tolist())
+        if len(found) == n_batches:
+            break
+    return found
+
+
+def dealt(iterator: Any, state: dict[str, Any], world: int, batch_size: int, **options: Any) -> list[int]:
+    """What all ranks of a world give from a state on, step by step and rank by rank."""
+    each = []
+    for rank in range(world):
+        loader = loader_of(iterator, batch_size, shard=(rank, world), **options)
+        loader.load_state_dict(state)
+        each.append(given(loader))
+    assert len({len(batches) for batches in each}) == 1
+    return [number for step in zip(*each, strict=True) for batch in step for number in batch]
+
+
+# -------------------------------------------------------------------------------------------------------------------- resume
+
+
+@pytest.mark.parametrize("n_received", [1, 5, 12, 13])
+def test_a_fresh_loader_goes_on_with_the_very_next_batch(n_received: int) -> None:
+    iterator = numbers_to(100)
+    uninterrupted = loader_of(iterator)
+    epochs = [given(uninterrupted) for _ in range(3)]
+    interrupted = loader_of(iterator)
+    given(interrupted)
+    given(interrupted, n_received)
+
+    resumed = loader_of(iterator, seed=99)
+    resumed.load_state_dict(interrupted.state_dict())
+
+    rest = epochs[1][n_received:]
+    assert given(resumed) == (rest or epochs[2])
+    assert given(resumed) == (epochs[2] if rest else given(uninterrupted))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_names_what_was_received_and_not_what_was_made_ahead(kind: WorkerKind) -> None:
+    loader = loader_of(numbers_to(1000), worker_kind=kind, prefetch=4)
+    states = []
+
+    with loader:
+        for _ in zip(range(20), loader, strict=False):
+            states.append(loader.state_dict()["position"])
+
+    assert states == list(range(8, 168, 8))
+
+
+def test_a_state_of_four_ranks_with_three_workers_goes_on_on_two_and_on_eight() -> None:
+    iterator = numbers_to(1000)
+    order = [number for batch in given(loader_of(iterator)) for number in batch]
+    ranks = [
+        loader_of(iterator, 6, shard=(rank, 4), worker_kind="threads" if "threads" in KINDS else "inline", workers=None)
+        for rank in range(4)
+    ]
+    first = [given(loader, 9) for loader in ranks]
+    states = [loader.state_dict() for loader in ranks]
+
+    assert all(state == states[0] for state in states)
+    n_done = 9 * 4 * 6
+    assert [number for step in zip(*first, strict=True) for batch in step for number in batch] == order[:n_done]
+    assert dealt(iterator, states[0], 2, 16, workers=0, worker_kind="auto") == order[n_done:]
+    assert dealt(iterator, states[3], 8, 5) == order[n_done:]
+    assert dealt(iterator, states[1], 1, 1) == order[n_done:]
+
+
+def test_a_state_goes_on_through_another_world_and_back() -> None:
+    iterator = numbers_to(500)
+    order = [number for batch in given(loader_of(iterator)) for number in batch]
+    found: list[int] = []
+    state = loader_of(iterator).state_dict()
+
+    for world, batch_size, n_steps in [(1, 7, 3), (3, 4, 5), (2, 9, 6), (5, 3, 4)]:
+        ranks = [loader_of(iterator, batch_size, shard=(rank, world)) for rank in range(world)]
+        for rank in ranks:
+            rank.load_state_dict(json.loads(json.dumps(state)))
+        batches = [given(rank, n_steps) for rank in ranks]
+        found += [number for step in zip(*batches, strict=True) for batch in step for number in batch]
+        state = ranks[-1].state_dict()
+
+    assert found + dealt(iterator, state, 1, 50) == order
+
+
+def test_a_state_in_the_middle_of_several_epochs_gives_the_rest_of_all_of_them() -> None:
+    iterator = numbers_to(20)
+    whole = given(loader_of(iterator, epochs=3))
+    interrupted = loader_of(iterator, epochs=3)
+    given(interrupted, 4)
+
+    resumed = loader_of(iterator, epochs=3)
+    resumed.load_state_dict(interrupted.state_dict())
+
+    assert given(resumed) == whole[4:]
+    assert resumed.epoch == 3
+
+
+def test_a_state_after_the_last_batch_of_an_epoch_goes_on_with_the_next() -> None:
+    iterator = numbers_to(20)
+    epochs = [given(loader) for loader in [loader_of(iterator)] for _ in range(2)]
+    inside, after = loader_of(iterator), loader_of(iterator)
+    given(inside, 3)  # broken off after the last batch
+    given(after)  # to the end
+
+    assert inside.state_dict() == after.state_dict()
+    for state in (inside.state_dict(), after.state_dict()):
+        resumed = loader_of(iterator)
+        resumed.load_state_dict(state)
+        assert (resumed.epoch, given(resumed)) == (1, epochs[1])
+
+
+@pytest.mark.parametrize("epochs", [1, 3, None])
+def test_a_state_of_an_endless_loader_goes_on_in_one_of_some_epochs(epochs: int | None) -> None:
+    iterator = numbers_to(20)
+    endless = loader_of(iterator, epochs=None)
+    batches = given(endless, 3 * 5 + 1)
+
+    resumed = loader_of(iterator, epochs=epochs)
+    resumed.load_state_dict(endless.state_dict())
+    rest = given(resumed, 2)
+
+    assert (endless.state_dict()["epoch"], endless.state_dict()["position"]) == (5, 8)
+    assert batches + rest == given(loader_of(iterator, epochs=None), 3 * 5 + 3)
+
+
+def test_a_loader_goes_on_from_its_own_state_after_it_was_broken_off() -> None:
+    loader = loader_of(numbers_to(30))
+    first = given(loader, 2)
+    state = loader.state_dict()
+
+    loader.load_state_dict(state)
+
+    assert first + given(loader) == given(loader_of(numbers_to(30)))
+
+
+def test_looking_at_no_batch_after_a_state_was_loaded_skips_none() -> None:
+    loader = loader_of(numbers_to(30))
+    given(loader, 2)
+    resumed = loader_of(numbers_to(30))
+    resumed.load_state_dict(loader.state_dict())
+
+    iter(resumed)
+
+    assert given(resumed) == given(loader_of(numbers_to(30)))[2:]
+
+
+def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() -> None:
+    loader = loader_of(numbers_to(30))
+    whole = [given(loader), given(loader)]
+    state = {**loader.state_dict(), "epoch": 1, "position": 16, "first_epoch": 1}
+    resumed = loader_of(numbers_to(30))
+    resumed.load_state_dict(state)
+
+    found = []
+    for epoch in range(resumed.epoch, 3):  # as loops do for torch's DistributedSampler
+        resumed.set_epoch(epoch)
+        found += given(resumed)
+
+    assert found[:2] == whole[1][2:]
+    assert len(found) == 2 + 4
+
+
+def test_naming_another_epoch_begins_it_at_its_start() -> None:
+    loader = loader_of(numbers_to(30))
+    whole = [given(loader), given(loader), given(loader)]
+    loader.load_state_dict({**loader.state_dict(), "epoch": 1, "position": 16, "first_epoch": 1})
+
+    loader.set_epoch(2)
+
+    assert given(loader) == whole[2]
+
+
+def test_transforms_draw_the_same_after_a_resume() -> None:
+    def noisy(batch: Any, rng: np.random.Generator) -> Any:
+        return (batch[0] * 1000 + rng.integers(1000, size=len(batch[0])),)
+
+    iterator = numbers_to(50)
+    whole = given(loader_of(iterator, transform=noisy))
+    interrupted = loader_of(iterator, transform=noisy)
+    given(interrupted, 3)
+
+    resumed = loader_of(iterator, transform=noisy)
+    resumed.load_state_dict(interrupted.state_dict())
+
+    assert given(resumed) == whole[3:]
+
+
+def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> None:
+    iterator = numbers_to(1000).repeat(10**6)
+    loader = loader_of(iterator, 256)
+    state = {**loader.state_dict(), "position": 256 * 10**6}
+
+    loader.load_state_dict(state)
+    batch = given(loader, 1)[0]
+
+    expected = iterator.shuffle(7, epoch=0)
+    assert batch == [expected[256 * 10**6 + place][0] for place in range(256)]
+
+
+# -------------------------------------------------------------------------------------------------------------------- content
+
+
+def test_a_state_is_plain_json_data_whatever_the_arguments_were() -> None:
+    loader = loader_of(
+        numbers_to(64),
+        np.int64(8),
+        seed=np.uint8(3),
+        epochs=np.int16(2),
+        shard=np.array([0, 2]),
+        shuffle=BlockShuffled(np.array([32, 32]), np.int8(1)),
+    )
+    given(loader, 2)
+
+    state = loader.state_dict()
+
+    assert json.loads(json.dumps(state)) == state
+    assert (state["seed"], state["epoch"], state["position"], state["first_epoch"], state["n_samples"]) == (3, 0, 32, 0, 64)
+
+
+def test_granulars_names_save_and_load_the_same() -> None:
+    loader = loader_of(numbers_to(30))
+    given(loader, 1)
+    other = loader_of(numbers_to(30))
+
+    other.load(loader.save())
+
+    assert loader.save() == loader.state_dict() == other.state_dict()
+
+
+def test_a_state_comes_back_as_it_went_into_a_dict() -> None:
+    state = LoaderState(7, 3, 40, 2, 100, {"order": "shuffled"}, "abc")
+
+    assert LoaderState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
+
+
+@pytest.mark.parametrize("as_number", [np.int64, np.array])
+def test_numbers_that_a_checkpoint_made_numpys_are_taken_as_they_are_meant(as_number: Any) -> None:
+    loader = loader_of(numbers_to(30))
+    given(loader, 2)
+    state = {
+        key: as_number(value) if type(value) is int and key != "data_stack_loader" else value
+        for key, value in loader.save().items()
+    }
+
+    other = loader_of(numbers_to(30))
+    other.load_state_dict(state)
+
+    assert other.state_dict() == loader.state_dict()
+    assert given(other) == given(loader_of(numbers_to(30)))[2:]
+
+
+# -------------------------------------------------------------------------------------------------------------------- refusals
+
+
+class Sampled(DatasetIterator):
+    """A client's own source."""
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+
+def refused(loader: Loader, state: Any, said: str) -> None:
+    """Loading the state fails and leaves the loader as it was."""
+    before = loader.state_dict()
+
+    with pytest.raises(LoaderStateError, match=said):
+        loader.load_state_dict(state)
+
+    assert loader.state_dict() == before
+
+
+DAMAGED: list[tuple[Any, str]] = [
+    (None, "not the state of a loader"),
+    ([], "not the state of a loader"),
+    ("state", "not the state of a loader"),
+    ({}, "not the state of a loader"),
+    ({"epoch": 1, "step": 3}, "not the state of a loader"),
+    ({"data_stack_loader": 2}, "of version 2, known is 1"),
+    ({"data_stack_loader": "1"}, "of version '1'"),
+    ({"data_stack_loader": 1}, "lacks seed, epoch, position"),
+]
+
+
+@pytest.mark.parametrize(("state", "said"), DAMAGED)
+def test_what_is_no_state_is_refused(state: Any, said: str) -> None:
+    refused(loader_of(numbers_to(30)), state, said)
+
+
+@pytest.mark.parametrize("key", ["seed", "epoch", "position", "first_epoch", "n_samples", "order", "fingerprint"])
+def test_a_state_that_lacks_something_is_refused_by_its_name(key: str) -> None:
+    loader = loader_of(numbers_to(30))
+    state = loader.state_dict()
+    del state[key]
+
+    refused(loader, state, f"lacks {key}")
+
+
+@pytest.mark.parametrize("key", ["seed", "epoch", "position", "first_epoch", "n_samples"])
+@pytest.mark.parametrize("value", [None, "1", 1.0, True, np.bool_(True), [1], np.array([1, 2])])
+def test_a_state_with_something_else_for_a_number_is_refused(key: str, value: Any) -> None:
+    loader = loader_of(numbers_to(30))
+
+    refused(loader, {**loader.state_dict(), key: value}, f"{key} in this state of a loader is")
+
+
+@pytest.mark.parametrize("key", ["epoch", "position", "first_epoch", "n_samples"])
+def test_a_state_with_a_negative_count_is_refused(key: str) -> None:
+    loader = loader_of(numbers_to(30))
+
+    refused(loader, {**loader.state_dict(), key: -1}, f"{key} in this state of a loader is -1, which is no count")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"position": 31}, "contradicts itself"),
+        ({"epoch": 1, "first_epoch": 2}, "contradicts itself"),
+        ({"n_samples": 40}, "had 40 samples, now it has 30"),
+        ({"order": "shuffled"}, "order or fingerprint"),
+        ({"fingerprint": 17}, "order or fingerprint"),
+        ({"fingerprint": "0" * 64}, "of another dataset"),
+        ({"order": {"order": "in order"}}, "of another order"),
+        ({"order": {}}, "of another order"),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
+    loader = loader_of(numbers_to(30))
+
+    refused(loader, {**loader.state_dict(), **changes}, said)
+
+
+def test_a_state_of_other_samples_is_refused_and_both_are_named() -> None:
+    state = loader_of(numbers_to(31)).state_dict()
+    loader = loader_of(numbers_to(30))
+
+    refused(loader, state, "31 samples, that of this loader .* and 30 .*SequenceDatasetIterator: 30 samples")
+
+
+def test_a_state_of_the_same_samples_stacked_otherwise_is_refused() -> None:
+    refused(loader_of(numbers_to(30)), loader_of(numbers_to(30).shuffle(seed=1)).state_dict(), "of another dataset")
+
+
+def test_a_state_of_samples_that_are_equal_is_taken() -> None:
+    loader_of(numbers_to(30)).load_state_dict(loader_of(numbers_to(30).in_memory()).state_dict())
+
+
+@pytest.mark.parametrize("shuffle", [False, InOrder(), BlockShuffled(10), BlockShuffled(10, 3)])
+def test_a_state_of_another_order_is_refused(shuffle: Any) -> None:
+    refused(
+        loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "give the loader the same shuffle="
+    )
+
+
+def test_a_state_with_random_layers_drawn_anew_is_refused_where_they_stay() -> None:
+    iterator = numbers_to(30).shuffle(seed=1)
+
+    refused(loader_of(iterator, redraw=False), loader_of(iterator).state_dict(), "redraw")
+    refused(loader_of(iterator), loader_of(iterator, redraw=False).state_dict(), "redraw")
+
+
+def test_a_state_from_before_a_dataset_grew_is_refused() -> None:
+    samples = [(number,) for number in range(30)]
+    state = loader_of(Sampled(samples)).state_dict()
+
+    samples += [(30,)]
+
+    refused(loader_of(Sampled(samples)), state, "of another dataset")
+
+
+def test_a_refused_state_does_not_end_the_iteration_under_way() -> None:
+    loader = loader_of(numbers_to(30))
+    batches = iter(loader)
+    first = next(batches)[0].tolist()
+
+    refused(loader, {**loader.state_dict(), "position": 10**6}, "contradicts itself")
+
+    assert [first] + [batch[0].tolist() for batch in batches] == given(loader_of(numbers_to(30)))
+
+
+def test_loading_a_state_ends_the_iteration_under_way() -> None:
+    loader = loader_of(numbers_to(30))
+    batches = iter(loader)
+    next(batches)
+
+    loader.load_state_dict(loader.state_dict())
+
+    with pytest.raises(RuntimeError, match="given a state; call iter"):
+        next(batches)
+
+
+def test_an_order_whose_content_is_no_json_is_told_when_a_state_is_asked_for() -> None:
+    class Odd(InOrder):
+        def content(self) -> dict[str, Any]:
+            return {"order": {1, 2}}
+
+    with pytest.raises(ConfigError, match="cannot stand in a state"):
+        loader_of(numbers_to(30), shuffle=Odd()).state_dict()
+
+
+def test_an_order_whose_content_json_changes_goes_on_all_the_same() -> None:
+    class Tupled(InOrder):
+        def content(self) -> dict[str, Any]:
+            return {"order": "tupled", "parts": (1, 2)}
+
+    loader = loader_of(numbers_to(30), shuffle=Tupled())
+    given(loader, 1)
+    other = loader_of(numbers_to(30), shuffle=Tupled())
+
+    other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+
+    assert given(other)[0][0] == 8
+
+
+def test_a_state_does_not_change_with_the_loader() -> None:
+    loader = loader_of(numbers_to(30))
+    state = loader.state_dict()
+    before = copy.deepcopy(state)
+
+    given(loader, 2)
+
+    assert state == before

@@ -1,0 +1,285 @@
+"""Batches of a loader as tensors of TensorFlow, and as tf.data. Without it the tests are skipped: `make test-all` has it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed: `make test-all` brings it")
+
+from data_stack.dataset.iterator import SequenceDatasetIterator  # noqa: E402  # behind the line that may skip this module
+from data_stack.exception import ConfigError  # noqa: E402
+from data_stack.loader import Concatenated, Loader, Padded  # noqa: E402
+
+LENGTHS = [3, 0, 2, 1, 4, 2, 2]
+
+
+def numbers(n: int = 100) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([np.arange(n * 3, dtype=np.float32).reshape(n, 3), np.arange(n)])
+
+
+def texts() -> Any:
+    rows = [np.arange(length, dtype=np.int32) for length in LENGTHS]
+    return SequenceDatasetIterator([rows, np.arange(7), [f"ä{i}" for i in range(7)]]).as_dict("tokens", "label", "name")
+
+
+def inline(iterator: Any, batch_size: int, **options: Any) -> Loader:
+    return Loader(iterator, batch_size, worker_kind="inline", **options)
+
+
+def of_one_batch(value: Any) -> Any:
+    """What TensorFlow gets of a batch."""
+    (converted,) = inline(numbers(2), 2, transform=lambda _: value).tensorflow()
+    return converted
+
+
+def beginning_at(offset: int, n: int = 1024) -> Any:
+    """An array of float32 that begins ``offset`` bytes behind a multiple of 64."""
+    memory = np.zeros(n * 4 + 128, dtype=np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    return memory[start : start + n * 4].view(np.float32)
+
+
+# ------------------------------------------------------------------ tensors
+
+
+def test_batches_are_those_of_the_loader() -> None:
+    loader = inline(numbers(), 16, shuffle=True, seed=2)
+
+    expected = list(loader)
+    loader.set_epoch(0)
+    batches = list(loader.tensorflow())
+
+    for batch, arrays in zip(batches, expected, strict=True):
+        assert [tensor.dtype for tensor in batch] == [tf.float32, tf.int64]
+        assert [tensor.numpy().tolist() for tensor in batch] == [array.tolist() for array in arrays]
+
+
+def test_an_array_that_is_aligned_is_not_copied_and_others_may_be_computed_with() -> None:
+    arrays = [beginning_at(0), *[beginning_at(offset) for offset in (4, 16, 32)]]
+
+    tensors = of_one_batch(arrays)
+
+    places = [np.asarray(tensor).ctypes.data for tensor in tensors]
+    assert places[0] == arrays[0].ctypes.data
+    assert all(place != array.ctypes.data for place, array in zip(places[1:], arrays[1:], strict=True))
+    assert [float(tf.reduce_sum(tensor + 1)) for tensor in tensors] == [1024.0] * 4  # else the process ends here
+
+
+def test_tensors_keep_the_memory_that_they_look_at() -> None:
+    array = beginning_at(0, 1 << 20)
+    array += 1
+
+    tensor = of_one_batch(array)
+    del array
+    gc.collect()
+    others = [np.zeros(1 << 20, np.float32) for _ in range(8)]
+
+    assert float(tf.reduce_sum(tensor)) == float(1 << 20)
+    assert len(others) == 8
+
+
+@pytest.mark.parametrize(
+    "dtype", ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", ">i2", ">f4"]
+)
+def test_numbers_have_their_dtype_and_values(dtype: str) -> None:
+    array = np.arange(48).reshape(12, 4).astype(dtype)
+    read_only = array.copy()
+    read_only.setflags(write=False)
+    layouts = [
+        array,
+        array[::-1],
+        array[:, ::2],
+        np.asfortranarray(array),
+        read_only,
+        array[:0],
+        np.array(array[1, 1]),
+        array[1, 1],
+    ]
+
+    tensors = of_one_batch(layouts)
+
+    assert {tensor.dtype.as_numpy_dtype for tensor in tensors} == {array.dtype.type}
+    assert [tensor.numpy().tolist() for tensor in tensors] == [layout.tolist() for layout in layouts]
+
+
+def test_strings_ragged_values_and_what_there_are_no_tensors_for() -> None:
+    images = [np.zeros((2, width, 3), np.uint8) for width in (1, 2)] + [np.ones((1, 2, 3), np.uint8)]
+    iterator = SequenceDatasetIterator(
+        [
+            ["a", "ö", ""],
+            [b"\x00", b"", b"x\x00"],
+            [np.arange(i) for i in range(3)],
+            images,
+            [{"x": i, "name": str(i)} for i in range(3)],
+            [None, 1, "x"],
+            np.array(["2020-01-01"] * 3, dtype="M8[D]"),
+            np.array(["x", "yz", ""]),
+        ]
+    )
+
+    ((strings, raw, ragged, pictures, dicts, mixed, dates, others),) = inline(iterator, 3).tensorflow()
+
+    assert [text.decode() for text in strings.numpy()] == ["a", "ö", ""]
+    assert raw.numpy().tolist() == [b"\x00", b"", b"x\x00"]
+    assert ragged.to_list() == [[], [0], [0, 1]]
+    assert pictures.to_list() == [image.tolist() for image in images]
+    assert (pictures.ragged_rank, pictures.shape.as_list()) == (2, [3, None, None, 3])
+    assert (dicts["x"].numpy().tolist(), dicts["name"].numpy().tolist()) == ([0, 1, 2], [b"0", b"1", b"2"])
+    assert (mixed, dates) == ([None, 1, "x"], [np.datetime64("2020-01-01")] * 3)
+    assert others.numpy().tolist() == [b"x", b"yz", b""]
+
+
+def test_a_ragged_column_is_a_ragged_tensor() -> None:
+    (batch,) = inline(texts(), 7, collate=Concatenated("tokens")).tensorflow()
+
+    assert batch["tokens"].to_list() == [list(range(length)) for length in LENGTHS]
+
+
+# ------------------------------------------------------------------ tf.data
+
+
+def test_a_dataset_has_the_form_of_the_batches_and_as_many() -> None:
+    loader = inline(numbers(), 16, shuffle=True)
+
+    dataset = loader.tensorflow().dataset()
+
+    assert dataset.element_spec == (tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.int64))
+    assert (int(dataset.cardinality()), len(dataset), loader.state_dict()["position"]) == (7, 7, 0)
+    epochs = [[label for _, labels in dataset for label in labels.numpy().tolist()] for _ in range(2)]
+    expected = [[label for batch in inline(numbers(), 16, shuffle=True, epochs=2) for label in batch[1].tolist()]]
+    assert epochs[0] + epochs[1] == expected[0]
+
+
+def test_form_of_strings_dicts_and_values_of_different_lengths() -> None:
+    dataset = inline(texts(), 2).tensorflow().dataset()
+    padded = inline(texts(), 2, collate=Padded(columns="tokens")).tensorflow().dataset()
+    ragged = inline(texts(), 2, collate=Concatenated("tokens")).tensorflow().dataset()
+
+    spec = {"label": tf.TensorSpec([None], tf.int64), "name": tf.TensorSpec([None], tf.string)}
+    assert dataset.element_spec == {"tokens": tf.RaggedTensorSpec([None, None], tf.int32), **spec}
+    assert ragged.element_spec == dataset.element_spec
+    assert padded.element_spec["tokens"] == tf.TensorSpec([None, None], tf.int32)
+    for each in (dataset, ragged):  # the third batch has values of one length, and is ragged all the same
+        assert [row for batch in each for row in batch["tokens"].to_list()] == [list(range(length)) for length in LENGTHS]
+    assert [batch["tokens"].shape.as_list() for batch in padded] == [[2, 3], [2, 2], [2, 4], [1, 2]]
+    assert [name.decode() for batch in dataset for name in batch["name"].numpy()] == [f"ä{i}" for i in range(7)]
+
+
+def test_pictures_of_one_height_in_the_first_batches_and_of_several_later_need_a_form() -> None:
+    shapes = [(2, 1), (2, 2), (2, 3), (2, 4), (5, 1), (2, 2), (2, 3), (2, 1)]
+    pictures = SequenceDatasetIterator([[np.ones((*shape, 3), np.uint8) for shape in shapes]])
+    spec = (tf.RaggedTensorSpec([None, None, None, 3], tf.uint8, ragged_rank=2),)
+
+    with pytest.raises(tf.errors.OpError, match="give dataset\\(output_signature=…\\)"):
+        list(inline(pictures, 2).tensorflow().dataset(tf_uint8_rank_one()))
+    batches = list(inline(pictures, 2).tensorflow().dataset(spec))
+
+    assert [row.shape.as_list()[:1] for (batch,) in batches for row in batch] == [[height] for height, _ in shapes]
+
+
+def tf_uint8_rank_one() -> Any:
+    return (tf.RaggedTensorSpec([None, None, 2, 3], tf.uint8, ragged_rank=1),)
+
+
+def test_batches_of_a_function_of_the_user_s() -> None:
+    def made(samples: list[Any]) -> Any:
+        return [np.stack([sample[0] for sample in samples]), [int(sample[1]) for sample in samples], 0.5, "name"]
+
+    dataset = inline(numbers(), 16, collate=made).tensorflow().dataset()
+
+    specs = [
+        tf.TensorSpec([None, 3], tf.float32),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([], tf.float32),
+        tf.TensorSpec([], tf.string),
+    ]
+    assert dataset.element_spec == tuple(specs)
+    assert [len(batch[1]) for batch in dataset] == [16] * 6 + [4]
+
+
+def test_the_dataset_of_a_loader_of_nothing_is_empty() -> None:
+    empty = inline(numbers()[:0], 16).tensorflow().dataset()
+    too_few = inline(numbers(10), 16, drop_last=True).tensorflow().dataset()
+
+    spec = (tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.int64))
+    assert (empty.element_spec, too_few.element_spec) == (spec, spec)
+    assert (list(empty), list(too_few), len(empty), len(too_few)) == ([], [], 0, 0)
+
+
+def test_what_has_no_form_is_refused_by_name() -> None:
+    dates = SequenceDatasetIterator([np.arange(4), np.array(["2020-01-01"] * 4, dtype="M8[D]")])
+    mixed = SequenceDatasetIterator([[None, 1, "x", 2]]).as_dict("what")
+    changing = inline(numbers(8), 4, transform=lambda batch: batch[0] if batch[1][0] else batch[0].astype(np.float64))
+
+    for loader, message in (
+        (inline(dates, 4), r"the batch\[1\] is .*datetime64.*no tensor for; leave it out by select"),
+        (inline(mixed, 4), r"the batch\['what'\] is \[None, 1"),
+        (changing, "the batch is float32 and float64 from batch to batch"),
+        (inline([], 4), "give output_signature="),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            loader.tensorflow().dataset()
+
+
+def test_a_loader_without_end_gives_a_dataset_without_end() -> None:
+    dataset = inline(numbers(), 16, shuffle=True, epochs=None).tensorflow().dataset()
+
+    assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert len(list(dataset.take(20))) == 20
+
+
+def test_in_the_middle_of_an_epoch_a_dataset_gives_the_rest_and_then_whole_epochs() -> None:
+    expected = [batch[1].tolist() for batch in inline(numbers(), 16, shuffle=True, epochs=2)]
+    loader = inline(numbers(), 16, shuffle=True).tensorflow()
+    before = loader.dataset()
+    for number, _ in enumerate(before):
+        if number == 2:
+            break
+    state = loader.state_dict()
+
+    loader.load_state_dict(state)
+    dataset = loader.dataset()
+
+    assert dataset.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    batches = [labels.numpy().tolist() for _ in range(2) for _, labels in dataset]
+    assert batches == expected[3:]
+    loader.load_state_dict(state)
+    with pytest.raises(tf.errors.OpError, match="make the dataset after load_state_dict"):
+        list(before)
+
+
+def test_errors_say_which_sample_and_a_left_dataset_leaves_nothing() -> None:
+    def failing(sample: Any) -> Any:
+        if sample[1] == 50:
+            raise ValueError("fifty")
+        return sample
+
+    def threads() -> list[threading.Thread]:  # without those of TensorFlow that have called us
+        return [thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)]
+
+    threads_before = threads()
+    loader = Loader(numbers().map(failing), 8, worker_kind="threads", workers=2)
+    dataset = loader.tensorflow().dataset()
+    with pytest.raises(tf.errors.OpError, match="sample 50 could not be read"):
+        list(dataset)
+    for _ in dataset:
+        break
+    gc.collect()
+    loader.close()
+
+    assert threads() == threads_before
+
+
+def test_a_graph_computes_with_the_batches_and_keras_trains_on_them() -> None:
+    dataset = inline(numbers(), 16, shuffle=True).tensorflow().dataset().map(lambda x, y: (x / 300, y / 100)).prefetch(2)
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    history = model.fit(dataset, epochs=3, shuffle=False, verbose=0)
+
+    assert history.history["loss"][-1] < history.history["loss"][0]

@@ -1,0 +1,464 @@
+"""Worker threads: the same batches in the same order, errors in their turn, and nothing left that holds on to a loader."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.exception import LoadingError, WorkerError
+from data_stack.loader import Loader
+from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
+from data_stack.loader.workers.threads import ThreadWorkers
+
+
+class Numbers(DatasetIterator):
+    """The numbers from 0 on; ``read`` is told of each."""
+
+    def __init__(self, n: int, read: Callable[[int], None] = lambda number: None) -> None:
+        self.n, self.read = n, read
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> int:
+        self.read(index)
+        return index
+
+
+def worker_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("data_stack loader")]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait, as long as a slow machine may need."""
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    yield
+    if worker_threads():
+        gc.collect()
+    until(lambda: not worker_threads())
+
+
+def loader(samples: Any, batch_size: int = 4, **options: Any) -> Loader:
+    return Loader(samples, batch_size, **{"worker_kind": "threads", "workers": 3, **options})
+
+
+# ----------------------------------------------------------------------------------------------------------------- batches, order
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("prefetch", [1, 4])
+def test_batches_are_those_of_inline(workers: int, prefetch: int) -> None:
+    iterator = SequenceDatasetIterator([np.arange(500), np.arange(1500.0).reshape(500, 3), [f"s{i}" for i in range(500)]])
+    options: dict[str, Any] = {"shuffle": True, "seed": 3, "epochs": 3, "transform": lambda batch, rng: (*batch, rng.random(2))}
+    expected = list(Loader(iterator, 7, worker_kind="inline", **options))
+
+    batches = list(loader(iterator, 7, workers=workers, prefetch=prefetch, **options))
+
+    assert len(batches) == len(expected)
+    for batch, other in zip(batches, expected, strict=True):
+        for column, another in zip(batch, other, strict=True):
+            assert column.dtype == another.dtype
+            np.testing.assert_array_equal(column, another)
+
+
+def test_small_batches_of_arrays_are_those_of_inline_over_many_epochs() -> None:
+    iterator = SequenceDatasetIterator([np.arange(100)])  # joined, 25 batches an epoch
+    expected = [batch[0] for batch in Loader(iterator, 4, shuffle=True, epochs=40, worker_kind="inline")]
+
+    batches = [batch[0] for batch in loader(iterator, 4, shuffle=True, epochs=40)]
+
+    np.testing.assert_array_equal(batches, expected)
+
+
+def test_batches_come_in_order_though_later_ones_are_made_faster() -> None:
+    iterator = Numbers(60, lambda number: time.sleep(0.01 if number % 12 == 0 else 0))
+
+    numbers = np.concatenate(list(loader(iterator)))
+
+    np.testing.assert_array_equal(numbers, np.arange(60))
+
+
+def test_batches_are_made_by_several_threads_at_once() -> None:
+    together = threading.Barrier(3, timeout=20)
+
+    batches = list(loader(Numbers(12), transform=lambda batch: (together.wait(), batch)[1]))
+
+    assert len(batches) == 3
+
+
+def test_no_more_batches_are_made_ahead_than_asked_for() -> None:
+    read: list[int] = []
+    iteration = iter(loader(Numbers(400, read.append), prefetch=2))
+
+    next(iteration)
+    until(lambda: len(read) >= 6 * 4)  # what is handed out is counted as well, until the next one is asked for
+    time.sleep(0.05)
+
+    assert max(read) < 6 * 4
+    iteration.close()  # type: ignore[attr-defined]
+
+
+def test_threads_start_with_the_first_batch_and_end_with_the_iteration() -> None:
+    subject = loader(Numbers(400))
+    assert not worker_threads()
+
+    iteration = iter(subject)
+    next(iteration)
+    names = sorted(thread.name for thread in worker_threads())
+    list(iteration)
+
+    assert names == [f"data_stack loader, worker thread {number}" for number in (1, 2, 3)]
+    assert not worker_threads()
+
+
+def test_inside_of_with_the_threads_stay_for_the_next_iteration() -> None:
+    with loader(Numbers(40)) as subject:
+        before = worker_threads()
+        list(subject)
+        for _ in subject:
+            break
+        again = np.concatenate(list(subject))
+
+        assert worker_threads() == before
+        assert len(before) == 3
+
+    np.testing.assert_array_equal(again, np.arange(40))
+    assert not worker_threads()
+
+
+def test_what_was_made_for_an_iteration_that_was_broken_off_does_not_come_in_the_next() -> None:
+    with loader(Numbers(200, lambda number: time.sleep(0.0002))) as subject:
+        for stop in range(1, 12):
+            received = []
+            for batch in subject:
+                received.append(batch)
+                if len(received) == stop:
+                    break
+            np.testing.assert_array_equal(np.concatenate(received), np.arange(stop * 4))
+
+
+def test_an_idle_thread_keeps_no_batch() -> None:
+    kept: list[weakref.ref[Any]] = []
+
+    def transform(batch: Any) -> Any:
+        kept.append(weakref.ref(batch))
+        return batch
+
+    with loader(Numbers(40), transform=transform) as subject:
+        for batch in subject:  # noqa: B007
+            pass
+        del batch
+        until(lambda: all(each() is None for each in kept))
+
+
+# ------------------------------------------------------------------------------------------------------------------------ errors
+
+
+def test_an_error_names_sample_and_thread_and_has_the_traceback_of_the_thread() -> None:
+    def read(number: int) -> None:
+        if number == 33:
+            raise LookupError("not there")
+
+    received = []
+    with pytest.raises(
+        LoadingError, match=r"sample 33 could not be read: LookupError: not there .*worker thread [123]"
+    ) as raised:
+        for batch in loader(Numbers(80, read)):
+            received.append(batch)
+
+    cause = raised.value.__cause__
+    assert isinstance(cause, LookupError)
+    assert cause.__traceback__ is not None
+    assert (raised.value.index, raised.value.step, raised.value.epoch) == (33, 8, 0)
+    np.testing.assert_array_equal(np.concatenate(received), np.arange(32))
+
+
+def test_an_error_comes_in_its_turn_though_it_was_made_first() -> None:
+    failed = threading.Event()
+
+    def transform(batch: Any) -> Any:
+        if batch[0] == 8:
+            failed.set()
+            raise ValueError("third")
+        failed.wait(20)
+        return batch
+
+    received = []
+    with pytest.raises(LoadingError, match="third"):
+        for batch in loader(Numbers(80), transform=transform):
+            received.append(int(batch[0]))
+
+    assert received == [0, 4]
+
+
+def test_of_two_errors_the_one_of_the_earlier_batch_comes() -> None:
+    second_failed = threading.Event()
+
+    def transform(batch: Any) -> Any:
+        if batch[0] == 4:
+            second_failed.set()
+            raise ValueError("second")
+        second_failed.wait(20)
+        raise ValueError("first")
+
+    with pytest.raises(LoadingError, match="first"):
+        list(loader(Numbers(80), transform=transform))
+
+
+def test_after_an_error_the_threads_go_on_with_the_next_iteration() -> None:
+    bad = {10}
+
+    def read(number: int) -> None:
+        if number in bad:
+            raise ValueError("no")
+
+    with loader(Numbers(80, read)) as subject:
+        for _ in range(5):
+            with pytest.raises(LoadingError):
+                list(subject)
+            subject.set_epoch(0)
+        bad.clear()
+        numbers = np.concatenate(list(subject))
+        assert len(worker_threads()) == 3
+
+    np.testing.assert_array_equal(numbers, np.arange(80))
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
+def test_whatever_the_users_code_raises_reaches_the_consumer(error: BaseException) -> None:
+    def transform(batch: Any) -> NoReturn:
+        raise error
+
+    with pytest.raises(LoadingError) as raised:
+        list(loader(Numbers(8), transform=transform))
+
+    assert raised.value.__cause__ is error
+    assert type(error).__name__ in str(raised.value)
+
+
+def test_an_error_that_was_caught_keeps_no_batch_and_no_thread() -> None:
+    subject = loader(Numbers(80), transform=lambda batch: 1 // 0)
+    known = weakref.ref(subject)
+    with pytest.raises(LoadingError):
+        list(subject)
+
+    del subject
+    gc.collect()
+
+    assert known() is None
+
+
+# ---------------------------------------------------------------------------------------------------------------- slow and stuck
+
+
+class Gate:
+    """A transform that stands still until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+
+    def __call__(self, batch: Any) -> Any:
+        self.opened.wait(60)
+        return batch
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.opened.set()
+
+
+def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ThreadWorkers, "warns_after_seconds", 0.2)
+    iteration = iter(loader(Numbers(8), transform=gate))
+    threading.Timer(0.9, gate.opened.set).start()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        next(iteration)
+
+    (warning,) = told
+    assert warning.category is RuntimeWarning
+    assert "worker thread 1 is at the batch of step 0 of epoch 0 (samples 0, 1, 2, 3)" in str(warning.message)
+    assert "self.opened.wait(60)" in str(warning.message)
+    iteration.close()  # type: ignore[attr-defined]
+
+
+def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(gate: Gate) -> None:
+    subject = loader(Numbers(40), transform=gate, timeout_seconds=0.2)
+
+    with pytest.raises(WorkerError, match=r"worker thread 1 did not make the batch of step 0") as raised:
+        list(subject)
+
+    assert "self.opened.wait(60)" in str(raised.value)
+    gate.opened.set()
+    np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
+
+
+def test_inside_of_with_other_threads_take_the_place_of_stuck_ones(gate: Gate) -> None:
+    with loader(Numbers(40), transform=gate, timeout_seconds=0.2) as subject:
+        with pytest.raises(WorkerError):
+            list(subject)
+        stuck = worker_threads()
+        gate.opened.set()
+
+        numbers = np.concatenate(list(subject))
+
+    assert stuck
+    np.testing.assert_array_equal(numbers, np.arange(40))
+
+
+def test_the_end_does_not_wait_for_a_stuck_thread(gate: Gate) -> None:
+    iteration = iter(loader(Numbers(8), transform=gate, timeout_seconds=0.1))
+    with pytest.raises(WorkerError):
+        next(iteration)
+    maker = BatchMaker(EpochStacks(Numbers(8), redraw=False), transform=gate)
+    workers = ThreadWorkers(maker, 2, prefetch=1, timeout_seconds=None)
+    for number in range(2):
+        workers.submit(Job(number, 0, number, number, np.array([number])))
+    until(lambda: len(worker_threads()) >= 2)
+
+    began = time.monotonic()
+    workers.close()
+
+    assert time.monotonic() - began < 20
+    assert worker_threads()
+
+
+def test_closing_again_does_nothing() -> None:
+    workers = ThreadWorkers(BatchMaker(EpochStacks(Numbers(8), redraw=False)), 2, prefetch=1, timeout_seconds=None)
+    workers.close()
+    workers.start()
+    workers.close()
+    workers.close()
+
+    workers.submit(Job(0, 0, 0, 0, np.array([5])))
+    made = workers.next()
+    workers.close()
+
+    np.testing.assert_array_equal(made.batch, [5])
+
+
+# ------------------------------------------------------------------------------------------------------------------------ the end
+
+
+def test_a_loader_that_nobody_closes_is_let_go_with_its_threads() -> None:
+    subject = loader(Numbers(400))
+    subject.__enter__()
+    iteration = iter(subject)
+    next(iteration)
+    assert len(worker_threads()) == 3
+    known = weakref.ref(subject)
+
+    del subject, iteration
+    gc.collect()
+
+    assert known() is None
+    until(lambda: not worker_threads())
+
+
+def test_a_hundred_breaks_leave_no_thread() -> None:
+    subject = loader(Numbers(400))
+    for _ in range(100):
+        for _ in subject:
+            break
+
+    assert not worker_threads()
+
+
+def run(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    program = textwrap.dedent(
+        """
+        import os, sys, threading, time
+        import numpy as np
+        from data_stack.dataset.iterator import SequenceDatasetIterator
+        from data_stack.loader import Loader
+        numbers = SequenceDatasetIterator([np.arange(400)])
+        """
+    ) + textwrap.dedent(script)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def test_a_stuck_thread_does_not_keep_the_program_from_ending() -> None:
+    done = run(
+        """
+        loader = Loader(numbers, 4, worker_kind="threads", workers=2, transform=lambda batch: time.sleep(1000))
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), 2)).start()
+        try:
+            next(iter(loader))
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        """
+    )
+
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
+
+
+def test_a_program_may_end_in_the_midst_of_an_iteration() -> None:
+    done = run(
+        """
+        loader = Loader(numbers, 4, worker_kind="threads", workers=4, epochs=None, transform=lambda batch: np.sort(batch[0]))
+        for number, batch in enumerate(loader):
+            if number == 1000:
+                sys.exit(0)
+        """
+    )
+
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_makes_threads_of_its_own() -> None:
+    done = run(
+        """
+        import warnings
+        warnings.simplefilter("ignore")
+        with Loader(numbers, 4, worker_kind="threads", workers=2) as loader:
+            iteration = iter(loader)
+            next(iteration)
+            child = os.fork()
+            if child == 0:
+                assert [batch[0][0] for batch in loader] == list(range(0, 400, 4))
+                sys.exit(5)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+            assert len(list(iteration)) == 99
+        """
+    )
+
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_breaks_the_waiting_off_and_the_loader_can_be_used_again(gate: Gate) -> None:
+    subject = loader(Numbers(40), transform=gate)
+    threading.Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        list(subject)
+    gate.opened.set()
+
+    np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))

@@ -1,0 +1,538 @@
+"""Batches of a loader as torch tensors: the same ones, on the same memory, and a state that look-ahead does not disturb."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import gc
+import itertools
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
+from torch.utils.data import DataLoader, DistributedSampler
+
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.exception import ConfigError, LoadingError
+from data_stack.loader import Concatenated, Loader
+from data_stack.loader.torch import TorchDataset, TorchLoader, collate, shard_of_process
+
+DEVICES = [None, "cpu", "meta"]
+
+
+def numbers(n: int = 100) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([np.arange(n * 3, dtype=np.float32).reshape(n, 3), np.arange(n)])
+
+
+def indices_of(batches: Any) -> list[list[int]]:
+    return [batch[1].tolist() for batch in batches]
+
+
+# ------------------------------------------------------------------ tensors
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads"])
+def test_arrays_become_tensors_on_their_own_memory(kind: Any) -> None:
+    seen: list[Any] = []
+
+    def remembered(batch: Any) -> Any:
+        seen.append([column.ctypes.data for column in batch])
+        return batch
+
+    with Loader(numbers(), 16, worker_kind=kind, workers=int(kind == "threads"), transform=remembered) as loader:
+        batches = list(loader.torch())
+
+    assert [[tensor.data_ptr() for tensor in batch] for batch in batches] == seen
+    assert {(tensor.dtype, tensor.shape) for tensor in batches[0]} == {(torch.float32, (16, 3)), (torch.int64, (16,))}
+
+
+def test_parts_of_a_read_that_several_batches_share_become_tensors_on_its_memory() -> None:
+    loader = Loader(numbers(2000), 8, worker_kind="inline")
+
+    batches = list(loader.torch())
+
+    read = [int(batch[0].data_ptr()) for batch in batches]
+    n_next_to_each_other = sum(second - first == 8 * 3 * 4 for first, second in itertools.pairwise(read))
+    assert n_next_to_each_other > 0
+    assert torch.equal(torch.cat([batch[0] for batch in batches]), torch.arange(6000.0).reshape(2000, 3))
+
+
+def test_changing_a_batch_changes_neither_the_dataset_nor_other_batches() -> None:
+    images, ragged = np.zeros((40, 2), np.float32), [np.zeros(1 + i % 3) for i in range(40)]
+    loader = Loader(SequenceDatasetIterator([images, ragged]), 8, worker_kind="inline")
+
+    for numbers_of, rows in loader.torch():
+        assert not numbers_of.any()
+        numbers_of += 1
+        for row in rows:
+            row += 1
+
+    assert not images.any()
+    assert not any(row.any() for row in ragged)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(8)[::-1],
+        np.broadcast_to(np.float32(1.5), (8, 2)),
+        np.arange(8, dtype=">i4"),
+        np.zeros(8, dtype=[("a", "i1"), ("b", "i4")])["b"],
+        np.asfortranarray(np.arange(16).reshape(8, 2)),
+        np.arange(32).reshape(8, 4)[:, ::2],
+        np.array(7),
+        np.empty((0, 3), np.int16),
+    ],
+    ids=["backwards", "read-only", "big-endian", "field", "fortran", "strided", "0-d", "empty"],
+)
+def test_arrays_of_any_layout_become_tensors(array: Any) -> None:
+    values = np.array(array).astype(array.dtype.newbyteorder("="))
+    loader = Loader(numbers(8), 8, worker_kind="inline", transform=lambda _: array)
+
+    (tensor,) = loader.torch()
+
+    assert isinstance(tensor, torch.Tensor)
+    assert (tensor.shape, tensor.tolist()) == (values.shape, values.tolist())
+    tensor += 1  # its memory may be written to, and every element is an own one
+    assert tensor.tolist() == (values + 1).tolist()
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclass(frozen=True)
+class Sentences:
+    tokens: Any
+    names: list[str]
+
+
+class Settings(dict[str, Any]):
+    pass
+
+
+def test_containers_tensors_and_plain_values_stay_as_they_are() -> None:
+    made = torch.ones(2, requires_grad=True)
+    packed = pack_sequence([torch.ones(2), torch.ones(1)])
+    batch = {
+        "pair": Pair(np.ones(2), [np.zeros(1), ["a", b"b", None, 1.5]]),
+        "sentences": Sentences(np.arange(2), ["x", "y"]),
+        "settings": Settings(a=np.bool_(True)),
+        "ordered": collections.OrderedDict(b=(np.float64(2.5),)),
+        "made": made,
+        "packed": packed,
+        "dates": np.array(["2020-01-01"], dtype="M8[D]"),
+        "strings": np.array(["a", "bc"]),
+        "something": test_containers_tensors_and_plain_values_stay_as_they_are,
+    }
+    loader = Loader(numbers(2), 2, worker_kind="inline", transform=lambda _: batch)
+
+    (converted,) = loader.torch()
+
+    assert list(converted) == list(batch)
+    assert isinstance(converted["pair"], Pair)
+    assert converted["pair"].left.tolist() == [1.0, 1.0]
+    assert converted["pair"].right[0].dtype == torch.float64
+    assert converted["pair"].right[1] == ["a", b"b", None, 1.5]
+    assert isinstance(converted["sentences"], Sentences)
+    assert isinstance(converted["sentences"].tokens, torch.Tensor)
+    assert converted["sentences"].names == ["x", "y"]
+    assert isinstance(batch["sentences"].tokens, np.ndarray)  # type: ignore[attr-defined]  # not changed in place
+    assert (type(converted["settings"]), converted["settings"]) == (Settings, {"a": torch.tensor(True)})
+    assert type(converted["ordered"]) is collections.OrderedDict
+    assert converted["ordered"]["b"][0].dtype == torch.float64
+    assert converted["made"] is made
+    assert converted["packed"] is packed
+    assert converted["dates"] == [np.datetime64("2020-01-01")]
+    assert converted["strings"] == ["a", "bc"]
+    assert converted["something"] is batch["something"]
+
+
+def test_columns_are_those_of_the_collate_function_for_torchs_loader() -> None:
+    iterator = SequenceDatasetIterator(
+        [
+            np.arange(6, dtype=np.uint16),
+            ["a", "b", "c", "d", "e", "f"],
+            [torch.full((2,), i, dtype=torch.bfloat16) for i in range(6)],
+            [{"x": np.float32(i), "name": str(i)} for i in range(6)],
+            [np.arange(1 + i) for i in range(6)],
+        ]
+    )
+
+    ours = list(Loader(iterator, 4, worker_kind="inline").torch())
+
+    theirs = list(DataLoader(TorchDataset(iterator), batch_size=4, collate_fn=collate))
+    for our, their in zip(ours, theirs, strict=True):
+        assert (our[0].dtype, our[0].tolist(), our[1]) == (torch.uint16, their[0].tolist(), their[1])
+        assert (our[2].dtype, our[2].tolist()) == (torch.bfloat16, their[2].tolist())
+        assert (our[3]["x"].tolist(), our[3]["name"]) == (their[3]["x"].tolist(), their[3]["name"])
+        assert [row.tolist() for row in our[4]] == [row.tolist() for row in their[4]]
+        assert all(isinstance(row, torch.Tensor) for row in our[4])  # so that it can be sent to a device
+
+
+def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
+    rows = [np.arange(length, dtype=np.float32) for length in (3, 0, 2, 1)]
+    loader = Loader(SequenceDatasetIterator([rows, np.arange(4)]), 4, worker_kind="inline", collate=Concatenated(0))
+
+    ((ragged, _),) = loader.torch()
+
+    nested = torch.nested.nested_tensor_from_jagged(ragged.values, ragged.offsets)
+    assert [row.tolist() for row in nested.unbind()] == [row.tolist() for row in rows]
+    assert [row.tolist() for row in ragged.rows()] == [row.tolist() for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_workers_of_any_kind_give_the_same_tensors_which_may_be_kept_and_written_to(kind: Any) -> None:
+    expected = list(Loader(numbers(), 8, shuffle=True, worker_kind="inline"))
+
+    with Loader(numbers(), 8, shuffle=True, worker_kind=kind, workers=2).torch() as loader:
+        batches = []
+        for batch in loader:
+            batch[0].neg_()
+            batches.append(batch)
+
+    for batch, arrays in zip(batches, expected, strict=True):
+        assert [tensor.tolist() for tensor in batch] == [(-arrays[0]).tolist(), arrays[1].tolist()]
+
+
+# ------------------------------------------------------------------ devices
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tensors_are_on_the_device_wherever_they_are_in_the_batch(device: str | None) -> None:
+    packed = pack_sequence([torch.ones(2), torch.ones(1)])
+
+    def made(batch: Any) -> Any:
+        return {"x": batch[0], "more": [Pair(torch.ones(1), "name"), packed], "y": Sentences(batch[1], ["a"])}
+
+    batches = list(Loader(numbers(10), 4, worker_kind="inline", transform=made).torch(device=device))
+
+    for batch in batches:
+        tensors = [batch["x"], batch["more"][0].left, batch["more"][1].data, batch["y"].tokens]
+        assert {tensor.device.type for tensor in tensors} == {device or "cpu"}
+        assert isinstance(batch["more"][1], PackedSequence)
+        assert (batch["more"][0].right, batch["y"].names) == ("name", ["a"])
+    assert [batch["x"].shape for batch in batches] == [(4, 3), (4, 3), (2, 3)]
+
+
+def test_a_loader_with_a_device_gives_tensors_on_it_by_itself() -> None:
+    loader = Loader(numbers(10), 4, device="meta", worker_kind="inline")
+
+    assert {tensor.device.type for batch in loader for tensor in batch} == {"meta"}
+    assert loader.torch(device="cpu").device == torch.device("cpu")
+    assert next(iter(Loader(numbers(10), 4, pin_memory=True, worker_kind="inline")))[0].shape == (4, 3)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
+def test_without_cuda_memory_is_not_pinned_and_its_device_is_refused() -> None:
+    ((tensor, _),) = Loader(numbers(4), 4, worker_kind="inline").torch(pin_memory=True)
+
+    assert not tensor.is_pinned()
+    for device in ("cuda", "cuda:1", torch.device("cuda", 0)):
+        with pytest.raises(ConfigError, match="finds no CUDA"):
+            Loader(numbers(4), 4).torch(device=device)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu:x", 1.5, ("cpu",)])
+def test_what_is_no_device_is_refused(device: Any) -> None:
+    with pytest.raises(ConfigError, match="none that torch knows"):
+        Loader(numbers(4), 4).torch(device=device)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here")
+@pytest.mark.parametrize("pin_memory", [False, True])
+def test_batches_on_a_gpu_are_whole_while_it_is_busy(pin_memory: bool) -> None:
+    iterator = SequenceDatasetIterator([np.random.default_rng(0).random((4096, 4096), np.float32), np.arange(4096)])
+    expected = [batch[0].sum(dtype=np.float64) for batch in Loader(iterator, 256, shuffle=True)]
+    weights = torch.rand(4096, 4096, device="cuda")
+    sums = []
+
+    for images, _ in Loader(iterator, 256, shuffle=True).torch(device="cuda", pin_memory=pin_memory):
+        for _ in range(20):
+            weights = (weights @ weights).tanh()  # a queue of work, in which the sum below waits
+        sums.append(images.sum(dtype=torch.float64))
+        del images  # its memory must not be used for the next batch before the sum is done
+
+    assert [float(each) for each in sums] == pytest.approx(expected)
+
+
+# ------------------------------------------------------------------ state
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("n_taken", [0, 1, 2, 5, 6, 7])
+def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(device: str | None, n_taken: int) -> None:
+    expected = indices_of(Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline"))
+    loader = Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").torch(device=device)
+    taking = iter(loader)
+    for _ in range(n_taken):
+        next(taking)
+
+    state = json.loads(json.dumps(loader.state_dict()))
+
+    plain = Loader(numbers(), 16, shuffle=True, epochs=2, worker_kind="inline")
+    plain.load_state_dict(state)
+    assert indices_of(plain) == expected[n_taken:]
+    again = Loader(numbers(), 16, shuffle=True, epochs=2, worker_kind="inline").torch(device="cpu")
+    again.load(state)
+    assert indices_of(again) == expected[n_taken:]
+
+
+def test_in_the_middle_of_an_epoch_it_follows_the_convention_of_torchs_stateful_loader() -> None:
+    """As https://meta-pytorch.org/data/main/torchdata.stateful_dataloader.html shows it."""
+
+    def made() -> TorchLoader:
+        return Loader(numbers(), 8, shuffle=True, seed=1, worker_kind="threads", workers=3).torch(device="cpu")
+
+    whole, dataloader = indices_of(made()), made()
+    for i, _ in enumerate(dataloader):
+        if i == 4:
+            state = dataloader.state_dict()
+            break
+    later = made()
+    later.load_state_dict(state)
+
+    assert indices_of(later) == whole[5:]
+    assert len(later) == len(whole) == 13
+    dataloader.load_state_dict(state)
+    assert indices_of(dataloader) == whole[5:]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_error_comes_behind_the_batches_before_it(device: str | None) -> None:
+    class Damaged(DatasetIterator):
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, index: int) -> Any:
+            if index == 13:
+                raise OSError("a bad sector")
+            return (index, index)
+
+    loader = Loader(Damaged(), 4, worker_kind="inline").torch(device=device)
+    received = 0
+
+    with pytest.raises(LoadingError, match="sample 13 could not be read"):
+        for _ in loader:
+            received += 1
+
+    assert received == 3
+    assert loader.state_dict()["position"] == 12
+
+
+def test_leaving_an_iteration_early_ends_it() -> None:
+    with Loader(numbers(), 8, worker_kind="threads", workers=2).torch(device="cpu") as loader:
+        for _ in range(3):
+            for batch in loader:
+                assert batch[0].shape == (8, 3)
+                break
+        first, second = iter(loader), iter(loader)
+        next(second)
+        with pytest.raises(RuntimeError, match="has ended"):
+            next(first)
+    loader.close()
+
+
+def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() -> None:
+    alive: list[int] = []
+    n_alive = 0
+
+    class Counted(np.ndarray):
+        def __del__(self) -> None:
+            nonlocal n_alive
+            n_alive -= 1
+
+    def counted(batch: Any) -> Any:
+        nonlocal n_alive
+        alive.append(n_alive)
+        n_alive += 1
+        return batch[0].copy().view(Counted)
+
+    for batch in Loader(numbers(), 10, worker_kind="inline", transform=counted).torch():
+        del batch
+
+    gc.collect()
+    assert n_alive == 0
+    assert max(alive) <= 1
+
+
+def test_it_is_the_loader_in_everything_else() -> None:
+    loader = Loader(numbers(), 16, shuffle=True, shard=(1, 2), seed=2, epochs=2, worker_kind="inline")
+    converted = loader.torch()
+
+    assert (len(converted), converted.batch_size, converted.shard, converted.epoch) == (8, 16, (1, 2), 0)
+    first = indices_of(converted)
+    assert (converted.epoch, loader.epoch, converted.stats().n_batches) == (2, 2, 8)
+    converted.set_epoch(0)
+    assert indices_of(loader) == first
+    assert converted.save() == loader.state_dict()
+    assert repr(converted) == f"<TorchLoader of {loader!r}>"
+    copied = pickle.loads(pickle.dumps(converted))
+    copied.set_epoch(0)
+    assert indices_of(copied) == first
+
+
+# ------------------------------------------------------------------ under torch's own loader
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_stack_under_torchs_loader_and_distributed_sampler(n_workers: int) -> None:
+    stack = numbers(101).shuffle(5).map(lambda sample: (sample[0] * 2, sample[1]))
+    dataset = TorchDataset(stack)
+    received: list[list[int]] = []
+
+    for rank in range(3):
+        sampler: DistributedSampler[Any] = DistributedSampler(dataset, num_replicas=3, rank=rank, seed=1)
+        sampler.set_epoch(1)
+        loader = DataLoader(dataset, batch_size=8, sampler=sampler, collate_fn=collate, num_workers=n_workers)
+        received.append([])
+        for images, labels in loader:
+            assert torch.equal(images[:, 0], labels * 6.0)
+            received[-1] += labels.tolist()
+
+    assert [len(labels) for labels in received] == [34, 34, 34]
+    assert {label for labels in received for label in labels} == set(range(101))
+
+
+# ------------------------------------------------------------------ a whole training
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> None:
+    optimizer.zero_grad()
+    loss = ((model(batch[0] / 300)[:, 0] - batch[1] / 100) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+
+
+def training_loader(kind: Any, n_workers: int) -> TorchLoader:
+    noisy = numbers().map(lambda sample, rng: (sample[0] + rng.random(3, np.float32), sample[1]), seed=1)
+    return Loader(noisy, 16, shuffle=True, seed=5, epochs=3, worker_kind=kind, workers=n_workers).torch(device="cpu")
+
+
+@pytest.mark.parametrize("stop", [1, 6, 7, 8, 20])
+def test_an_interrupted_and_resumed_training_ends_with_identical_weights(stop: int) -> None:
+    model, loader = network(), training_loader("inline", 0)
+    optimizer = torch.optim.Adam(model.parameters())
+    for batch in loader:
+        step(model, optimizer, batch)
+
+    part, loader = network(), training_loader("inline", 0)
+    optimizer = torch.optim.Adam(part.parameters())
+    for number, batch in enumerate(loader, 1):
+        step(part, optimizer, batch)
+        if number == stop:
+            saved = copy.deepcopy((part.state_dict(), optimizer.state_dict(), loader.state_dict()))
+            break
+    del part, loader, optimizer
+    resumed, loader = network(), training_loader("threads", 2)
+    optimizer = torch.optim.Adam(resumed.parameters())
+    resumed.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    loader.load_state_dict(saved[2])
+    for batch in loader:
+        step(resumed, optimizer, batch)
+
+    assert all(torch.equal(own, other) for own, other in zip(model.parameters(), resumed.parameters(), strict=True))
+
+
+class Trainer:
+    """As Lightning's uses loaders: ``Trainer.fit``, ``FitLoop``, ``EvaluationLoop`` and ``CombinedLoader`` of lightning 2.5."""
+
+    def __init__(self, model: torch.nn.Module, on_step: Callable[[int], None] = lambda _: None) -> None:
+        self.model, self.optimizer = model, torch.optim.SGD(model.parameters(), lr=0.1)
+        self.epoch, self.batch_index, self.n_validated = 0, 0, 0
+        self.on_step = on_step
+        self.states: dict[str, Any] = {}
+
+    def fit(self, train: Any, validation: Any, max_epochs: int) -> None:
+        assert all(hasattr(loader, name) for loader in (train, validation) for name in ("state_dict", "load_state_dict"))
+        self.validate(validation, limit=2)  # the sanity check
+        if self.states:
+            train.load_state_dict(self.states)
+        while self.epoch < max_epochs:
+            n_batches = len(train)
+            fetcher: Iterator[Any] = iter(train)  # anew in every epoch
+            for index in range(self.batch_index, n_batches):
+                batch = self.moved(next(fetcher))
+                step(self.model, self.optimizer, batch)
+                self.batch_index = index + 1
+                self.states = train.state_dict()
+                self.on_step(self.epoch * n_batches + index)
+            self.validate(validation, limit=None)
+            self.epoch, self.batch_index = self.epoch + 1, 0
+
+    def validate(self, loader: Any, limit: int | None) -> None:
+        for index, batch in enumerate(loader):
+            self.n_validated += len(self.moved(batch)[1])
+            if limit is not None and index + 1 >= limit:
+                break
+
+    def moved(self, batch: Any) -> Any:
+        """``move_data_to_device``: everything that has a ``to``, in dicts, tuples and lists."""
+        if isinstance(batch, dict):
+            return {key: self.moved(value) for key, value in batch.items()}
+        if isinstance(batch, (tuple, list)):
+            return type(batch)([self.moved(value) for value in batch])
+        return batch.to("cpu") if hasattr(batch, "to") else batch
+
+
+def loaders() -> tuple[TorchLoader, TorchLoader]:
+    train = Loader(numbers(), 16, shuffle=True, seed=1, worker_kind="inline")
+    return train.torch(), Loader(numbers(40), 16, worker_kind="inline").torch()
+
+
+def test_a_trainer_as_lightnings_trains_with_it_and_goes_on_from_its_checkpoint() -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(n_steps: int) -> None:
+        if n_steps == 9:
+            raise Stop
+
+    whole = Trainer(network())
+    whole.fit(*loaders(), max_epochs=3)
+    interrupted = Trainer(network(), stop)
+    with pytest.raises(Stop):
+        interrupted.fit(*loaders(), max_epochs=3)
+    interrupted.on_step = lambda _: None
+    interrupted.n_validated -= 2 * 16 + 40  # of the first part
+    interrupted.fit(*loaders(), max_epochs=3)
+
+    assert (whole.n_validated, interrupted.n_validated) == (2 * 16 + 3 * 40, 2 * 16 + 2 * 40)
+    assert whole.states == interrupted.states
+    pairs = zip(whole.model.parameters(), interrupted.model.parameters(), strict=True)
+    assert all(torch.equal(own, other) for own, other in pairs)
+
+
+# ------------------------------------------------------------------ ranks
+
+
+def test_the_shard_of_a_process_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    alone = shard_of_process()
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+
+    assert (alone, shard_of_process()) == ((0, 1), (1, 4))
+
+
+@pytest.mark.parametrize(("rank", "world"), [("4", "4"), ("-1", "2"), ("x", "2"), (None, "2"), ("0", None), ("0", "0")])
+def test_variables_that_are_no_shard_are_refused(monkeypatch: pytest.MonkeyPatch, rank: str | None, world: str | None) -> None:
+    for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigError, match="RANK="):
+        shard_of_process()

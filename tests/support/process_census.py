@@ -1,0 +1,70 @@
+"""Counts what a process has: children, threads, descriptors, and memory, on Linux."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["census", "children", "descriptors", "is_running", "own_bytes", "until"]
+
+
+def children(pid: int | None = None) -> list[int]:
+    """Processes of which ``pid`` (this one) is the parent, zombies too."""
+    parent = str(os.getpid() if pid is None else pid)
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[1] == parent:
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+def descriptors() -> list[str]:
+    """What the open descriptors of this process are."""
+    found = []
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{entry}").partition("[")[0])
+        except OSError:  # that of the listing itself
+            continue
+    return sorted(found)
+
+
+def census() -> tuple[list[int], int, list[str], list[str]]:
+    """What must be the same before and after: children, threads, descriptors, and maps of named shared memory."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return children(), threading.active_count(), descriptors(), [line for line in maps if "/dev/shm" in line or "batches" in line]
+
+
+def own_bytes(pids: list[int]) -> int:
+    """Memory of processes without that of files; what they share is counted once."""
+    total = 0
+    for pid in pids:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+    return total * 1024
+
+
+def until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait until a condition holds, but no longer than that; whether it does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
