@@ -172,7 +172,24 @@ def test_the_notebook_on_records_writes_and_reads_images_sequences_and_ranges(ho
     assert any("image.bag" in output.get("text", "") for output in outputs)  # the flipped bit is named
 
 
-@pytest.mark.parametrize("name", ["getting_started.ipynb", "02_stacking.ipynb", "03_storage.ipynb", "04_records.ipynb"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
+def test_the_notebook_on_training_resumes_to_identical_weights(home: Path) -> None:
+    notebook = read_notebook("05_training.ipynb")
+
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    results = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
+    assert "(True, 108)" in results  # the same weights after as many steps
+    assert "([576, 574, 574], True)" in results  # what was left of the samples, on three ranks
+    assert any("waiting for data" in output.get("text", "") for output in outputs)
+    assert any("of another dataset" in output.get("text", "") for output in outputs)
+    assert float(results[-1]) > 0.8
+
+
+@pytest.mark.parametrize(
+    "name", ["getting_started.ipynb", "02_stacking.ipynb", "03_storage.ipynb", "04_records.ipynb", "05_training.ipynb"]
+)
 def test_a_notebook_is_kept_without_outputs(name: str) -> None:
     notebook = read_notebook(name)
 
@@ -189,7 +206,7 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     assert "digits" in result.stdout.splitlines()[1]
 
 
-@pytest.mark.parametrize("name", ["stacking", "records"])
+@pytest.mark.parametrize("name", ["stacking", "records", "loader"])
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     (home / f"the_{name}.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
@@ -248,6 +265,7 @@ def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypa
         "CHANGELOG.md",
         "docs/conversion.md",
         "docs/datasets.md",
+        "docs/loader.md",
         "docs/mongodb.md",
         "docs/plugins.md",
         "docs/records.md",
