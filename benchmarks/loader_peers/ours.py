@@ -1,0 +1,83 @@
+"""data_stack's own loader, on its own records and on arrays, with each kind of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from record_peers.workload import Schema
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.formats.records import RecordReader
+from data_stack.loader import Loader
+from loader_peers.loading import BATCH, N_WORKERS, LoaderSystem, Loading
+from loader_peers.mapped import mapped_columns
+
+
+class OurLoading(Loading):
+    """A :class:`~data_stack.loader.Loader` in a ``with`` block, an iteration for each epoch."""
+
+    def __init__(self, iterator: Any, kind: str, names: tuple[str, ...] | None = None) -> None:
+        self._names = names
+        self._iterator = iterator
+        self.loader = Loader(
+            iterator,
+            BATCH,
+            shuffle=True,
+            seed=1,
+            workers=None if kind == "inline" else N_WORKERS,
+            worker_kind=kind,  # type: ignore[arg-type]
+        )
+        self.loader.__enter__()
+
+    def epoch(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+    def columns(self, batch: Any) -> Any:
+        return super().columns(batch if self._names is None else dict(zip(self._names, batch, strict=True)))
+
+    def kind_of_workers(self) -> str:
+        found = self.loader.stats()
+        return f"{found.worker_kind}: {found.choice}" if found.choice else ""
+
+    def close(self) -> None:
+        self.loader.close()
+        if hasattr(self._iterator, "close"):
+            self._iterator.close()
+
+
+class OnRecords(LoaderSystem):
+    """A RecordReader of default options."""
+
+    kind = "ours"
+    stored = "ours"
+
+    def __init__(self, worker_kind: str) -> None:
+        self._worker_kind = worker_kind
+
+    def open(self, schema: Schema, folder: Path) -> Loading:
+        return OurLoading(RecordReader(folder), self._worker_kind)
+
+
+class OnArrays(LoaderSystem):
+    """A memory map for each column; samples are tuples."""
+
+    kind = "ours"
+    works = ("W1", "W4")
+
+    def __init__(self, worker_kind: str) -> None:
+        self._worker_kind = worker_kind
+
+    def open(self, schema: Schema, folder: Path) -> Loading:
+        columns = mapped_columns(schema, folder)
+        iterator = SequenceDatasetIterator([np.asarray(column) for column in columns.values()])
+        return OurLoading(iterator, self._worker_kind, tuple(columns))
+
+
+SYSTEMS: dict[str, LoaderSystem] = {
+    f"ours, {source}, {kind}": system(kind)
+    for source, system in (("arrays", OnArrays), ("records", OnRecords))
+    for kind in ("auto", "inline", "threads", "processes")
+}
