@@ -374,7 +374,11 @@ def _loading_error(facts: dict[str, Any]) -> LoadingError:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001  # whatever the __str__ of a user's exception raises: what failed is still to be told
+        said = "(its text could not be made)"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 class WorkerError(DataStackError, RuntimeError):

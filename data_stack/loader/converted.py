@@ -13,19 +13,20 @@ import numpy as np
 
 from data_stack.dataset.iterator.stacking import Column, stack_samples
 from data_stack.exception import ConfigError
+from data_stack.loader.iteration import Pairs
 
 if TYPE_CHECKING:
     from data_stack.loader.loader import Loader
     from data_stack.loader.statistics import LoaderStatistics
 
-__all__ = ["ConvertedLoader", "Pairs", "aligned_copy", "is_aligned", "mapped_pairs", "nested", "one_ahead", "parts_of_objects"]
+__all__ = ["NUMBERS", "ConvertedLoader", "aligned_copy", "is_aligned", "mapped_pairs", "nested", "one_ahead", "parts_of_objects"]
 
 _Self = TypeVar("_Self", bound="ConvertedLoader")
-Pairs = Iterator[tuple[Any, Any]]
-"""Batches with what the loader knows of each."""
-
 # what vector instructions may ask of the beginning of a tensor: those of AVX-512 take 64 bytes at once
 _ALIGNMENT_BYTES = 64
+
+NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
+"""Kinds and bytes of the numbers that torch and TensorFlow have, too: ``dtype.str[1:]``."""
 
 _ATOMS = (str, bytes, int, float, complex, bool, type(None))
 
@@ -53,7 +54,7 @@ class ConvertedLoader(ABC):
         raise NotImplementedError
 
     def _conversion(self, pairs: Pairs) -> Pairs:
-        """What the loader's iteration calls, see :data:`data_stack.loader.loader.Conversion`."""
+        """What the loader's iteration calls, see :data:`data_stack.loader.iteration.Conversion`."""
         return mapped_pairs(pairs, self.converted)
 
     def __iter__(self) -> Iterator[Any]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_stack.exception import MissingDependencyError
-from data_stack.loader.converted import ConvertedLoader, Pairs, aligned_copy, is_aligned, nested, one_ahead, parts_of_objects
+from data_stack.loader.converted import ConvertedLoader, aligned_copy, is_aligned, nested, one_ahead, parts_of_objects
+from data_stack.loader.iteration import Pairs
 from data_stack.loader.ragged import Ragged
 
 try:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import IndexArrayOfInts, batch_at, has_fixed_columns
-from data_stack.dataset.iterator.stacking import Batch, Column
+from data_stack.dataset.iterator.stacking import Batch
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.dataset.recipes.recipe import at_epoch, described_layer, held_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
+from data_stack.loader.ownership import owned
 
 __all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch", "n_bytes_of"]
 
@@ -48,8 +48,7 @@ _CHOOSING = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
     """One batch to make.
 
     Attributes:
@@ -67,6 +66,14 @@ class Job:
     position: int
     indices: IndexArrayOfInts
     seed: int = 0
+
+    @property
+    def samples(self) -> str:
+        """The indices of its samples for a message, or the first of them."""
+        return ", ".join(map(str, self.indices[:8].tolist())) + (", …" if len(self.indices) > 8 else "")
+
+    def __str__(self) -> str:
+        return f"step {self.step} of epoch {self.epoch} (samples {self.samples})"
 
 
 @dataclass(slots=True)
@@ -237,7 +244,7 @@ class BatchMaker:
             except Exception as error:
                 raise LoadingError(_problem("transform", job), error, epoch=job.epoch, step=job.step) from error
             transform_seconds = time.perf_counter() - started
-        return MadeBatch(batch, n_samples, n_bytes_of(batch), read_seconds, collate_seconds, transform_seconds)
+        return MadeBatch(batch, n_samples, _n_bytes_seen(batch), read_seconds, collate_seconds, transform_seconds)
 
     def _blamed(self, job: Job, error: Exception) -> LoadingError:
         """The error of the first sample of a job that cannot be read by itself."""
@@ -263,62 +270,6 @@ def _are_gathered(iterator: DatasetIteratorIF) -> bool:
     return True
 
 
-# What sys.getrefcount counts of something that one list, tuple, dict or array refers to: that, and its own argument. It must be
-# looked at where it lies, for a variable counts, too, and more than once in some versions of Python.
-_ONE_HOLDER = 2
-
-
-def owned(held: list[Batch]) -> Batch:
-    """A batch whose arrays are nobody else's, so that its receiver may write into it: copied where they may be the source's.
-
-    New arrays are passed on. A reader that keeps what it hands out, or a view of it, or hands out a view of what it keeps, has
-    another reference to it; and whatever is not numpy's own memory counts as the reader's.
-
-    Args:
-        held: the batch, in a list that only the caller has. He has no other reference to the batch.
-    """
-    is_ours = sys.getrefcount(held[0]) == _ONE_HOLDER  # who has the tuple has its columns
-    if isinstance(held[0], dict):
-        columns = held[0]
-        return {key: _owned(columns, key, is_ours) for key in columns}
-    if isinstance(held[0], tuple):
-        places = held[0]
-        return tuple([_owned(places, place, is_ours) for place in range(len(places))])
-    return _owned(held, 0, is_ours)
-
-
-def _owned(holder: Any, key: Any, is_ours: bool) -> Column:
-    """The column at ``key``; ``is_ours``: whether nobody else has ``holder``."""
-    is_ours = is_ours and sys.getrefcount(holder[key]) == _ONE_HOLDER
-    column: Column = holder[key]
-    if not (is_ours and column.flags.writeable and (column.flags.owndata or _is_only_view(column))):
-        column = column.copy()
-    if column.dtype.hasobject and column.dtype == object:
-        _own_values(column)
-    return column
-
-
-def _is_only_view(column: Column) -> bool:
-    """Whether nobody but ``column`` has the array it is a view of: a reader that made it and reshaped it."""
-    base = column.base
-    if not isinstance(base, np.ndarray) or not base.flags.owndata:
-        return False
-    del base
-    return sys.getrefcount(column.base) == _ONE_HOLDER
-
-
-def _own_values(column: Column) -> None:
-    """Copy the arrays among the values of a column of objects that may be the source's, such as rows of different lengths."""
-    flat = column.reshape(-1)  # of an array of our own, so it is a view
-    values = flat.tolist()
-    for place in [place for place, value in enumerate(values) if isinstance(value, np.ndarray)]:
-        # besides the column, the list has it
-        is_ours = sys.getrefcount(values[place]) == _ONE_HOLDER + 1
-        value = values[place]
-        if not (is_ours and value.flags.writeable and (value.flags.owndata or _is_only_view(value))):
-            flat[place] = value.copy()
-
-
 def _part_of(batch: Batch, start: int, stop: int) -> Batch:
     if isinstance(batch, dict):
         return {key: column[start:stop] for key, column in batch.items()}
@@ -337,14 +288,21 @@ def n_bytes_of(batch: Any) -> int:
     return n_bytes if isinstance(n_bytes, int) else 0
 
 
+def _n_bytes_seen(batch: Any) -> int:
+    """:func:`n_bytes_of`, or 0 for containers that contain themselves, which functions of users may give."""
+    try:
+        return n_bytes_of(batch)
+    except RecursionError:
+        return 0
+
+
 def _problem(what: str, job: Job) -> str:
-    shown = ", ".join(map(str, job.indices[:8].tolist())) + (", …" if len(job.indices) > 8 else "")
     said = {
         "collate": "a batch could not be collated",
         "transform": "the transform of a batch failed",
         "read": "a batch could not be read",
     }
-    return f"{said[what]} (of the samples {shown})"
+    return f"{said[what]} (of the samples {job.samples})"
 
 
 def _has_parameter(function: Callable[..., Any], name: str) -> bool:

@@ -6,25 +6,25 @@ import json
 import math
 import numbers
 import os
-import sys
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.iterator import adapted, checked_integer
+from data_stack.dataset.iterator.iterator import Indexable, adapted, checked_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError, LoadingError
 from data_stack.io.progress import shows_progress
 from data_stack.loader.collation import Collation
-from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
+from data_stack.loader.iteration import Conversion, Iteration
+from data_stack.loader.jobs import BatchMaker, EpochStacks
 from data_stack.loader.orders import InOrder, Order, Shuffled
+from data_stack.loader.place import Place
 from data_stack.loader.plan import Plan, Uneven
+from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
 from data_stack.loader.statistics import Counters, LoaderStatistics
@@ -36,14 +36,7 @@ if TYPE_CHECKING:
     from data_stack.loader.tensorflow import TensorFlowLoader
     from data_stack.loader.torch import TorchLoader
 
-__all__ = ["Conversion", "Loader"]
-
-Conversion = Callable[[Iterator[tuple[Any, Any]]], Iterator[tuple[Any, Any]]]
-"""Makes something else of batches, one by one and in their order: ``(batch, mark)`` becomes ``(converted, mark)``. It may take
-the next batch before it gives the one before."""
-
-# The order is asked for so many positions at once; what that costs by itself then weighs nothing.
-_MOST_POSITIONS = 1 << 14
+__all__ = ["Loader"]
 
 
 class Loader:
@@ -66,13 +59,13 @@ class Loader:
 
     **Order.** All of it is a pure function of the iterator, the seed and the epoch (:mod:`data_stack.loader.orders`). The ranks
     of ``shard`` share it out step by step (:mod:`data_stack.loader.plan`), so together they have each sample exactly once per
-    epoch, and equally many steps. Kind and number of workers change nothing about the batches. Layers of the stack that are
-    random (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
+    epoch (but for the last few, see ``uneven``), and equally many steps. Kind and number of workers change nothing about the
+    batches. Layers of the stack that are random (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
 
     **Workers.** Gathers are fastest in the consumer's own thread, decoders that leave Python's lock in threads, Python code in
-    processes; "auto" measures the first batches and decides. Worker processes are fresh interpreters to which the iterator and
-    the functions are sent, functions of a notebook or script too. Their batches lie in shared memory that has no name, and are
-    handed out without a copy. Workers end with the iteration; inside of ``with`` they stay for the next one.
+    processes; "auto" measures and decides, and looks again now and then. Worker processes are fresh interpreters to which the
+    iterator and the functions are sent, functions of a notebook or script too. Their batches lie in shared memory that has no
+    name, and are handed out without a copy. Workers end with the iteration; inside of ``with`` they stay for the next one.
 
     Args:
         iterator: any stack of iterators, or whatever has ``len`` and ``[i]``; or a
@@ -108,7 +101,7 @@ class Loader:
 
     def __init__(
         self,
-        iterator: DatasetIteratorIF | StepSource | Any,
+        iterator: DatasetIteratorIF | StepSource | Indexable,
         batch_size: SupportsIndex,
         *,
         shuffle: bool | Order = False,
@@ -163,12 +156,11 @@ class Loader:
         self._progress = None if progress is None else _checked_bool("progress", progress)
 
         self._fingerprint: str | None = None
-        self._epoch, self._position, self._first_epoch = 0, 0, 0
-        self._goes_on = True  # whether the next iteration begins at the state, not at the start of the epoch behind it
+        self._place = Place()
         self._workers: Workers | None = None
         self._workers_pid = 0
         self._keeps_workers = False
-        self._run: _Run | None = None
+        self._iteration: Iteration | None = None
         self._counters = Counters()
         self._make_workers()  # so that wrong arguments fail here; nothing runs yet
 
@@ -181,13 +173,14 @@ class Loader:
             LoadingError: a batch could not be made; the message names the sample.
             WorkerError: a worker died, or does nothing any more.
             RuntimeError: another iteration has begun since, or a state was loaded.
+            ConfigError: no index comes from the order for some position, or random layers cannot be drawn anew for an epoch.
         """
         if self._device is not None or self._pin_memory:
             return iter(self.torch())
         return self._iterate(None)
 
     def __len__(self) -> int:
-        """How many batches this iteration gives, or with none the next one: those of ``epochs`` whole epochs on this rank.
+        """How many batches this rank has in the ``epochs`` epochs of this iteration; if none is under way, of the next one.
 
         An iteration that goes on from a state has the length that it would have had from its start.
 
@@ -196,16 +189,13 @@ class Loader:
         """
         if self._epochs is None or self._is_endless:
             raise TypeError("this loader has no length: it never ends")
-        if self._run is not None:
-            epoch = self._run.first_epoch
-        else:
-            epoch = self._first_epoch if self._goes_on else self._next_epoch
+        epoch = self._place.next_first_epoch if self._iteration is None else self._iteration.first_epoch
         return sum(self._plan_of(number).n_steps() for number in range(epoch, epoch + self._epochs))
 
     @property
     def epoch(self) -> int:
-        """The epoch of the batch that comes next in this iteration; with none, that with which the next one begins."""
-        return self._epoch if self._run is not None else self._next_epoch
+        """The epoch of the batch that comes next in this iteration; if none is under way, that with which the next one begins."""
+        return self._place.next_epoch if self._iteration is None else self._place.epoch
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Let the next iteration begin with this epoch, at its start; an iteration that is under way is ended.
@@ -214,11 +204,10 @@ class Loader:
         each iteration, as they do for torch's DistributedSampler, go on where they were.
         """
         number = checked_integer("the epoch of a loader", epoch, at_least=0)
-        if self._goes_on and self._position and number == self._epoch:
+        if self._place.goes_on and self._place.position and number == self._place.epoch:
             return
-        self._end_run()
-        self._epoch = self._first_epoch = number
-        self._position, self._goes_on = 0, True
+        self._end_iteration()
+        self._place.go_to(number, 0, first_epoch=number)
 
     @property
     def batch_size(self) -> int:
@@ -264,7 +253,7 @@ class Loader:
                 f"{loaded.n_samples:,} samples, that of this loader {own.fingerprint[:16]}… and {own.n_samples:,} "
                 f"({self._iterator!r}); make the loader of the iterator that it was saved with, or begin anew"
             )
-        if dict(loaded.order) != dict(own.order):
+        if not loaded.has_order(own.order):
             raise LoaderStateError(
                 f"this state is of another order: {dict(loaded.order)}, that of this loader is {dict(own.order)}; "
                 f"give the loader the same shuffle= and redraw="
@@ -274,12 +263,12 @@ class Loader:
                 f"this state was taken when epoch {loaded.epoch} had {loaded.n_samples:,} samples, now it has {n_samples:,}; "
                 f"a dataset that has grown since is another one: begin anew"
             )
-        self._end_run()
-        self._seed = loaded.seed
-        self._epoch, self._position, self._first_epoch = loaded.epoch, loaded.position, loaded.first_epoch
+        first_epoch = loaded.first_epoch
         if self._epochs is not None:  # saved in an iteration of more epochs, or of all: what is left of its epoch is given here
-            self._first_epoch = max(self._first_epoch, self._epoch - self._epochs + 1)
-        self._goes_on = True
+            first_epoch = max(first_epoch, loaded.epoch - self._epochs + 1)
+        self._end_iteration()
+        self._seed = loaded.seed
+        self._place.go_to(loaded.epoch, loaded.position, first_epoch)
 
     def save(self) -> dict[str, Any]:
         """:meth:`state_dict`, by the name that Granular's loader has for it."""
@@ -294,10 +283,10 @@ class Loader:
             self._fingerprint = fingerprint(self._iterator)
         return LoaderState(
             seed=self._seed,
-            epoch=self._epoch,
-            position=self._position,
-            first_epoch=self._first_epoch,
-            n_samples=self._plan_of(self._epoch).n_samples,
+            epoch=self._place.epoch,
+            position=self._place.position,
+            first_epoch=self._place.first_epoch,
+            n_samples=self._plan_of(self._place.epoch).n_samples,
             order=self._order_content(),
             fingerprint=self._fingerprint,
         )
@@ -348,6 +337,9 @@ class Loader:
     def jax(self, *, device: Any = None) -> JaxLoader:
         """The same loader, with JAX arrays for numpy's, see :class:`data_stack.loader.jax.JaxLoader`.
 
+        Args:
+            device: a device or sharding of JAX's; None for its default device.
+
         Raises:
             MissingDependencyError: JAX is not installed.
         """
@@ -358,12 +350,12 @@ class Loader:
     # ------------------------------------------------------------------------------------------------------- workers, figures
 
     def stats(self) -> LoaderStatistics:
-        """What the current or last iteration did, and how long the consumer waited."""
+        """What the current or last iteration did, and how long the consumer waited, see :class:`LoaderStatistics`."""
         return self._counters.statistics(self._workers)
 
     def close(self) -> None:
         """End the iteration that is under way, and all workers. The loader can be iterated over again."""
-        self._end_run()
+        self._end_iteration()
         self._close_workers()
 
     def __enter__(self) -> Loader:
@@ -379,15 +371,10 @@ class Loader:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_workers": None, "_workers_pid": 0, "_run": None, "_keeps_workers": False, "_counters": Counters()}
-        return {**self.__dict__, **own}
+        own = {"_workers": None, "_workers_pid": 0, "_iteration": None, "_keeps_workers": False, "_counters": Counters()}
+        return {**self.__dict__, **own, "_place": replace(self._place)}
 
     # --------------------------------------------------------------------------------------------------------------- private
-
-    @property
-    def _next_epoch(self) -> int:
-        """With which epoch the next iteration goes on or begins."""
-        return self._epoch if self._goes_on or self._position == 0 else self._epoch + 1
 
     def _plan_of(self, epoch: int) -> Plan:
         try:
@@ -399,17 +386,48 @@ class Loader:
         return self._plan if n_samples == self._plan.n_samples else replace(self._plan, n_samples=n_samples)
 
     def _iterate(self, convert: Conversion | None) -> Iterator[Any]:
-        self._end_run()
-        if not self._goes_on:
-            self._epoch = self._first_epoch = self._next_epoch
-            self._position = 0
-        self._goes_on = True  # until a batch is received, so that looking at no batch skips none
-        self._run = _Run(self)
-        return self._run.batches(convert)
+        """Begin an iteration, whose batches are converted if that is asked for."""
+        self._end_iteration()
+        place = self._place
+        place.begin()
+        end_epoch = NEVER if self._epochs is None else place.first_epoch + self._epochs
+        self._counters = Counters()
+        self._iteration = Iteration(
+            Schedule(self._order, self._seed, self._plan_of, place.epoch, place.position, end_epoch),
+            place,
+            workers=self._running_workers,
+            counters=self._counters,
+            progress=self._bar,
+            when_over=self._iteration_is_over,
+        )
+        return self._iteration.batches(convert)
 
-    def _end_run(self) -> None:
-        if self._run is not None:
-            self._run.end()
+    def _end_iteration(self) -> None:
+        if self._iteration is not None:
+            self._iteration.end()
+
+    def _iteration_is_over(self, iteration: Iteration) -> None:
+        """Count no further, and let go of the workers, or of what they were to make."""
+        self._counters.end(self._workers)
+        if self._iteration is iteration:
+            self._iteration = None
+        if self._workers is not None and self._keeps_workers:
+            self._workers.cancel()
+        else:
+            self._close_workers()
+
+    def _bar(self) -> Any:
+        """What draws the progress, if there is somebody to look at it."""
+        if not shows_progress(self._progress):
+            return None
+        from tqdm import tqdm  # only whoever looks pays for its import
+
+        if self._epochs is None or self._is_endless:
+            return tqdm(unit="batch", leave=False)
+        place, n_steps = self._place, len(self)
+        n_received = sum(self._plan_of(epoch).n_steps() for epoch in range(place.first_epoch, place.epoch + 1))
+        n_received -= self._plan_of(place.epoch).n_steps(place.position)
+        return tqdm(total=n_steps, initial=min(n_received, n_steps), unit="batch", leave=False)
 
     def _make_workers(self) -> Workers:
         return workers_of_kind(
@@ -427,160 +445,7 @@ class Loader:
 
     def _close_workers(self) -> None:
         if self._workers is not None and self._workers_pid == os.getpid():
-            self._workers.close()
-        self._workers = None
-
-
-class _Run:
-    """One iteration of a loader.
-
-    Args:
-        loader: at whose state it begins.
-    """
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._pid = os.getpid()
-        self._is_over = False
-        self._counters = loader._counters = Counters()
-        self.first_epoch = loader._first_epoch
-        self._end_epoch = sys.maxsize if loader._epochs is None else loader._first_epoch + loader._epochs
-
-    def batches(self, convert: Conversion | None) -> Iterator[Any]:
-        """The batches; when one is given, the loader's state is behind it."""
-        loader, counters, clock = self._loader, self._counters, time.perf_counter
-        self._check()
-        counters.begin()
-        pairs: Iterator[tuple[Any, _Mark]] = self._made()
-        if convert is not None:
-            pairs = convert(pairs)
-        bar = _bar(loader)
-        try:
-            while True:
-                asked = clock()
-                pair = next(pairs, None)
-                counters.waiting_seconds += clock() - asked
-                if pair is None:
-                    # also for a rank that has had a step less than others, or none: all begin the same epoch next
-                    self._be_at(self._end_epoch, 0)
-                    break
-                batch, mark = pair
-                del pair
-                counters.received(mark.n_samples, mark.n_bytes)
-                if bar is not None:
-                    bar.update()
-                self._be_at(mark.epoch, mark.position)  # last, so that an interruption before it loses no batch
-                yield batch
-                del batch  # what the consumer lets go of is free before the next one is asked for
-                self._check()
-        finally:
-            if bar is not None:
-                bar.close()
-            self.end()
-
-    def _be_at(self, epoch: int, position: int) -> None:
-        """Let the loader's state be behind what the consumer has received."""
-        loader = self._loader
-        loader._epoch, loader._position, loader._goes_on = epoch, position, False
-        if epoch == self._end_epoch:
-            loader._first_epoch = epoch
-
-    def end(self) -> None:
-        """Let go of the workers; calling it again does nothing."""
-        loader = self._loader
-        if self._is_over or self._pid != os.getpid():
-            return
-        self._is_over = True
-        self._counters.end(loader._workers)
-        if loader._run is self:
-            loader._run = None
-        if loader._workers is not None and loader._keeps_workers:
-            loader._workers.cancel()
-        else:
-            loader._close_workers()
-
-    def _check(self) -> None:
-        if self._pid != os.getpid():
-            raise RuntimeError("this iteration of a loader was begun in another process; call iter(loader) in this one")
-        if self._is_over:
-            raise RuntimeError(
-                "this iteration of a loader has ended: another one was begun since, or the loader was closed or given a state; "
-                "call iter(loader), and make a second loader for a second iteration at the same time"
-            )
-
-    def _made(self) -> Iterator[tuple[Any, _Mark]]:
-        """The batches as the workers make them."""
-        loader, counters, clock = self._loader, self._counters, time.perf_counter
-        asked = clock()
-        jobs = self._jobs()
-        marks: deque[_Mark] = deque()
-        workers = loader._running_workers()
-        if loader._epoch < self._end_epoch:
-            n_epochs = self._end_epoch - loader._epoch
-            workers.expect(loader._plan_of(loader._epoch).n_steps(loader._position) + (n_epochs - 1) * loader._plan.n_steps())
-        while True:
-            while len(marks) < workers.capacity and (job := next(jobs, None)) is not None:
-                workers.submit(job[0])
-                marks.append(job[1])
-            if not marks:
-                return
-            counters.asked(workers.n_ready)
-            made = workers.next()
-            counters.made(made)
-            mark = marks.popleft()
-            mark.n_bytes = made.n_bytes
-            counters.making_seconds += clock() - asked
-            batch = made.batch
-            del made
-            yield batch, mark
-            del batch
-            asked = clock()
-
-    def _jobs(self) -> Iterator[tuple[Job, _Mark]]:
-        """What is to be made from the loader's state on to the end of the iteration."""
-        loader = self._loader
-        order, seed = loader._order, loader._seed
-        epoch, position, number = loader._epoch, loader._position, 0
-        n_at_once = 1
-        while epoch < self._end_epoch:
-            plan = loader._plan_of(epoch)
-            n_steps = plan.n_steps(position)
-            if n_steps == 0 and loader._epochs is None and position == 0:
-                raise ConfigError(
-                    f"an endless loader gives no batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
-                    f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; give it samples, or epochs="
-                )
-            first = 0
-            while first < n_steps:
-                parts = [plan.part(step, position) for step in range(first, min(first + n_at_once, n_steps))]
-                positions = plan.positions(parts)
-                indices = order.indices(positions, plan.n_samples, seed, epoch)
-                if indices.shape != positions.shape:
-                    raise ConfigError(f"{order!r} gave indices of shape {indices.shape} for {len(positions)} positions")
-                start = 0
-                for step, part in enumerate(parts, first):
-                    stop = start + len(part)
-                    is_last = step + 1 == n_steps and plan.position_after(step, position) == plan.n_samples
-                    mark = _Mark(epoch + 1, 0, stop - start)
-                    if not is_last:
-                        mark = _Mark(epoch, position + (step + 1) * plan.samples_per_step, stop - start)
-                    yield Job(number, epoch, step, part.start, indices[start:stop], seed), mark
-                    start = stop
-                    number += 1
-                first += len(parts)
-                # the first batch waits for no other
-                n_at_once = max(1, min(4 * n_at_once, _MOST_POSITIONS // plan.batch_size))
-            epoch, position = epoch + 1, 0
-
-
-@dataclass(slots=True)
-class _Mark:
-    """Where the loader is once a batch has been received: the next batch is of ``epoch``, from ``position`` on."""
-
-    epoch: int
-    position: int
-    n_samples: int
-    n_bytes: int = 0
+            self._workers.close()  # they are kept, with what they know of the batches, for the next iteration to start them
 
 
 def _order(shuffle: bool | Order) -> Order:
@@ -609,17 +474,3 @@ def _checked_bool(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file would be true
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
     return bool(value)
-
-
-def _bar(loader: Loader) -> Any:
-    """What draws the progress, if there is somebody to look at it."""
-    if not shows_progress(loader._progress):
-        return None
-    from tqdm import tqdm  # only whoever looks pays for its import
-
-    if loader._epochs is None or loader._is_endless:
-        return tqdm(unit="batch", leave=False)
-    n_steps = len(loader)
-    later = range(loader._epoch + 1, loader._first_epoch + loader._epochs)
-    n_left = loader._plan_of(loader._epoch).n_steps(loader._position) + sum(loader._plan_of(number).n_steps() for number in later)
-    return tqdm(total=n_steps, initial=max(0, n_steps - n_left), unit="batch", leave=False)

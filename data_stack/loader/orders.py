@@ -16,7 +16,7 @@ from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 
-__all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled"]
+__all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "epoch_permutation"]
 
 
 class Order(ABC):
@@ -72,16 +72,19 @@ class Shuffled(Order):
     """
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
-        return _permutation(n_samples, seed, epoch).taken(positions)
+        return _recent_permutation(n_samples, seed, epoch).taken(positions)
 
     def content(self) -> dict[str, Any]:
         return {"order": "shuffled"}
 
 
-# Small ones are written out, in 4 bytes a position; at an epoch's end batches of two epochs are made.
-@functools.lru_cache(maxsize=4)
-def _permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation:
+def epoch_permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation:
+    """The order of :class:`Shuffled`."""
     return KeyedPermutation(n_samples, derived_seed("shuffled", seed, epoch))
+
+
+# Small ones are written out, in 4 bytes a position, so making them takes time. At an epoch's end batches of two epochs are made.
+_recent_permutation = functools.lru_cache(maxsize=2)(epoch_permutation)
 
 
 class BlockShuffled(Order):
@@ -93,7 +96,7 @@ class BlockShuffled(Order):
     same block about once in ``window`` times (for a full shuffle: once in the number of blocks). All blocks in one window give a
     full shuffle.
 
-    Takes 16 bytes a block while an epoch is read.
+    Takes 16 bytes a block while an epoch is read, and 8 more if each has a length of its own.
 
     Args:
         block_lengths: samples of every block but the last, or of each block, in the iterator's order, shape ``(n_blocks,)``.

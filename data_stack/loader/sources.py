@@ -14,6 +14,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, sample_or_view
 from data_stack.dataset.iterator.iterator import (
     ColumnKey,
+    Indexable,
     IndexArray,
     IndexArrayOfInts,
     adapted,
@@ -23,16 +24,18 @@ from data_stack.dataset.iterator.iterator import (
 )
 from data_stack.dataset.iterator.stacking import Batch, Column, emptied, join_batches, reordered, stack_samples
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
-from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-from data_stack.loader.orders import Shuffled
+from data_stack.loader.orders import epoch_permutation
 from data_stack.loader.turns import Turns, checked_parts
 
 __all__ = ["AnySource", "Epochs", "Interleave", "Mix", "Sample", "StepIterator", "StepSource", "Transform", "Truncate"]
 
 _ENDLESS = 2**62
 """The length of an iterator over all steps of a source that has no end."""
+
+# Each of the sources that are mixed is in an epoch of its own.
+_recent_permutation = functools.lru_cache(maxsize=16)(epoch_permutation)
 
 
 class StepSource(ABC):
@@ -85,7 +88,7 @@ class StepSource(ABC):
         return {}
 
 
-AnySource = Union[StepSource, DatasetIteratorIF, Sequence[Any], Callable[[int], Any]]
+AnySource = Union[StepSource, DatasetIteratorIF, Indexable, Callable[[int], Any]]
 """What a source can be stacked on: another one; an iterator or whatever has ``len`` and ``[i]``, whose sample i is that of step
 i; or a function of a step (or of an index, where a length is given)."""
 
@@ -306,7 +309,7 @@ class Epochs(_Reordering):
 
     def _at(self, step: int) -> int:
         epoch, place = divmod(step, self._length)
-        return _epoch_order(self._length, self._seed, epoch).at(place) if self._shuffle else place
+        return _recent_permutation(self._length, self._seed, epoch).at(place) if self._shuffle else place
 
     def _taken(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
         epochs, places = np.divmod(steps, self._length)
@@ -315,16 +318,11 @@ class Epochs(_Reordering):
         taken = np.empty(len(steps), dtype=np.int64)
         for epoch in np.unique(epochs).tolist():
             which = epochs == epoch
-            taken[which] = Shuffled().indices(places[which], self._length, self._seed, epoch)
+            taken[which] = _recent_permutation(self._length, self._seed, epoch).taken(places[which])
         return taken
 
     def _arguments(self) -> dict[str, Any]:
         return {"length": self._given_length, "shuffle": self._shuffle, "seed": self._seed}
-
-
-@functools.lru_cache(maxsize=16)
-def _epoch_order(length: int, seed: int, epoch: int) -> KeyedPermutation:
-    return KeyedPermutation(length, derived_seed("shuffled", seed, epoch))
 
 
 class Sample(_Reordering):

@@ -1,4 +1,4 @@
-"""Where a loader is: a few integers that mean the same on any number of ranks and workers."""
+"""What is saved of a loader: a few integers that mean the same on any number of ranks and workers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LoaderState:
         """
         if not isinstance(state, Mapping) or "data_stack_loader" not in state:
             raise LoaderStateError(f"this is not the state of a loader: {state!r:.120}; state_dict() gives one")
-        if state["data_stack_loader"] != _VERSION:
+        if not _is_equal(state["data_stack_loader"], _VERSION):
             raise LoaderStateError(
                 f"this state of a loader is of version {state['data_stack_loader']!r:.20}, known is {_VERSION}: "
                 f"read it with the data_stack that wrote it"
@@ -69,6 +69,17 @@ class LoaderState:
                 "this state of a loader contradicts itself: it is behind the end of its epoch, or before its first one"
             )
         return cls(**values)
+
+    def has_order(self, order: Mapping[str, Any]) -> bool:
+        """Whether the state is of this order."""
+        return _is_equal(dict(self.order), dict(order))
+
+
+def _is_equal(value: Any, expected: Any) -> bool:
+    try:
+        return bool(value == expected)
+    except (ValueError, RuntimeError):  # numpy's and torch's of several elements, which state_dict() never gave
+        return False
 
 
 def _integer(name: str, value: Any) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from data_stack.dataset.iterator.stacking import Column
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.converted import ConvertedLoader, aligned_copy, is_aligned, mapped_pairs, nested, parts_of_objects
+from data_stack.loader.converted import NUMBERS, ConvertedLoader, aligned_copy, is_aligned, mapped_pairs, nested, parts_of_objects
 from data_stack.loader.jobs import Job
 from data_stack.loader.ragged import Ragged
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from data_stack.loader.loader import Loader
 
 __all__ = ["TensorFlowLoader"]
-
-_NUMBERS = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"}
 
 
 class TensorFlowLoader(ConvertedLoader):
@@ -74,12 +72,12 @@ class TensorFlowLoader(ConvertedLoader):
             cardinality = tf.data.INFINITE_CARDINALITY if loader._epochs is None else len(loader)
         except TypeError:
             cardinality = tf.data.INFINITE_CARDINALITY
-        if _is_in_the_middle(loader):
+        if loader._place.is_inside:
             cardinality = tf.data.UNKNOWN_CARDINALITY
         signature = _signature(_example_batches(loader), "the batch") if output_signature is None else output_signature
 
         def batches() -> Iterator[Any]:
-            if cardinality >= 0 and _is_in_the_middle(loader):
+            if cardinality >= 0 and loader._place.is_inside:
                 raise ConfigError(
                     f"this tf.data.Dataset was made for {cardinality} batches, and its loader has been given a state in the "
                     f"middle of an epoch since: make the dataset after load_state_dict()"
@@ -95,14 +93,9 @@ class TensorFlowLoader(ConvertedLoader):
         return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
-def _is_in_the_middle(loader: Loader) -> bool:
-    """Whether the next iteration does not begin at the start of its first epoch."""
-    return loader._goes_on and (loader._position > 0 or loader._epoch != loader._first_epoch)
-
-
 def _example_batches(loader: Loader) -> list[tuple[Any, int]]:
     """Batches of the next epoch, each with its number of samples: the first two and the last, or what there is."""
-    epoch = loader._next_epoch
+    epoch = loader._place.next_epoch
     plan = loader._plan_of(epoch)
     n_steps = plan.n_steps()
     steps = sorted({0, min(1, n_steps - 1), n_steps - 1}) if n_steps else []
@@ -129,7 +122,7 @@ def _as_tensor(value: Any) -> Any:
         return _of_objects(value)
     if value.dtype.kind in "SU":
         return tf.constant(value.tolist(), dtype=tf.string, shape=value.shape)
-    if value.dtype.str[1:] in _NUMBERS:
+    if value.dtype.str[1:] in NUMBERS:
         return _of_numbers(value)
     if value.dtype.kind == "V" and value.dtype.names is None:
         try:
@@ -163,9 +156,7 @@ def _of_objects(column: Column) -> Any:
 
 def _n_ragged(values: Sequence[Any]) -> int | None:
     """In how many of their first dimensions arrays of numbers differ; None for what is no such array, or differs otherwise."""
-    if not values or not all(
-        isinstance(value, np.ndarray) and value.ndim and value.dtype.str[1:] in _NUMBERS for value in values
-    ):
+    if not values or not all(isinstance(value, np.ndarray) and value.ndim and value.dtype.str[1:] in NUMBERS for value in values):
         return None
     if len({(value.ndim, value.dtype) for value in values}) > 1:
         return None
@@ -249,7 +240,7 @@ def _fitted(value: Any, signature: Any, where: str) -> Any:
         if not isinstance(value, (tuple, list)) or len(value) != len(signature):
             raise _unfit(value, signature, where)
         return tuple([_fitted(value[place], spec, f"{where}[{place}]") for place, spec in enumerate(signature)])
-    if isinstance(value, np.ndarray) and value.dtype.str[1:] in _NUMBERS and isinstance(signature, tf.TensorSpec):
+    if isinstance(value, np.ndarray) and value.dtype.str[1:] in NUMBERS and isinstance(signature, tf.TensorSpec):
         # tf.data copies arrays itself, to memory that it uses again: in its thread that is faster than to new memory
         is_same = signature.dtype == value.dtype and signature.shape.is_compatible_with(value.shape)
         tensor = value if is_same and not is_aligned(value) else _of_numbers(value)

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import Batch, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.iterator import adapted, batch_at, checked_indices
+from data_stack.dataset.iterator.iterator import Indexable, adapted, batch_at, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.converted import ConvertedLoader, Pairs, mapped_pairs, nested, one_ahead
+from data_stack.loader.converted import NUMBERS, ConvertedLoader, mapped_pairs, nested, one_ahead
+from data_stack.loader.iteration import Pairs
 
 if TYPE_CHECKING:
     from data_stack.loader.loader import Loader
@@ -28,9 +29,7 @@ except ImportError as error:
 
 __all__ = ["TorchDataset", "TorchLoader", "collate", "shard_of_process"]
 
-# kinds and bytes of the numbers that torch has, too
-_NUMBERS = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"}
-_DTYPES = frozenset(map(np.dtype, _NUMBERS))  # in this machine's byte order
+_DTYPES = frozenset(map(np.dtype, NUMBERS))  # in this machine's byte order
 
 
 class TorchDataset(Dataset[Any]):
@@ -47,7 +46,7 @@ class TorchDataset(Dataset[Any]):
         iterator: any iterator, or whatever has ``len`` and ``[i]``; it stays the caller's to close.
     """
 
-    def __init__(self, iterator: DatasetIteratorIF | Sequence[Any]) -> None:
+    def __init__(self, iterator: DatasetIteratorIF | Indexable) -> None:
         self._iterator = adapted(iterator)
         self._is_listed: bool | None = None
 
@@ -152,7 +151,7 @@ def _as_tensor(column: Any, *, is_owned: bool = False) -> Any:
         return column
     if column.dtype == object:
         return _collated(list(column)) if column.ndim else column.item()
-    if column.dtype.str[1:] not in _NUMBERS:
+    if column.dtype.str[1:] not in NUMBERS:
         return column.tolist() if column.dtype.kind in "SU" or column.ndim == 0 else list(column)
     if not column.dtype.isnative:
         column = column.astype(column.dtype.newbyteorder("="))
@@ -331,7 +330,7 @@ def _as_owned_tensor(value: Any) -> Any:
             return nested(_as_tensor(value), _as_copied_tensor, (PackedSequence,))  # the objects may be the dataset's
         return _as_tensor(value, is_owned=True)
     if isinstance(value, np.generic):
-        return torch.as_tensor(value) if value.dtype.str[1:] in _NUMBERS else value
+        return torch.as_tensor(value) if value.dtype.str[1:] in NUMBERS else value
     return value
 
 

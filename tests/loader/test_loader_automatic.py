@@ -17,10 +17,11 @@ import pytest
 from loader_sources import Computing, Waiting, computing, fail_elsewhere
 from process_census import census
 
-from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import Batch, DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.exception import LoadingError
 from data_stack.loader import Loader
-from data_stack.loader.workers.choice import Choice, Cost, Trial, chosen, nature_of, overall
+from data_stack.loader.workers import automatic
+from data_stack.loader.workers.choice import Choice, Cost, Trial, chosen, kept_or_chosen, nature_of, overall
 from data_stack.loader.workers.processors import n_processors
 
 needs_processors = pytest.mark.skipif(n_processors() < 2, reason="with one processor, none can work for another")
@@ -126,10 +127,11 @@ def test_one_thread_is_enough_where_the_memory_is_the_limit() -> None:
     "facts",
     [
         {"n_left": 20},
+        {"n_left": 400, "start_seconds": 3.0},
         {"refusal": "they cannot be had"},
         {"n_processors": 1},
         {"trial": None},
-        {"trial": Trial(1.0, 0.6, delayed=0.4)},
+        {"trial": Trial(1.2, 0.8, delayed=0.4)},
         {"n_workers": 1},
         {"trial": Trial(0.2, 1.1)},
         {"trial": Trial(0.2, 1.9)},
@@ -151,8 +153,45 @@ def test_one_thread_works_while_the_consumer_waits_for_something_else() -> None:
 
 def test_too_few_batches_and_a_busy_machine_are_no_final_reasons() -> None:
     assert not choice(n_left=20).is_final
-    assert not choice(trial=Trial(1.0, 0.6, delayed=0.4)).is_final
+    assert not choice(trial=Trial(1.2, 0.8, delayed=0.4)).is_final
     assert choice(n_left=2000).is_final
+
+
+def test_two_threads_under_the_lock_show_that_on_a_busy_machine_too() -> None:
+    assert decided(choice(trial=Trial(1.0, 0.5, delayed=0.3))) == ("processes", 2)
+    assert not Trial(1.4, 0.8, delayed=0.3).is_conclusive
+    assert Trial(1.4, 0.8, delayed=0.3, is_last=True).is_conclusive
+
+
+def test_two_threads_that_seem_to_be_many_times_as_fast_as_one_show_that_the_cost_of_one_is_out_of_date() -> None:
+    assert Trial(21.7, 1.0).is_of_stale_cost
+    assert not LOCKED.is_of_stale_cost
+    assert not FREE.is_of_stale_cost
+
+
+TWO_THREADS = Choice("threads", 2, "as it was")
+
+
+@pytest.mark.parametrize(
+    ("new", "threads_seconds", "own_seconds", "expected"),
+    [
+        (Choice("threads", 2, "again"), 1e-5, 2e-6, ("inline", 0)),  # whatever two threads showed, that is faster
+        (Choice("threads", 2, "again"), 1e-5, 1.5e-5, ("threads", 2)),
+        (Choice("inline", 0, "cheap"), 1e-5, 2e-6, ("inline", 0)),
+        (Choice("inline", 0, "cheap"), 1e-5, 1e-5, ("inline", 0)),
+        (Choice("inline", 0, "cheap"), 1e-5, 3e-5, ("threads", 2)),  # however cheap, they come faster from the threads
+        (Choice("processes", 2, "locked"), 1e-5, 1e-5, ("processes", 2)),
+        (Choice("inline", 0, "too few are left", is_final=False), 1e-5, 1e-5, ("threads", 2)),
+        (Choice("inline", 0, "too busy to tell", is_final=False), 1e-5, 2e-6, ("inline", 0)),
+        (Choice("inline", 0, "cheap"), None, 1e-5, ("inline", 0)),
+    ],
+)
+def test_how_fast_batches_came_outweighs_what_they_should_cost(
+    new: Choice, threads_seconds: float | None, own_seconds: float, expected: tuple[str, int]
+) -> None:
+    after = kept_or_chosen(new, old=TWO_THREADS, old_cycle_seconds=threads_seconds, own_cycle_seconds=own_seconds)
+
+    assert decided(after) == expected
 
 
 def test_reasons_give_the_figures() -> None:
@@ -196,6 +235,176 @@ def test_a_loader_of_a_store_that_is_slow_now_and_then_takes_threads_when_that_s
     assert source.n_requests == 400
 
 
+class Warming(DatasetIterator):
+    """Numbers whose requests take 4 ms, but for those from ``warm_from`` up to ``cold_from``; notes what was read.
+
+    ``seconds``: how long those others take.
+    ``interrupted``: in the consumer's thread, the request of this number is broken off as by Ctrl-C, once.
+    """
+
+    def __init__(
+        self, n: int, warm_from: int, cold_from: int = 1 << 30, *, seconds: float = 0.0, bad: int = -1, interrupted: int = -1
+    ) -> None:
+        self.n, self.warm_from, self.cold_from, self.seconds = n, warm_from, cold_from, seconds
+        self.bad, self.interrupted = bad, interrupted
+        self.n_requests = 0
+        self.read: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.bad:
+            raise LookupError("not there")
+        return index
+
+    def read_batch(self, indices: Any) -> Batch:
+        self.n_requests += 1
+        if self.n_requests == self.interrupted and threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        if not self.warm_from <= self.n_requests < self.cold_from:
+            time.sleep(0.004)
+        elif self.seconds:
+            time.sleep(self.seconds)
+        if self.bad in indices:
+            raise LookupError("not there")
+        self.read.update(indices.tolist())
+        return np.array(indices)
+
+
+def test_threads_end_when_batches_have_become_cheap_after_all() -> None:
+    source = Warming(16 * 600, warm_from=24)
+    subject = loader(source, shuffle=True)
+    expected = list(Loader(SequenceDatasetIterator([np.arange(16 * 600)]), 16, shuffle=True, worker_kind="inline"))
+    kinds = []
+
+    batches = []
+    for batch in subject:
+        batches.append(batch)
+        kinds.append(subject.stats().worker_kind)
+
+    assert [kind for kind, _ in itertools.groupby(kinds)] == ["inline", "threads", "inline"]
+    assert subject.stats().choice.startswith("inline: ")
+    assert not [thread for thread in threading.enumerate() if "data_stack loader" in thread.name]
+    np.testing.assert_array_equal(np.concatenate(batches), np.concatenate([column for (column,) in expected]))
+    assert set(source.read.values()) == {1}
+
+
+def test_threads_stay_when_batches_are_as_slow_as_ever_however_often_that_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "_SECONDS_BEFORE_FIRST_EXAMINED", 0.05)
+    monkeypatch.setattr(automatic, "_PART_FIRST_EXAMINED", 1.0)
+    source = Warming(16 * 200, warm_from=1 << 30)
+    subject = loader(source)
+    kinds = []
+
+    batches = []
+    for batch in subject:
+        batches.append(batch)
+        kinds.append(subject.stats().worker_kind)
+
+    assert [kind for kind, _ in itertools.groupby(kinds)] == ["inline", "threads"]
+    np.testing.assert_array_equal(np.concatenate(batches), np.arange(16 * 200))
+    assert set(source.read.values()) == {1}
+
+
+def test_a_consumer_that_hardly_waits_is_never_kept_waiting_by_an_examination(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "_SECONDS_BEFORE_FIRST_EXAMINED", 0.05)
+    monkeypatch.setattr(automatic, "_PART_FIRST_EXAMINED", 1.0)
+    rested: list[int] = []
+    monkeypatch.setattr(automatic.AutomaticWorkers, "_rest", lambda workers: rested.append(1))
+    subject = loader(Warming(16 * 60, warm_from=24, seconds=0.001))
+
+    for _ in subject:
+        time.sleep(0.006)
+
+    assert subject.stats().worker_kind == "threads"
+    assert rested == []
+
+
+def test_batches_that_become_slow_are_examined_and_batches_that_alternate_change_little() -> None:
+    source = Warming(16 * 900, warm_from=1, cold_from=200)
+    subject = loader(source)
+    kinds = []
+
+    batches = []
+    for batch in subject:
+        batches.append(batch)
+        if len(batches) == 450:
+            source.warm_from, source.cold_from = 1, 1 << 30
+        kinds.append(subject.stats().worker_kind)
+
+    in_turn = [kind for kind, _ in itertools.groupby(kinds)]
+    assert in_turn[:2] == ["inline", "threads"]
+    assert len(in_turn) <= 3
+    np.testing.assert_array_equal(np.concatenate(batches), np.arange(16 * 900))
+    assert set(source.read.values()) == {1}
+
+
+@pytest.mark.parametrize("bad", [*range(50, 80), 90, 100])
+def test_an_error_comes_in_its_turn_while_a_choice_is_examined(bad: int) -> None:
+    source = Warming(16 * 130, warm_from=8, bad=bad * 16 + 5)
+
+    received = []
+    with pytest.raises(LoadingError, match=f"sample {bad * 16 + 5} could not be read") as raised:
+        for batch in loader(source):
+            received.append(batch)
+
+    assert len(received) == bad == raised.value.step
+    assert set(source.read.values()) == {1}
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_after_a_break_or_an_interruption_while_a_choice_is_examined_the_next_iteration_is_exact(keeps: bool) -> None:
+    for stop in range(36, 75, 3):
+        source = Warming(16 * 120, warm_from=8, interrupted=stop if stop % 2 else -1)
+        subject = loader(source)
+        if keeps:
+            subject.__enter__()
+        received = []
+        try:
+            for batch in subject:
+                received.append(batch)
+                if len(received) == stop + 4:
+                    break
+        except KeyboardInterrupt:
+            pass
+        np.testing.assert_array_equal(np.concatenate(received), np.arange(16 * len(received)))
+
+        subject.set_epoch(0)
+        batches = list(subject)
+
+        np.testing.assert_array_equal(np.concatenate(batches), np.arange(16 * 120))
+        subject.close()
+
+
+def test_a_state_that_was_taken_while_a_choice_is_examined_names_what_was_received() -> None:
+    expected = np.concatenate(list(Loader(Warming(16 * 110, 0), 16, shuffle=True, worker_kind="inline")))
+    for stop in range(40, 70, 2):
+        subject = loader(Warming(16 * 110, warm_from=8), shuffle=True)
+        iteration = iter(subject)
+        received = [next(iteration) for _ in range(stop)]
+
+        state = subject.state_dict()
+
+        iteration.close()  # type: ignore[attr-defined]
+        another = loader(Warming(16 * 110, 0), shuffle=True)
+        another.load_state_dict(state)
+        np.testing.assert_array_equal(np.concatenate([*received, *another]), expected)
+
+
+def test_what_was_found_out_is_known_in_the_next_iteration_though_the_threads_have_ended() -> None:
+    subject = loader(Waiting(16 * 12))
+    list(subject)
+    first = subject.stats()
+
+    for count, _ in enumerate(subject):
+        if count == 0:
+            assert (subject.stats().worker_kind, subject.stats().choice) == (first.worker_kind, first.choice)
+
+    assert first.worker_kind == "threads"
+    assert not [thread for thread in threading.enumerate() if "data_stack loader" in thread.name]
+
+
 def skip_if_busy(subject: Loader, began: float) -> None:
     if time.monotonic() > began + 8:
         pytest.skip(f"other programs keep the processors busy: {subject.stats().choice}")
@@ -232,8 +441,10 @@ def test_processes_that_are_of_no_use_are_given_up_with_a_warning_and_no_batch_i
             skip_if_busy(subject, began)
 
     assert len(told) == 1
+    assert "\n" not in subject.stats().choice
+    assert len(subject.stats().choice) < 400
     np.testing.assert_array_equal(np.concatenate(received), np.arange(16 * len(received)) % (16 * 400))
-    assert subject.stats().worker_kind == "inline"
+    assert subject.stats().worker_kind != "processes"
 
 
 @needs_processors
@@ -252,7 +463,7 @@ def test_what_cannot_be_sent_to_processes_is_made_without() -> None:
             break
         skip_if_busy(subject, began)
 
-    assert subject.stats().worker_kind == "inline"
+    assert subject.stats().worker_kind != "processes"
     np.testing.assert_array_equal(np.concatenate(received), np.arange(16 * len(received)) % (16 * 400))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loader_batches import numbers_given, numbers_to
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError
@@ -20,23 +21,8 @@ from data_stack.loader.workers.kinds import WorkerKind
 KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
 
 
-def numbers_to(n: int) -> DatasetIteratorIF:
-    """Samples that are their own positions."""
-    return SequenceDatasetIterator([np.arange(n)])
-
-
 def loader_of(iterator: Any, batch_size: Any = 4, **options: Any) -> Loader:
     return Loader(iterator, batch_size, **{"worker_kind": "inline", **options})
-
-
-def given(loader: Loader, n_batches: int | None = None) -> list[list[int]]:
-    """The numbers in the next batches of an iteration, which is broken off after so many."""
-    found = []
-    for (column,) in loader:
-        found.append(column.tolist())
-        if len(found) == n_batches:
-            break
-    return found
 
 
 def order_of(n: int, seed: int, epoch: int) -> list[int]:
@@ -47,13 +33,13 @@ def order_of(n: int, seed: int, epoch: int) -> list[int]:
 
 
 def test_batches_follow_the_iterator_and_the_last_one_is_shorter() -> None:
-    assert given(loader_of(numbers_to(10))) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert numbers_given(loader_of(numbers_to(10))) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_the_last_batch_is_left_out_on_request() -> None:
     loader = loader_of(numbers_to(10), drop_last=True)
 
-    assert (len(loader), given(loader)) == (2, [[0, 1, 2, 3], [4, 5, 6, 7]])
+    assert (len(loader), numbers_given(loader)) == (2, [[0, 1, 2, 3], [4, 5, 6, 7]])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +67,7 @@ def test_a_batch_has_the_form_of_its_samples(iterator: Any, expected: Any) -> No
 def test_whoever_writes_into_a_batch_changes_neither_the_dataset_nor_other_batches(shuffle: bool) -> None:
     values = np.arange(1000)
     loader = loader_of(SequenceDatasetIterator([values]), shuffle=shuffle)
-    expected = given(loader_of(numbers_to(1000), shuffle=shuffle))
+    expected = numbers_given(loader_of(numbers_to(1000), shuffle=shuffle))
 
     kept = []
     for (column,) in loader:
@@ -153,7 +139,7 @@ def test_each_iteration_is_the_next_epoch_in_an_order_of_its_own(kind: WorkerKin
     epochs = []
     for number in range(3):
         assert loader.epoch == number
-        epochs.append([place for batch in given(loader) for place in batch])
+        epochs.append([place for batch in numbers_given(loader) for place in batch])
 
     assert epochs == [order_of(10, 3, number) for number in range(3)]
 
@@ -161,7 +147,7 @@ def test_each_iteration_is_the_next_epoch_in_an_order_of_its_own(kind: WorkerKin
 def test_an_iteration_of_several_epochs_gives_them_one_after_the_other() -> None:
     loader = loader_of(numbers_to(10), shuffle=True, seed=3, epochs=2)
 
-    first, second = given(loader), given(loader)
+    first, second = numbers_given(loader), numbers_given(loader)
 
     assert len(loader) == len(first) == len(second) == 6
     assert [place for batch in first + second for place in batch] == [
@@ -189,7 +175,7 @@ def test_the_length_is_that_of_a_whole_iteration_in_every_phase() -> None:
         lengths.append(len(loader))
     loader.load_state_dict({**loader.state_dict(), "epoch": 5, "first_epoch": 5, "position": 8})
     lengths.append(len(loader))
-    lengths.append(len(given(loader)))
+    lengths.append(len(numbers_given(loader)))
 
     assert lengths == [6] * 8 + [4]
 
@@ -197,7 +183,7 @@ def test_the_length_is_that_of_a_whole_iteration_in_every_phase() -> None:
 def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
     loader = loader_of(numbers_to(10), epochs=None)
 
-    assert [len(batch) for batch in given(loader, 7)] == [4, 4, 2, 4, 4, 2, 4]
+    assert [len(batch) for batch in numbers_given(loader, 7)] == [4, 4, 2, 4, 4, 2, 4]
     assert loader.state_dict()["epoch"] == 2
     with pytest.raises(TypeError, match="never ends"):
         len(loader)
@@ -206,25 +192,25 @@ def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
 def test_after_a_break_the_next_epoch_begins() -> None:
     loader = loader_of(numbers_to(10), shuffle=True)
 
-    given(loader, 1)
+    numbers_given(loader, 1)
 
     assert loader.epoch == 1
-    assert given(loader)[0] == order_of(10, 0, 1)[:4]
+    assert numbers_given(loader)[0] == order_of(10, 0, 1)[:4]
 
 
 def test_after_a_break_within_several_epochs_the_epoch_after_that_one_begins() -> None:
     loader = loader_of(numbers_to(10), shuffle=True, epochs=3)
 
-    given(loader, 4)
+    numbers_given(loader, 4)
 
     assert (loader.epoch, len(loader)) == (2, 9)
-    assert given(loader)[0] == order_of(10, 0, 2)[:4]
+    assert numbers_given(loader)[0] == order_of(10, 0, 2)[:4]
     assert loader.epoch == 5
 
 
 def test_looking_at_no_batch_skips_no_epoch() -> None:
     loader = loader_of(numbers_to(10), shuffle=True)
-    given(loader, 1)
+    numbers_given(loader, 1)
 
     iter(loader)
     iter(loader)
@@ -239,7 +225,7 @@ def test_an_epoch_can_be_named() -> None:
     loader.set_epoch(np.int64(7))
 
     assert loader.epoch == 7
-    assert given(loader)[0] == order_of(10, 0, 7)[:4]
+    assert numbers_given(loader)[0] == order_of(10, 0, 7)[:4]
     assert loader.epoch == 8
 
 
@@ -252,7 +238,7 @@ def test_naming_an_epoch_ends_the_iteration_under_way() -> None:
 
     with pytest.raises(RuntimeError, match="call iter"):
         next(batches)
-    assert len(given(loader)) == 3
+    assert len(numbers_given(loader)) == 3
 
 
 def test_random_layers_of_the_stack_are_drawn_anew_for_each_epoch() -> None:
@@ -269,7 +255,7 @@ def test_random_layers_of_the_stack_are_drawn_anew_for_each_epoch() -> None:
 def test_random_layers_stay_as_they_are_on_request() -> None:
     loader = loader_of(numbers_to(12).shuffle(seed=1), redraw=False)
 
-    assert given(loader) == given(loader)
+    assert numbers_given(loader) == numbers_given(loader)
 
 
 def keeps(sample: Any, rng: np.random.Generator) -> Any:
@@ -307,7 +293,7 @@ def test_an_epoch_without_samples_is_passed_by() -> None:
 def test_of_no_samples_there_is_no_batch() -> None:
     loader = loader_of(numbers_to(0), epochs=3, shuffle=True)
 
-    assert (len(loader), given(loader), loader.epoch) == (0, [], 3)
+    assert (len(loader), numbers_given(loader), loader.epoch) == (0, [], 3)
 
 
 @pytest.mark.parametrize(("n", "drop_last"), [(0, False), (3, True)])
@@ -319,23 +305,23 @@ def test_an_endless_loader_without_a_batch_is_an_error_and_not_a_hang(n: int, dr
 
 
 def test_a_batch_larger_than_the_dataset_is_all_of_it() -> None:
-    assert given(loader_of(numbers_to(3), 10**12)) == [[0, 1, 2]]
+    assert numbers_given(loader_of(numbers_to(3), 10**12)) == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize(("uneven", "expected"), [("pad", [[[0]]] * 3), ("drop", [[]] * 3), ("keep", [[[0]], [], []])])
 def test_one_sample_on_three_ranks_goes_where_uneven_says(uneven: Any, expected: Any) -> None:
     ranks = [loader_of(numbers_to(1), shard=(rank, 3), uneven=uneven) for rank in range(3)]
 
-    assert [given(rank) for rank in ranks] == expected
+    assert [numbers_given(rank) for rank in ranks] == expected
     assert [rank.epoch for rank in ranks] == [1, 1, 1]
-    assert [given(rank) for rank in ranks] == expected
+    assert [numbers_given(rank) for rank in ranks] == expected
     assert ranks[0].state_dict() == ranks[1].state_dict() == ranks[2].state_dict()
 
 
 def test_ranks_that_keep_all_begin_each_epoch_together_though_some_have_a_step_less() -> None:
     ranks = [loader_of(numbers_to(9), 2, shard=(rank, 4), uneven="keep", shuffle=True, epochs=2) for rank in range(4)]
 
-    batches = [given(rank) for rank in ranks]
+    batches = [numbers_given(rank) for rank in ranks]
 
     assert [len(each) for each in batches] == [4, 2, 2, 2] == [len(rank) for rank in ranks]
     assert {json_of(rank) for rank in ranks} == {json_of(ranks[0])}
@@ -388,7 +374,7 @@ def test_closing_ends_the_iteration_under_way_and_the_loader_goes_on_with_the_ne
 
     with pytest.raises(RuntimeError, match="closed"):
         next(batches)
-    assert (loader.epoch, len(given(loader))) == (1, 3)
+    assert (loader.epoch, len(numbers_given(loader))) == (1, 3)
 
 
 def test_the_end_of_the_block_ends_the_iteration_under_way() -> None:
@@ -503,7 +489,7 @@ def test_a_conversion_that_fails_ends_the_iteration() -> None:
         list(loader._iterate(convert))
 
     assert loader.state_dict()["position"] == 4
-    assert len(given(loader)) == 3
+    assert len(numbers_given(loader)) == 3
 
 
 def test_a_conversion_that_takes_a_batch_ahead_leaves_the_state_at_what_was_received() -> None:
@@ -533,7 +519,7 @@ def test_a_forked_child_iterates_by_itself_and_not_on_its_parents_iteration() ->
         try:
             next(batches)
         except RuntimeError as error:
-            return f"{'another process' in str(error)} {given(loader)[0]}"
+            return f"{'another process' in str(error)} {numbers_given(loader)[0]}"
         return "no error"
 
     assert in_child(child) == f"True {order_of(10, 0, 1)[:4]}"
@@ -568,7 +554,7 @@ def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(copied:
     other = copied(loader)
 
     assert other.state_dict() == loader.state_dict()
-    assert given(other)[0] == order_of(30, 4, 1)[:4]
+    assert numbers_given(other)[0] == order_of(30, 4, 1)[:4]
     assert len(list(batches)) == 7
     other.load_state_dict({**loader.state_dict(), "epoch": 2, "first_epoch": 2})
     assert (loader.epoch, other.epoch) == (1, 2)
@@ -580,8 +566,8 @@ def test_a_pickled_loader_draws_anew_what_is_held_in_memory() -> None:
 
     other = pickle.loads(pickle.dumps(loader))
 
-    epochs = [given(loader) for _ in range(3)]
-    assert [given(other) for _ in range(3)] == epochs
+    epochs = [numbers_given(loader) for _ in range(3)]
+    assert [numbers_given(other) for _ in range(3)] == epochs
     assert epochs[1] == given_by(stack.at_epoch(1))
     assert other.state_dict() == loader.state_dict()
 
@@ -613,7 +599,7 @@ def test_the_figures_are_those_of_the_last_iteration() -> None:
     loader = loader_of(numbers_to(20))
     list(loader)
 
-    given(loader, 2)
+    numbers_given(loader, 2)
 
     assert loader.stats().n_batches == 2
 
@@ -726,4 +712,4 @@ def test_integers_of_numpy_are_integers() -> None:
         timeout_seconds=np.float32(2.5),
     )
 
-    assert [place for batch in given(loader) for place in batch] == order_of(10, 2, 0) + order_of(10, 2, 1)
+    assert [place for batch in numbers_given(loader) for place in batch] == order_of(10, 2, 0) + order_of(10, 2, 1)

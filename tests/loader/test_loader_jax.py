@@ -7,33 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loader_batches import beginning_at, rows_and_numbers
 
 jax = pytest.importorskip("jax", reason="jax is not installed: `make test-all` brings it")
 
 from data_stack.dataset.iterator import SequenceDatasetIterator  # noqa: E402  # behind the line that may skip this module
-from data_stack.exception import LoadingError  # noqa: E402
-from data_stack.loader import Concatenated, Loader, Ragged  # noqa: E402
-
-
-def numbers(n: int = 100) -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([np.arange(n * 3, dtype=np.float32).reshape(n, 3), np.arange(n)])
+from data_stack.exception import LoadingError  # noqa: E402  # likewise
+from data_stack.loader import Concatenated, Loader, Ragged  # noqa: E402  # likewise
 
 
 def of_one_batch(value: Any, device: Any = None) -> Any:
     """What JAX gets of a batch."""
-    (converted,) = Loader(numbers(2), 2, worker_kind="inline", transform=lambda _: value).jax(device=device)
+    (converted,) = Loader(rows_and_numbers(2), 2, worker_kind="inline", transform=lambda _: value).jax(device=device)
     return converted
 
 
-def beginning_at(offset: int, n: int = 1024) -> Any:
-    """An array of float32 that begins ``offset`` bytes behind a multiple of 64."""
-    memory = np.zeros(n * 4 + 128, dtype=np.uint8)
-    start = -memory.ctypes.data % 64 + offset
-    return memory[start : start + n * 4].view(np.float32)
-
-
 def test_batches_are_those_of_the_loader() -> None:
-    loader = Loader(numbers(), 16, shuffle=True, seed=2, worker_kind="inline")
+    loader = Loader(rows_and_numbers(), 16, shuffle=True, seed=2, worker_kind="inline")
 
     expected = list(loader)
     loader.set_epoch(0)
@@ -148,14 +138,16 @@ def test_ragged_columns_go_through_compiled_functions() -> None:
 @pytest.mark.parametrize("to_device", [False, True])
 @pytest.mark.parametrize("n_taken", [0, 1, 3, 7])
 def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(to_device: bool, n_taken: int) -> None:
-    expected = [batch[1].tolist() for batch in Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline")]
+    expected = [
+        batch[1].tolist() for batch in Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline")
+    ]
     device = jax.devices("cpu")[0] if to_device else None
-    loader = Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").jax(device=device)
+    loader = Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").jax(device=device)
     taking = iter(loader)
     for _ in range(n_taken):
         next(taking)
 
-    later = Loader(numbers(), 16, shuffle=True, epochs=2, worker_kind="threads", workers=2).jax()
+    later = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="threads", workers=2).jax()
     later.load_state_dict(loader.state_dict())
 
     assert [batch[1].tolist() for batch in later] == expected[n_taken:]
@@ -168,5 +160,5 @@ def test_an_error_names_its_sample_and_a_loader_of_jax_pickles() -> None:
         return sample
 
     with pytest.raises(LoadingError, match="sample 5 could not be read"):
-        list(Loader(numbers(10).map(failing), 4, worker_kind="inline").jax())
-    assert len(list(pickle.loads(pickle.dumps(Loader(numbers(10), 4, worker_kind="inline").jax())))) == 3
+        list(Loader(rows_and_numbers(10).map(failing), 4, worker_kind="inline").jax())
+    assert len(list(pickle.loads(pickle.dumps(Loader(rows_and_numbers(10), 4, worker_kind="inline").jax())))) == 3

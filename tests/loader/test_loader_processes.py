@@ -404,7 +404,8 @@ def test_a_slow_worker_is_a_warning_that_says_where_it_is() -> None:
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
     with pytest.raises(WorkerError, match=r"(?s)was not done within timeout_seconds=2 .*time\.sleep\(600\)"):
-        list(loader(Numbers(64), transform=Told("sleep_long", 0), timeout_seconds=2))
+        # the batch is not a worker's first one: while it starts, it is at something else
+        list(loader(Numbers(64), transform=Told("sleep_long", 32), timeout_seconds=2))
 
 
 # ------------------------------------------------------------------------------------------------------- nothing is left behind

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loader_batches import numbers_given, numbers_to
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader import BlockShuffled, InOrder, Loader, LoaderState
 from data_stack.loader.workers.kinds import WorkerKind
@@ -18,23 +19,8 @@ from data_stack.loader.workers.kinds import WorkerKind
 KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
 
 
-def numbers_to(n: int) -> DatasetIteratorIF:
-    """Samples that are their own positions."""
-    return SequenceDatasetIterator([np.arange(n)])
-
-
 def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
     return Loader(iterator, batch_size, **{"shuffle": True, "seed": 7, "worker_kind": "inline", **options})
-
-
-def given(loader: Loader, n_batches: int | None = None) -> list[list[int]]:
-    """The numbers in the next batches of an iteration, which is broken off after so many."""
-    found = []
-    for (column,) in loader:
-        found.append(column.tolist())
-        if len(found) == n_batches:
-            break
-    return found
 
 
 def dealt(iterator: Any, state: dict[str, Any], world: int, batch_size: int, **options: Any) -> list[int]:
@@ -43,7 +29,7 @@ def dealt(iterator: Any, state: dict[str, Any], world: int, batch_size: int, **o
     for rank in range(world):
         loader = loader_of(iterator, batch_size, shard=(rank, world), **options)
         loader.load_state_dict(state)
-        each.append(given(loader))
+        each.append(numbers_given(loader))
     assert len({len(batches) for batches in each}) == 1
     return [number for step in zip(*each, strict=True) for batch in step for number in batch]
 
@@ -55,17 +41,17 @@ def dealt(iterator: Any, state: dict[str, Any], world: int, batch_size: int, **o
 def test_a_fresh_loader_goes_on_with_the_very_next_batch(n_received: int) -> None:
     iterator = numbers_to(100)
     uninterrupted = loader_of(iterator)
-    epochs = [given(uninterrupted) for _ in range(3)]
+    epochs = [numbers_given(uninterrupted) for _ in range(3)]
     interrupted = loader_of(iterator)
-    given(interrupted)
-    given(interrupted, n_received)
+    numbers_given(interrupted)
+    numbers_given(interrupted, n_received)
 
     resumed = loader_of(iterator, seed=99)
     resumed.load_state_dict(interrupted.state_dict())
 
     rest = epochs[1][n_received:]
-    assert given(resumed) == (rest or epochs[2])
-    assert given(resumed) == (epochs[2] if rest else given(uninterrupted))
+    assert numbers_given(resumed) == (rest or epochs[2])
+    assert numbers_given(resumed) == (epochs[2] if rest else numbers_given(uninterrupted))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,12 +68,12 @@ def test_a_state_names_what_was_received_and_not_what_was_made_ahead(kind: Worke
 
 def test_a_state_of_four_ranks_with_three_workers_goes_on_on_two_and_on_eight() -> None:
     iterator = numbers_to(1000)
-    order = [number for batch in given(loader_of(iterator)) for number in batch]
+    order = [number for batch in numbers_given(loader_of(iterator)) for number in batch]
     ranks = [
         loader_of(iterator, 6, shard=(rank, 4), worker_kind="threads" if "threads" in KINDS else "inline", workers=None)
         for rank in range(4)
     ]
-    first = [given(loader, 9) for loader in ranks]
+    first = [numbers_given(loader, 9) for loader in ranks]
     states = [loader.state_dict() for loader in ranks]
 
     assert all(state == states[0] for state in states)
@@ -100,7 +86,7 @@ def test_a_state_of_four_ranks_with_three_workers_goes_on_on_two_and_on_eight() 
 
 def test_a_state_goes_on_through_another_world_and_back() -> None:
     iterator = numbers_to(500)
-    order = [number for batch in given(loader_of(iterator)) for number in batch]
+    order = [number for batch in numbers_given(loader_of(iterator)) for number in batch]
     found: list[int] = []
     state = loader_of(iterator).state_dict()
 
@@ -108,7 +94,7 @@ def test_a_state_goes_on_through_another_world_and_back() -> None:
         ranks = [loader_of(iterator, batch_size, shard=(rank, world)) for rank in range(world)]
         for rank in ranks:
             rank.load_state_dict(json.loads(json.dumps(state)))
-        batches = [given(rank, n_steps) for rank in ranks]
+        batches = [numbers_given(rank, n_steps) for rank in ranks]
         found += [number for step in zip(*batches, strict=True) for batch in step for number in batch]
         state = ranks[-1].state_dict()
 
@@ -117,69 +103,69 @@ def test_a_state_goes_on_through_another_world_and_back() -> None:
 
 def test_a_state_in_the_middle_of_several_epochs_gives_the_rest_of_all_of_them() -> None:
     iterator = numbers_to(20)
-    whole = given(loader_of(iterator, epochs=3))
+    whole = numbers_given(loader_of(iterator, epochs=3))
     interrupted = loader_of(iterator, epochs=3)
-    given(interrupted, 4)
+    numbers_given(interrupted, 4)
 
     resumed = loader_of(iterator, epochs=3)
     resumed.load_state_dict(interrupted.state_dict())
 
-    assert given(resumed) == whole[4:]
+    assert numbers_given(resumed) == whole[4:]
     assert resumed.epoch == 3
 
 
 def test_a_state_after_the_last_batch_of_an_epoch_goes_on_with_the_next() -> None:
     iterator = numbers_to(20)
-    epochs = [given(loader) for loader in [loader_of(iterator)] for _ in range(2)]
+    epochs = [numbers_given(loader) for loader in [loader_of(iterator)] for _ in range(2)]
     inside, after = loader_of(iterator), loader_of(iterator)
-    given(inside, 3)  # broken off after the last batch
-    given(after)  # to the end
+    numbers_given(inside, 3)  # broken off after the last batch
+    numbers_given(after)  # to the end
 
     assert inside.state_dict() == after.state_dict()
     for state in (inside.state_dict(), after.state_dict()):
         resumed = loader_of(iterator)
         resumed.load_state_dict(state)
-        assert (resumed.epoch, given(resumed)) == (1, epochs[1])
+        assert (resumed.epoch, numbers_given(resumed)) == (1, epochs[1])
 
 
 @pytest.mark.parametrize("epochs", [1, 3, None])
 def test_a_state_of_an_endless_loader_goes_on_in_one_of_some_epochs(epochs: int | None) -> None:
     iterator = numbers_to(20)
     endless = loader_of(iterator, epochs=None)
-    batches = given(endless, 3 * 5 + 1)
+    batches = numbers_given(endless, 3 * 5 + 1)
 
     resumed = loader_of(iterator, epochs=epochs)
     resumed.load_state_dict(endless.state_dict())
-    rest = given(resumed, 2)
+    rest = numbers_given(resumed, 2)
 
     assert (endless.state_dict()["epoch"], endless.state_dict()["position"]) == (5, 8)
-    assert batches + rest == given(loader_of(iterator, epochs=None), 3 * 5 + 3)
+    assert batches + rest == numbers_given(loader_of(iterator, epochs=None), 3 * 5 + 3)
 
 
 def test_a_loader_goes_on_from_its_own_state_after_it_was_broken_off() -> None:
     loader = loader_of(numbers_to(30))
-    first = given(loader, 2)
+    first = numbers_given(loader, 2)
     state = loader.state_dict()
 
     loader.load_state_dict(state)
 
-    assert first + given(loader) == given(loader_of(numbers_to(30)))
+    assert first + numbers_given(loader) == numbers_given(loader_of(numbers_to(30)))
 
 
 def test_looking_at_no_batch_after_a_state_was_loaded_skips_none() -> None:
     loader = loader_of(numbers_to(30))
-    given(loader, 2)
+    numbers_given(loader, 2)
     resumed = loader_of(numbers_to(30))
     resumed.load_state_dict(loader.state_dict())
 
     iter(resumed)
 
-    assert given(resumed) == given(loader_of(numbers_to(30)))[2:]
+    assert numbers_given(resumed) == numbers_given(loader_of(numbers_to(30)))[2:]
 
 
 def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() -> None:
     loader = loader_of(numbers_to(30))
-    whole = [given(loader), given(loader)]
+    whole = [numbers_given(loader), numbers_given(loader)]
     state = {**loader.state_dict(), "epoch": 1, "position": 16, "first_epoch": 1}
     resumed = loader_of(numbers_to(30))
     resumed.load_state_dict(state)
@@ -187,7 +173,7 @@ def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() ->
     found = []
     for epoch in range(resumed.epoch, 3):  # as loops do for torch's DistributedSampler
         resumed.set_epoch(epoch)
-        found += given(resumed)
+        found += numbers_given(resumed)
 
     assert found[:2] == whole[1][2:]
     assert len(found) == 2 + 4
@@ -195,12 +181,12 @@ def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() ->
 
 def test_naming_another_epoch_begins_it_at_its_start() -> None:
     loader = loader_of(numbers_to(30))
-    whole = [given(loader), given(loader), given(loader)]
+    whole = [numbers_given(loader), numbers_given(loader), numbers_given(loader)]
     loader.load_state_dict({**loader.state_dict(), "epoch": 1, "position": 16, "first_epoch": 1})
 
     loader.set_epoch(2)
 
-    assert given(loader) == whole[2]
+    assert numbers_given(loader) == whole[2]
 
 
 def test_transforms_draw_the_same_after_a_resume() -> None:
@@ -208,14 +194,14 @@ def test_transforms_draw_the_same_after_a_resume() -> None:
         return (batch[0] * 1000 + rng.integers(1000, size=len(batch[0])),)
 
     iterator = numbers_to(50)
-    whole = given(loader_of(iterator, transform=noisy))
+    whole = numbers_given(loader_of(iterator, transform=noisy))
     interrupted = loader_of(iterator, transform=noisy)
-    given(interrupted, 3)
+    numbers_given(interrupted, 3)
 
     resumed = loader_of(iterator, transform=noisy)
     resumed.load_state_dict(interrupted.state_dict())
 
-    assert given(resumed) == whole[3:]
+    assert numbers_given(resumed) == whole[3:]
 
 
 def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> None:
@@ -224,7 +210,7 @@ def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> N
     state = {**loader.state_dict(), "position": 256 * 10**6}
 
     loader.load_state_dict(state)
-    batch = given(loader, 1)[0]
+    batch = numbers_given(loader, 1)[0]
 
     expected = iterator.shuffle(7, epoch=0)
     assert batch == [expected[256 * 10**6 + place][0] for place in range(256)]
@@ -242,7 +228,7 @@ def test_a_state_is_plain_json_data_whatever_the_arguments_were() -> None:
         shard=np.array([0, 2]),
         shuffle=BlockShuffled(np.array([32, 32]), np.int8(1)),
     )
-    given(loader, 2)
+    numbers_given(loader, 2)
 
     state = loader.state_dict()
 
@@ -252,7 +238,7 @@ def test_a_state_is_plain_json_data_whatever_the_arguments_were() -> None:
 
 def test_granulars_names_save_and_load_the_same() -> None:
     loader = loader_of(numbers_to(30))
-    given(loader, 1)
+    numbers_given(loader, 1)
     other = loader_of(numbers_to(30))
 
     other.load(loader.save())
@@ -269,7 +255,7 @@ def test_a_state_comes_back_as_it_went_into_a_dict() -> None:
 @pytest.mark.parametrize("as_number", [np.int64, np.array])
 def test_numbers_that_a_checkpoint_made_numpys_are_taken_as_they_are_meant(as_number: Any) -> None:
     loader = loader_of(numbers_to(30))
-    given(loader, 2)
+    numbers_given(loader, 2)
     state = {
         key: as_number(value) if type(value) is int and key != "data_stack_loader" else value
         for key, value in loader.save().items()
@@ -279,7 +265,7 @@ def test_numbers_that_a_checkpoint_made_numpys_are_taken_as_they_are_meant(as_nu
     other.load_state_dict(state)
 
     assert other.state_dict() == loader.state_dict()
-    assert given(other) == given(loader_of(numbers_to(30)))[2:]
+    assert numbers_given(other) == numbers_given(loader_of(numbers_to(30)))[2:]
 
 
 # -------------------------------------------------------------------------------------------------------------------- refusals
@@ -413,7 +399,7 @@ def test_a_refused_state_does_not_end_the_iteration_under_way() -> None:
 
     refused(loader, {**loader.state_dict(), "position": 10**6}, "contradicts itself")
 
-    assert [first] + [batch[0].tolist() for batch in batches] == given(loader_of(numbers_to(30)))
+    assert [first] + [batch[0].tolist() for batch in batches] == numbers_given(loader_of(numbers_to(30)))
 
 
 def test_loading_a_state_ends_the_iteration_under_way() -> None:
@@ -442,12 +428,12 @@ def test_an_order_whose_content_json_changes_goes_on_all_the_same() -> None:
             return {"order": "tupled", "parts": (1, 2)}
 
     loader = loader_of(numbers_to(30), shuffle=Tupled())
-    given(loader, 1)
+    numbers_given(loader, 1)
     other = loader_of(numbers_to(30), shuffle=Tupled())
 
     other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
 
-    assert given(other)[0][0] == 8
+    assert numbers_given(other)[0][0] == 8
 
 
 def test_a_state_does_not_change_with_the_loader() -> None:
@@ -455,6 +441,6 @@ def test_a_state_does_not_change_with_the_loader() -> None:
     state = loader.state_dict()
     before = copy.deepcopy(state)
 
-    given(loader, 2)
+    numbers_given(loader, 2)
 
     assert state == before

@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loader_batches import beginning_at, rows_and_numbers
 
 tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed: `make test-all` brings it")
 
 from data_stack.dataset.iterator import SequenceDatasetIterator  # noqa: E402  # behind the line that may skip this module
-from data_stack.exception import ConfigError  # noqa: E402
-from data_stack.loader import Concatenated, Loader, Padded  # noqa: E402
+from data_stack.exception import ConfigError  # noqa: E402  # likewise
+from data_stack.loader import Concatenated, Loader, Padded  # noqa: E402  # likewise
 
 LENGTHS = [3, 0, 2, 1, 4, 2, 2]
-
-
-def numbers(n: int = 100) -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([np.arange(n * 3, dtype=np.float32).reshape(n, 3), np.arange(n)])
 
 
 def texts() -> Any:
@@ -33,22 +30,15 @@ def inline(iterator: Any, batch_size: int, **options: Any) -> Loader:
 
 def of_one_batch(value: Any) -> Any:
     """What TensorFlow gets of a batch."""
-    (converted,) = inline(numbers(2), 2, transform=lambda _: value).tensorflow()
+    (converted,) = inline(rows_and_numbers(2), 2, transform=lambda _: value).tensorflow()
     return converted
-
-
-def beginning_at(offset: int, n: int = 1024) -> Any:
-    """An array of float32 that begins ``offset`` bytes behind a multiple of 64."""
-    memory = np.zeros(n * 4 + 128, dtype=np.uint8)
-    start = -memory.ctypes.data % 64 + offset
-    return memory[start : start + n * 4].view(np.float32)
 
 
 # ------------------------------------------------------------------ tensors
 
 
 def test_batches_are_those_of_the_loader() -> None:
-    loader = inline(numbers(), 16, shuffle=True, seed=2)
+    loader = inline(rows_and_numbers(), 16, shuffle=True, seed=2)
 
     expected = list(loader)
     loader.set_epoch(0)
@@ -144,14 +134,14 @@ def test_a_ragged_column_is_a_ragged_tensor() -> None:
 
 
 def test_a_dataset_has_the_form_of_the_batches_and_as_many() -> None:
-    loader = inline(numbers(), 16, shuffle=True)
+    loader = inline(rows_and_numbers(), 16, shuffle=True)
 
     dataset = loader.tensorflow().dataset()
 
     assert dataset.element_spec == (tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.int64))
     assert (int(dataset.cardinality()), len(dataset), loader.state_dict()["position"]) == (7, 7, 0)
     epochs = [[label for _, labels in dataset for label in labels.numpy().tolist()] for _ in range(2)]
-    expected = [[label for batch in inline(numbers(), 16, shuffle=True, epochs=2) for label in batch[1].tolist()]]
+    expected = [[label for batch in inline(rows_and_numbers(), 16, shuffle=True, epochs=2) for label in batch[1].tolist()]]
     assert epochs[0] + epochs[1] == expected[0]
 
 
@@ -190,7 +180,7 @@ def test_batches_of_a_function_of_the_user_s() -> None:
     def made(samples: list[Any]) -> Any:
         return [np.stack([sample[0] for sample in samples]), [int(sample[1]) for sample in samples], 0.5, "name"]
 
-    dataset = inline(numbers(), 16, collate=made).tensorflow().dataset()
+    dataset = inline(rows_and_numbers(), 16, collate=made).tensorflow().dataset()
 
     specs = [
         tf.TensorSpec([None, 3], tf.float32),
@@ -203,8 +193,8 @@ def test_batches_of_a_function_of_the_user_s() -> None:
 
 
 def test_the_dataset_of_a_loader_of_nothing_is_empty() -> None:
-    empty = inline(numbers()[:0], 16).tensorflow().dataset()
-    too_few = inline(numbers(10), 16, drop_last=True).tensorflow().dataset()
+    empty = inline(rows_and_numbers()[:0], 16).tensorflow().dataset()
+    too_few = inline(rows_and_numbers(10), 16, drop_last=True).tensorflow().dataset()
 
     spec = (tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.int64))
     assert (empty.element_spec, too_few.element_spec) == (spec, spec)
@@ -214,7 +204,7 @@ def test_the_dataset_of_a_loader_of_nothing_is_empty() -> None:
 def test_what_has_no_form_is_refused_by_name() -> None:
     dates = SequenceDatasetIterator([np.arange(4), np.array(["2020-01-01"] * 4, dtype="M8[D]")])
     mixed = SequenceDatasetIterator([[None, 1, "x", 2]]).as_dict("what")
-    changing = inline(numbers(8), 4, transform=lambda batch: batch[0] if batch[1][0] else batch[0].astype(np.float64))
+    changing = inline(rows_and_numbers(8), 4, transform=lambda batch: batch[0] if batch[1][0] else batch[0].astype(np.float64))
 
     for loader, message in (
         (inline(dates, 4), r"the batch\[1\] is .*datetime64.*no tensor for; leave it out by select"),
@@ -227,15 +217,15 @@ def test_what_has_no_form_is_refused_by_name() -> None:
 
 
 def test_a_loader_without_end_gives_a_dataset_without_end() -> None:
-    dataset = inline(numbers(), 16, shuffle=True, epochs=None).tensorflow().dataset()
+    dataset = inline(rows_and_numbers(), 16, shuffle=True, epochs=None).tensorflow().dataset()
 
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(list(dataset.take(20))) == 20
 
 
 def test_in_the_middle_of_an_epoch_a_dataset_gives_the_rest_and_then_whole_epochs() -> None:
-    expected = [batch[1].tolist() for batch in inline(numbers(), 16, shuffle=True, epochs=2)]
-    loader = inline(numbers(), 16, shuffle=True).tensorflow()
+    expected = [batch[1].tolist() for batch in inline(rows_and_numbers(), 16, shuffle=True, epochs=2)]
+    loader = inline(rows_and_numbers(), 16, shuffle=True).tensorflow()
     before = loader.dataset()
     for number, _ in enumerate(before):
         if number == 2:
@@ -263,7 +253,7 @@ def test_errors_say_which_sample_and_a_left_dataset_leaves_nothing() -> None:
         return [thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)]
 
     threads_before = threads()
-    loader = Loader(numbers().map(failing), 8, worker_kind="threads", workers=2)
+    loader = Loader(rows_and_numbers().map(failing), 8, worker_kind="threads", workers=2)
     dataset = loader.tensorflow().dataset()
     with pytest.raises(tf.errors.OpError, match="sample 50 could not be read"):
         list(dataset)
@@ -276,7 +266,7 @@ def test_errors_say_which_sample_and_a_left_dataset_leaves_nothing() -> None:
 
 
 def test_a_graph_computes_with_the_batches_and_keras_trains_on_them() -> None:
-    dataset = inline(numbers(), 16, shuffle=True).tensorflow().dataset().map(lambda x, y: (x / 300, y / 100)).prefetch(2)
+    dataset = inline(rows_and_numbers(), 16, shuffle=True).tensorflow().dataset().map(lambda x, y: (x / 300, y / 100)).prefetch(2)
     model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
     model.compile("sgd", "mse")
 

@@ -166,7 +166,7 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         return batch
 
     with loader(Numbers(40), transform=transform) as subject:
-        for batch in subject:  # noqa: B007
+        for batch in subject:  # noqa: B007  # it is kept, as many a loop does
             pass
         del batch
         until(lambda: all(each() is None for each in kept))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from loader_batches import rows_and_numbers
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -24,10 +25,6 @@ from data_stack.loader import Concatenated, Loader
 from data_stack.loader.torch import TorchDataset, TorchLoader, collate, shard_of_process
 
 DEVICES = [None, "cpu", "meta"]
-
-
-def numbers(n: int = 100) -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([np.arange(n * 3, dtype=np.float32).reshape(n, 3), np.arange(n)])
 
 
 def indices_of(batches: Any) -> list[list[int]]:
@@ -45,7 +42,7 @@ def test_arrays_become_tensors_on_their_own_memory(kind: Any) -> None:
         seen.append([column.ctypes.data for column in batch])
         return batch
 
-    with Loader(numbers(), 16, worker_kind=kind, workers=int(kind == "threads"), transform=remembered) as loader:
+    with Loader(rows_and_numbers(), 16, worker_kind=kind, workers=int(kind == "threads"), transform=remembered) as loader:
         batches = list(loader.torch())
 
     assert [[tensor.data_ptr() for tensor in batch] for batch in batches] == seen
@@ -53,7 +50,7 @@ def test_arrays_become_tensors_on_their_own_memory(kind: Any) -> None:
 
 
 def test_parts_of_a_read_that_several_batches_share_become_tensors_on_its_memory() -> None:
-    loader = Loader(numbers(2000), 8, worker_kind="inline")
+    loader = Loader(rows_and_numbers(2000), 8, worker_kind="inline")
 
     batches = list(loader.torch())
 
@@ -93,7 +90,7 @@ def test_changing_a_batch_changes_neither_the_dataset_nor_other_batches() -> Non
 )
 def test_arrays_of_any_layout_become_tensors(array: Any) -> None:
     values = np.array(array).astype(array.dtype.newbyteorder("="))
-    loader = Loader(numbers(8), 8, worker_kind="inline", transform=lambda _: array)
+    loader = Loader(rows_and_numbers(8), 8, worker_kind="inline", transform=lambda _: array)
 
     (tensor,) = loader.torch()
 
@@ -132,7 +129,7 @@ def test_containers_tensors_and_plain_values_stay_as_they_are() -> None:
         "strings": np.array(["a", "bc"]),
         "something": test_containers_tensors_and_plain_values_stay_as_they_are,
     }
-    loader = Loader(numbers(2), 2, worker_kind="inline", transform=lambda _: batch)
+    loader = Loader(rows_and_numbers(2), 2, worker_kind="inline", transform=lambda _: batch)
 
     (converted,) = loader.torch()
 
@@ -190,9 +187,9 @@ def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_workers_of_any_kind_give_the_same_tensors_which_may_be_kept_and_written_to(kind: Any) -> None:
-    expected = list(Loader(numbers(), 8, shuffle=True, worker_kind="inline"))
+    expected = list(Loader(rows_and_numbers(), 8, shuffle=True, worker_kind="inline"))
 
-    with Loader(numbers(), 8, shuffle=True, worker_kind=kind, workers=2).torch() as loader:
+    with Loader(rows_and_numbers(), 8, shuffle=True, worker_kind=kind, workers=2).torch() as loader:
         batches = []
         for batch in loader:
             batch[0].neg_()
@@ -212,7 +209,7 @@ def test_tensors_are_on_the_device_wherever_they_are_in_the_batch(device: str | 
     def made(batch: Any) -> Any:
         return {"x": batch[0], "more": [Pair(torch.ones(1), "name"), packed], "y": Sentences(batch[1], ["a"])}
 
-    batches = list(Loader(numbers(10), 4, worker_kind="inline", transform=made).torch(device=device))
+    batches = list(Loader(rows_and_numbers(10), 4, worker_kind="inline", transform=made).torch(device=device))
 
     for batch in batches:
         tensors = [batch["x"], batch["more"][0].left, batch["more"][1].data, batch["y"].tokens]
@@ -223,27 +220,27 @@ def test_tensors_are_on_the_device_wherever_they_are_in_the_batch(device: str | 
 
 
 def test_a_loader_with_a_device_gives_tensors_on_it_by_itself() -> None:
-    loader = Loader(numbers(10), 4, device="meta", worker_kind="inline")
+    loader = Loader(rows_and_numbers(10), 4, device="meta", worker_kind="inline")
 
     assert {tensor.device.type for batch in loader for tensor in batch} == {"meta"}
     assert loader.torch(device="cpu").device == torch.device("cpu")
-    assert next(iter(Loader(numbers(10), 4, pin_memory=True, worker_kind="inline")))[0].shape == (4, 3)
+    assert next(iter(Loader(rows_and_numbers(10), 4, pin_memory=True, worker_kind="inline")))[0].shape == (4, 3)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
 def test_without_cuda_memory_is_not_pinned_and_its_device_is_refused() -> None:
-    ((tensor, _),) = Loader(numbers(4), 4, worker_kind="inline").torch(pin_memory=True)
+    ((tensor, _),) = Loader(rows_and_numbers(4), 4, worker_kind="inline").torch(pin_memory=True)
 
     assert not tensor.is_pinned()
     for device in ("cuda", "cuda:1", torch.device("cuda", 0)):
         with pytest.raises(ConfigError, match="finds no CUDA"):
-            Loader(numbers(4), 4).torch(device=device)
+            Loader(rows_and_numbers(4), 4).torch(device=device)
 
 
 @pytest.mark.parametrize("device", ["gpu", "cpu:x", 1.5, ("cpu",)])
 def test_what_is_no_device_is_refused(device: Any) -> None:
     with pytest.raises(ConfigError, match="none that torch knows"):
-        Loader(numbers(4), 4).torch(device=device)
+        Loader(rows_and_numbers(4), 4).torch(device=device)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here")
@@ -269,18 +266,18 @@ def test_batches_on_a_gpu_are_whole_while_it_is_busy(pin_memory: bool) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("n_taken", [0, 1, 2, 5, 6, 7])
 def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(device: str | None, n_taken: int) -> None:
-    expected = indices_of(Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline"))
-    loader = Loader(numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").torch(device=device)
+    expected = indices_of(Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline"))
+    loader = Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").torch(device=device)
     taking = iter(loader)
     for _ in range(n_taken):
         next(taking)
 
     state = json.loads(json.dumps(loader.state_dict()))
 
-    plain = Loader(numbers(), 16, shuffle=True, epochs=2, worker_kind="inline")
+    plain = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="inline")
     plain.load_state_dict(state)
     assert indices_of(plain) == expected[n_taken:]
-    again = Loader(numbers(), 16, shuffle=True, epochs=2, worker_kind="inline").torch(device="cpu")
+    again = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="inline").torch(device="cpu")
     again.load(state)
     assert indices_of(again) == expected[n_taken:]
 
@@ -289,7 +286,7 @@ def test_in_the_middle_of_an_epoch_it_follows_the_convention_of_torchs_stateful_
     """As https://meta-pytorch.org/data/main/torchdata.stateful_dataloader.html shows it."""
 
     def made() -> TorchLoader:
-        return Loader(numbers(), 8, shuffle=True, seed=1, worker_kind="threads", workers=3).torch(device="cpu")
+        return Loader(rows_and_numbers(), 8, shuffle=True, seed=1, worker_kind="threads", workers=3).torch(device="cpu")
 
     whole, dataloader = indices_of(made()), made()
     for i, _ in enumerate(dataloader):
@@ -328,7 +325,7 @@ def test_an_error_comes_behind_the_batches_before_it(device: str | None) -> None
 
 
 def test_leaving_an_iteration_early_ends_it() -> None:
-    with Loader(numbers(), 8, worker_kind="threads", workers=2).torch(device="cpu") as loader:
+    with Loader(rows_and_numbers(), 8, worker_kind="threads", workers=2).torch(device="cpu") as loader:
         for _ in range(3):
             for batch in loader:
                 assert batch[0].shape == (8, 3)
@@ -355,7 +352,7 @@ def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() ->
         n_alive += 1
         return batch[0].copy().view(Counted)
 
-    for batch in Loader(numbers(), 10, worker_kind="inline", transform=counted).torch():
+    for batch in Loader(rows_and_numbers(), 10, worker_kind="inline", transform=counted).torch():
         del batch
 
     gc.collect()
@@ -364,7 +361,7 @@ def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() ->
 
 
 def test_it_is_the_loader_in_everything_else() -> None:
-    loader = Loader(numbers(), 16, shuffle=True, shard=(1, 2), seed=2, epochs=2, worker_kind="inline")
+    loader = Loader(rows_and_numbers(), 16, shuffle=True, shard=(1, 2), seed=2, epochs=2, worker_kind="inline")
     converted = loader.torch()
 
     assert (len(converted), converted.batch_size, converted.shard, converted.epoch) == (8, 16, (1, 2), 0)
@@ -384,7 +381,7 @@ def test_it_is_the_loader_in_everything_else() -> None:
 
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_a_stack_under_torchs_loader_and_distributed_sampler(n_workers: int) -> None:
-    stack = numbers(101).shuffle(5).map(lambda sample: (sample[0] * 2, sample[1]))
+    stack = rows_and_numbers(101).shuffle(5).map(lambda sample: (sample[0] * 2, sample[1]))
     dataset = TorchDataset(stack)
     received: list[list[int]] = []
 
@@ -417,7 +414,7 @@ def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -
 
 
 def training_loader(kind: Any, n_workers: int) -> TorchLoader:
-    noisy = numbers().map(lambda sample, rng: (sample[0] + rng.random(3, np.float32), sample[1]), seed=1)
+    noisy = rows_and_numbers().map(lambda sample, rng: (sample[0] + rng.random(3, np.float32), sample[1]), seed=1)
     return Loader(noisy, 16, shuffle=True, seed=5, epochs=3, worker_kind=kind, workers=n_workers).torch(device="cpu")
 
 
@@ -489,8 +486,8 @@ class Trainer:
 
 
 def loaders() -> tuple[TorchLoader, TorchLoader]:
-    train = Loader(numbers(), 16, shuffle=True, seed=1, worker_kind="inline")
-    return train.torch(), Loader(numbers(40), 16, worker_kind="inline").torch()
+    train = Loader(rows_and_numbers(), 16, shuffle=True, seed=1, worker_kind="inline")
+    return train.torch(), Loader(rows_and_numbers(40), 16, worker_kind="inline").torch()
 
 
 def test_a_trainer_as_lightnings_trains_with_it_and_goes_on_from_its_checkpoint() -> None:

@@ -43,7 +43,7 @@ class Mixed:
             "image": np.full((5, 4), index, dtype=np.uint8),
             "turned": np.arange(12.0).reshape(3, 4).T + index,
             "empty": np.empty((0, 3)),
-            "date": np.datetime64("2020-01-01") + index,
+            "date": np.datetime64("2020-01-01") + np.timedelta64(index, "D"),
             "text": f"é{index}" * (index % 3),
             "surrogate": "\udc80" + str(index),
             "blob": os.urandom(0) + bytes([index]) * (index % 11),

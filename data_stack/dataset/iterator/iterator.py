@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, SupportsIndex, Union
+from typing import Any, ClassVar, Protocol, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ __all__ = [
     "DatasetIterator",
     "DatasetIteratorIF",
     "IndexArray",
+    "Indexable",
     "InformedDatasetIteratorIF",
     "Sample",
     "adapted",
@@ -267,6 +268,14 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         except Exception:  # noqa: BLE001  # as above
             return super().__repr__()
         return super().__repr__().replace(">", f" of {identifier!r}>")
+
+
+class Indexable(Protocol):
+    """Whatever has a number of samples and one at each index: a list, an array, a map-style dataset of another library."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
 
 
 class _AdaptedIterator(DatasetIterator):

@@ -187,7 +187,9 @@ class FixedColumn(ValueColumn):
             return self.read
         values, pieces, stored, shape, cast = self._values, self._pieces, self._stored, self._shape, self._cast
         if self._is_number:
-            take: Callable[[_Integers], _Array] = values.__getitem__
+            # take is quicker, but first copies all of an array whose numbers do not lie side by side
+            is_plain = values.flags.c_contiguous and values.flags.aligned
+            take: Callable[[_Integers], _Array] = values.take if is_plain else values.__getitem__
         else:
 
             def take(indices: _Integers) -> _Array:

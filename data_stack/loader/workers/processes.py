@@ -19,7 +19,7 @@ from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.parcels import Spans, contents_of
 from data_stack.loader.workers.running_worker import LOOK_SECONDS, RunningWorker
-from data_stack.loader.workers.segments import Leases
+from data_stack.loader.workers.segments import Leases, own_lent_memory
 from data_stack.loader.workers.worker_board import WorkerBoard
 from data_stack.loader.workers.workers import Workers
 
@@ -359,6 +359,7 @@ def _hear_of_forks() -> None:
             crew.fork_in_parent()
 
     def in_child() -> None:
+        own_lent_memory()
         for crew in list(_CREWS):
             crew.fork_in_child()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ from data_stack.loader.workers.process_activity import ProcessActivity, activity
 from data_stack.loader.workers.segments import Leases, SegmentReader
 from data_stack.loader.workers.worker_board import WorkerBoard
 
-__all__ = ["RunningWorker"]
+__all__ = ["LOOK_SECONDS", "RunningWorker"]
 
 # A fresh interpreter: multiprocessing's would run the user's script again, which therefore needs a guard, as no notebook has.
 _PROGRAM = (
@@ -75,33 +76,41 @@ class RunningWorker:
         self._watch = _Watch()
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        facts = [
-            theirs.fileno(),
-            board_descriptor,
-            number,
-            n_workers,
-            n_kept,
-            os.getpid(),
-            threading.current_thread() is threading.main_thread(),
-        ]
+        passed: list[int] = []
         try:
-            self.process = subprocess.Popen(  # noqa: S603  # our own program
-                [
-                    sys.executable,
-                    *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]  # as multiprocessing does
-                    "-c",
-                    _PROGRAM,
-                    ",".join(str(int(fact)) for fact in facts),
-                    *map(os.fspath, sys.path),
-                ],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), board_descriptor),
-            )
+            # The first three are the worker's standard streams; ours are among them if this process was started without.
+            for descriptor in (theirs.fileno(), board_descriptor):
+                passed.append(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3))  # noqa: PERF401  # if one fails, all are closed
+            self.process = self._started(passed, n_workers=n_workers, n_kept=n_kept)
         except BaseException:
             self.channel.close()
             raise
         finally:
             theirs.close()
+            for descriptor in passed:
+                os.close(descriptor)
+
+    def _started(self, passed: list[int], *, n_workers: int, n_kept: int) -> subprocess.Popen[bytes]:
+        facts = [
+            *passed,
+            self.number,
+            n_workers,
+            n_kept,
+            os.getpid(),
+            threading.current_thread() is threading.main_thread(),
+        ]
+        return subprocess.Popen(  # noqa: S603  # our own program
+            [
+                sys.executable,
+                *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]  # as multiprocessing does
+                "-c",
+                _PROGRAM,
+                ",".join(str(int(fact)) for fact in facts),
+                *map(os.fspath, sys.path),
+            ],
+            stdin=subprocess.DEVNULL,
+            pass_fds=passed,
+        )
 
     @property
     def name(self) -> str:
@@ -134,9 +143,9 @@ class RunningWorker:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             self.segments.add(segment, self.channel.descriptors.popleft())
         except OSError as error:
+            advice = "keep fewer batches" if error.errno == errno.ENOMEM else "close files, or raise `ulimit -n`"
             self.failure = WorkerError(
-                self.name,
-                f"sent a batch that this process has no room for ({error.strerror}): close files, or raise `ulimit -n`. {_AGAIN}",
+                self.name, f"sent a batch that this process has no room for ({error.strerror}): {advice}. {_AGAIN}"
             )
             return False
         return True
@@ -234,7 +243,7 @@ class RunningWorker:
         job = next(iter(self.jobs.values()), None)
         if not self.is_ready:
             return " while it started"
-        return f" while it made {described(job)}" if job is not None else ""
+        return f" while it made {job}" if job is not None else ""
 
 
 def _name_of(signal_number: int) -> str:
@@ -253,9 +262,3 @@ class _Watch:
     n_looks: int = 0  # at which there was no new beat
     activity: ProcessActivity | None = None
     question: int | None = None
-
-
-def described(job: Job) -> str:
-    """Which batch a job is to make."""
-    shown = ", ".join(map(str, job.indices[:8].tolist())) + (", …" if len(job.indices) > 8 else "")
-    return f"step {job.step} of epoch {job.epoch} (samples {shown})"

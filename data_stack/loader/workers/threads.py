@@ -131,19 +131,19 @@ class ThreadWorkers(Workers):
                 self._leave(pool)
                 raise WorkerError(
                     name,
-                    f"did not make {_described(task.job)} within {limit:g} s (timeout_seconds). A thread cannot be ended "
+                    f"did not make the batch of {task.job} within {limit:g} s (timeout_seconds). A thread cannot be ended "
                     f"from outside: it is left behind until it is done. If it is just slow, give it more time. It is at\n{place}",
                 )
             if not pool.has_living_threads:
                 self._leave(pool)
                 raise WorkerError(
-                    "every worker thread", f"ended before {_described(task.job)} was made; iterate again for new ones"
+                    "every worker thread", f"ended before the batch of {task.job} was made; iterate again for new ones"
                 )
             if waited >= self.warns_after_seconds and not has_warned:
                 has_warned = True
                 name, place = pool.describe(task)
                 warnings.warn(
-                    f"no batch for {waited:.0f} s: {name} is at {_described(task.job)}:\n{place}", RuntimeWarning, stacklevel=3
+                    f"no batch for {waited:.0f} s: {name} is at the batch of {task.job}:\n{place}", RuntimeWarning, stacklevel=3
                 )
 
     def _leave(self, pool: _Pool) -> None:
@@ -172,7 +172,7 @@ class _Task:
         """What was made; the task lets go of it."""
         made, self.made = self.made, None
         if made is None:
-            raise RuntimeError(f"{_described(self.job)} is asked for before it was made")
+            raise RuntimeError(f"the batch of {self.job} is asked for before it was made")
         return made
 
 
@@ -261,7 +261,7 @@ class _Pool:
                 task.error = error
             except BaseException as error:  # noqa: BLE001  # SystemExit and its like, which would end the thread without a word
                 task.error = LoadingError(
-                    f"{_described(task.job)} could not be made",
+                    f"the batch of {task.job} could not be made",
                     error,
                     epoch=task.job.epoch,
                     step=task.job.step,
@@ -290,11 +290,6 @@ def _stop_all() -> None:
 
 def _name(number: int) -> str:
     return f"worker thread {number}"
-
-
-def _described(job: Job) -> str:
-    shown = ", ".join(map(str, job.indices[:4].tolist())) + (", …" if len(job.indices) > 4 else "")
-    return f"the batch of step {job.step} of epoch {job.epoch} (samples {shown})"
 
 
 def _place_of(thread: threading.Thread) -> str:

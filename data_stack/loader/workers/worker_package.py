@@ -94,7 +94,7 @@ class _PackagePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no t
         module = sys.modules.get(name or "")
         if name is None or module is None or name.partition(".")[0] in _IMPORTABLE or name in self._can_import:
             return
-        self._can_import[name] = _can_import(name)
+        self._can_import[name] = _can_import(name, module)
         if not self._can_import[name] and name not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
             self._by_value.append(module)
@@ -113,9 +113,13 @@ class _PackagePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no t
 _IMPORTABLE = {"__main__", "data_stack", "numpy", "torch", *sys.builtin_module_names, *sys.stdlib_module_names}
 
 
-def _can_import(name: str) -> bool:
-    """Whether a fresh interpreter with our ``sys.path`` finds a module, which need not be so because it is there."""
+def _can_import(name: str, module: types.ModuleType) -> bool:
+    """Whether a fresh interpreter with our ``sys.path`` finds a module, which need not be so because it is there.
+
+    It may find another one of that name, if ``sys.path`` has changed since.
+    """
     places: Any = None
+    spec: Any = None
     for end, character in enumerate(f"{name}."):
         if character == ".":
             finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
@@ -123,7 +127,11 @@ def _can_import(name: str) -> bool:
             if spec is None:
                 return False
             places = spec.submodule_search_locations
-    return True
+    ours = getattr(module, "__spec__", None)
+    if spec is None or ours is None or not (spec.has_location and ours.has_location):
+        return True
+    is_ours: bool = os.path.realpath(spec.origin) == os.path.realpath(ours.origin)
+    return is_ours
 
 
 def _reduced_memmap(array: np.memmap[Any, Any]) -> Any:

@@ -46,6 +46,7 @@ def main(channel: int, board: int, number: int, n_workers: int, n_kept: int, par
         parent: process id of the one that started this one.
         is_of_main_thread: whether that process's main thread did, which lives as long as the process.
     """
+    _fill_standard_streams()
     # Ctrl-C goes to all processes of a terminal; it is the consumer's to say what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -66,6 +67,15 @@ def main(channel: int, board: int, number: int, n_workers: int, n_kept: int, par
     _leave(0)
 
 
+def _fill_standard_streams() -> None:
+    """Open what is closed of the standard streams: else shared memory takes its place, and libraries write messages into it."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest descriptor that is free
+
+
 class _Worker:
     def __init__(self, channel: Channel, board: WorkerBoard, number: int, n_kept: int) -> None:
         self._channel, self._board, self._number = channel, board, number
@@ -73,6 +83,7 @@ class _Worker:
         self._messages: deque[tuple[Any, ...]] = deque()
         self._poll = select.poll()
         self._maker: BatchMaker | None = None
+        self._pid = os.getpid()
 
     def work(self) -> None:
         """Do what messages say, until the other end of the channel is closed."""
@@ -130,11 +141,14 @@ class _Worker:
         try:
             made = self._maker.make(job)
         except LoadingError as error:
+            self._leave_in_fork()
             self._send_error(generation, number, error, error.__cause__ or error)
         except BaseException as error:  # noqa: BLE001  # SystemExit and the like of user code must not end it in silence
+            self._leave_in_fork()
             asked = LoadingError("making a batch was broken off", error, epoch=epoch, step=step)
             self._send_error(generation, number, asked, error)
         else:
+            self._leave_in_fork()
             figures = (made.n_samples, made.n_bytes, made.read_seconds, made.collate_seconds, made.transform_seconds)
             try:
                 parcel = Parcel(made.batch)
@@ -144,10 +158,19 @@ class _Worker:
                 )
                 self._send_error(generation, number, LoadingError(problem, error, epoch=epoch, step=step), error)
             else:
-                self._send_batch(generation, number, figures, parcel)
+                try:
+                    self._send_batch(generation, number, figures, parcel)
+                except (OSError, MemoryError) as error:  # it is raised before anything is sent
+                    problem = f"there is no room for a batch of {made.n_bytes:,} bytes in the shared memory of a worker process"
+                    self._send_error(generation, number, LoadingError(problem, error, epoch=epoch, step=step), error)
         for stream in (sys.stdout, sys.stderr):  # so that what user code prints is not lost, whatever becomes of this process
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
+
+    def _leave_in_fork(self) -> None:
+        """End this process if it is a fork that user code made and let come back: the consumer must not get batches twice."""
+        if os.getpid() != self._pid:
+            os._exit(1)
 
     def _send_batch(self, generation: int, number: int, figures: tuple[Any, ...], parcel: Parcel) -> None:
         pickled: bytes | None = bytes(parcel.pickle) if parcel.pickle.nbytes <= _SMALL_PICKLE_BYTES else None

@@ -60,8 +60,8 @@ class Workers(ABC):
     def close(self) -> None:
         """Forget all jobs and let go of every thread, process, descriptor and piece of shared memory.
 
-        Calling it again does nothing. Batches that were handed out stay as they are. It returns within seconds, whatever the
-        workers do.
+        Calling it again does nothing; the next job starts them again. Batches that were handed out stay as they are. It returns
+        within seconds, whatever the workers do.
         """
         raise NotImplementedError
 

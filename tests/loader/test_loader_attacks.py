@@ -1,0 +1,329 @@
+"""What users do to a loader that it was not made for: exact batches all the same, or an error that says what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError, LoaderStateError, LoadingError
+from data_stack.loader import Loader, Order
+from data_stack.loader.workers.kinds import WorkerKind
+
+REPOSITORY = Path(__file__).parents[2]
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="what the system does with forks and limits is Linux's here")
+all_kinds = pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
+
+
+def loader(n_samples: int = 40, batch_size: int = 10, *, kind: WorkerKind = "processes", **options: Any) -> Loader:
+    workers = None if kind == "inline" else 2
+    numbers = SequenceDatasetIterator([np.arange(n_samples)])
+    return Loader(numbers, batch_size, worker_kind=kind, workers=workers, **options)
+
+
+def run(script: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, str(script), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+# --------------------------------------------------------------------------------------------------- what functions of users do
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("there is nothing to say")
+
+
+def raise_speechless(batch: Any) -> NoReturn:
+    raise Speechless
+
+
+@all_kinds
+def test_an_exception_whose_text_cannot_be_made_is_told_by_its_type(kind: WorkerKind) -> None:
+    with pytest.raises(LoadingError, match=r"the transform of a batch failed .*: Speechless: \(its text could not be made\)"):
+        list(loader(kind=kind, transform=raise_speechless))
+
+
+def with_itself(batch: Any) -> dict[str, Any]:
+    made = {"batch": batch}
+    made["itself"] = made
+    return made
+
+
+@all_kinds
+def test_a_batch_that_contains_itself_arrives(kind: WorkerKind) -> None:
+    batches = list(loader(kind=kind, transform=with_itself))
+
+    assert len(batches) == 4
+    assert all(batch["itself"] is batch for batch in batches)
+
+
+def come_back_twice(batch: Any) -> Any:
+    if batch[0][0] == 0:
+        os.fork()
+    return batch
+
+
+@linux_only
+def test_a_fork_that_a_transform_lets_come_back_gives_no_batch_twice() -> None:
+    batches = list(loader(transform=come_back_twice))
+
+    assert [batch[0][0] for batch in batches] == [0, 10, 20, 30]
+
+
+def with_no_descriptor_left(batch: Any) -> Any:
+    if batch[0][0] == 20:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+    return np.full(10_000 * (batch[0][0] + 1), batch[0][0])  # too long for the memory that is there
+
+
+@linux_only
+def test_a_worker_without_room_for_a_batch_says_so_and_the_batches_before_arrive() -> None:
+    received = []
+
+    with pytest.raises(LoadingError, match=r"no room for a batch of .* bytes .* Too many open files"):
+        for batch in loader(transform=with_no_descriptor_left, prefetch=1):
+            received.append(batch[0])  # what came before the error is looked at
+
+    assert received == [0, 10]
+
+
+# ---------------------------------------------------------------------------------------------------------------------- forks
+
+
+def in_a_fork(do: Any) -> int:
+    """The exit status of a fork that does something: 0 if it is true."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if do() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def zeroed(array: Any) -> bool:
+    array[...] = 0
+    return True
+
+
+@linux_only
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_whoever_writes_into_a_batch_changes_it_for_no_fork_and_no_parent(is_closed: bool) -> None:
+    samples = SequenceDatasetIterator([np.arange(60_000).reshape(30, 2000)])
+    numbers = Loader(samples, 10, worker_kind="processes", workers=2)
+    batches = iter(numbers)
+    first, second = next(batches)[0], next(batches)[0]
+    if is_closed:
+        numbers.close()
+    reader, writer = os.pipe()
+
+    def sees_no_change() -> bool:
+        os.read(reader, 1)
+        return bool((second == np.arange(20_000, 40_000).reshape(10, 2000)).all())
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if zeroed(first) and sees_no_change() else 1)
+        finally:
+            os._exit(2)
+    time.sleep(0.2)  # the fork makes the batches its own before all else it does
+    second[...] = -1
+    os.write(writer, b"x")
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(reader)
+    os.close(writer)
+    numbers.close()
+
+    assert status == 0
+    assert np.array_equal(first, np.arange(20_000).reshape(10, 2000))
+
+
+@linux_only
+def test_what_a_fork_of_a_fork_writes_stays_there() -> None:
+    samples = SequenceDatasetIterator([np.arange(20_000).reshape(10, 2000)])
+    (batch,) = Loader(samples, 10, worker_kind="processes", workers=1)
+
+    def forked_again() -> bool:
+        batch[0][0] = -1
+        return in_a_fork(lambda: zeroed(batch[0])) == 0 and bool((batch[0][0] == -1).all() and batch[0][9, -1] == 19_999)
+
+    assert in_a_fork(forked_again) == 0
+    assert np.array_equal(batch[0], np.arange(20_000).reshape(10, 2000))
+
+
+# ----------------------------------------------------------------------------------------------------- how a program is started
+
+
+SHADOWED = """
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from transforms import changed
+
+sys.path[0] = sys.argv[2]  # where there is another module of that name
+import numpy as np
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+
+for batch in Loader(SequenceDatasetIterator([np.arange(3)]), 3, transform=changed, worker_kind="processes", workers=1):
+    print(batch)
+"""
+
+
+def test_workers_use_the_module_that_the_program_has_not_another_one_of_its_name(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "transforms.py").write_text(f"def changed(batch):\n    return '{name}'\n")
+    script = tmp_path / "script.py"
+    script.write_text(SHADOWED)
+
+    ended = run(script, str(tmp_path / "ours"), str(tmp_path / "theirs"))
+
+    assert (ended.stdout, ended.stderr) == ("ours\n", "")
+
+
+SILENT = """
+import sys
+
+import numpy as np
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+
+batches = list(Loader(SequenceDatasetIterator([np.arange(30_000)]), 10_000, worker_kind="processes", workers=2))
+open(sys.argv[1], "w").write(str(int(np.concatenate([batch[0] for batch in batches]).sum())))
+"""
+
+
+@linux_only
+def test_a_program_without_standard_streams_gets_its_batches(tmp_path: Path) -> None:
+    script, result = tmp_path / "script.py", tmp_path / "result"
+    script.write_text(SILENT)
+    command = f'"{sys.executable}" "{script}" "{result}" 0<&- 1<&- 2<&-'
+
+    status = subprocess.run(["sh", "-c", command], env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=60, check=False)
+
+    assert status.returncode == 0
+    assert result.read_text() == str(sum(range(30_000)))
+
+
+# ------------------------------------------------------------------------------------------------------ orders, states, kills
+
+
+class Given(Order):
+    """What a function makes of positions."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def indices(self, positions: Any, n_samples: int, seed: int, epoch: int) -> Any:
+        return self._function(positions)
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "given"}
+
+
+@pytest.mark.parametrize("function", [lambda positions: positions % 2 == 0, lambda positions: positions / 1])
+def test_an_order_that_gives_no_integers_is_an_error_and_no_other_samples(function: Callable[[Any], Any]) -> None:
+    with pytest.raises(ConfigError, match=r"gave indices of shape .* of dtype .*give one integer for each"):
+        list(loader(kind="inline", shuffle=Given(function)))
+
+
+def test_an_order_may_give_a_list() -> None:
+    batches = list(loader(kind="inline", shuffle=Given(lambda positions: positions.tolist())))
+
+    assert np.concatenate([batch[0] for batch in batches]).tolist() == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data_stack_loader": np.array([1, 2])}, "of version"),
+        ({"order": {"order": np.array(["in order", "shuffled"])}}, "of another order"),
+        ({"position": np.array([1, 2])}, "which is no count"),
+    ],
+)
+def test_a_state_with_arrays_in_it_is_refused_as_any_other_damaged_one(changes: dict[str, Any], said: str) -> None:
+    numbers = loader(kind="inline")
+
+    with pytest.raises(LoaderStateError, match=said):
+        numbers.load_state_dict({**numbers.state_dict(), **changes})
+
+
+TRAINING = """
+import json, sys, time
+
+import numpy as np
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+
+
+def jittered(sample, rng):
+    return sample[0], sample[1] + rng.integers(0, 100, 3)
+
+
+def drawn(batch, rng):
+    return *batch, rng.integers(0, 1 << 30)
+
+
+def made(kind):
+    columns = [np.arange(200), np.arange(600).reshape(200, 3)]
+    samples = SequenceDatasetIterator(columns).map(jittered, seed=3)
+    samples = samples.combine(SequenceDatasetIterator(columns).skip(90)).shuffle(seed=5)
+    workers = None if kind == "inline" else 2
+    return Loader(samples, 20, shuffle=True, seed=7, epochs=3, transform=drawn, worker_kind=kind, workers=workers)
+
+
+path, kind, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+loader = made(kind)
+lines = [line for line in open(path) if line.endswith("\\n")]
+open(path, "w").writelines(lines)
+if lines:
+    loader.load_state_dict(json.loads(lines[-1])["state"])
+with open(path, "a", buffering=1) as log:
+    for numbers, rows, draw in loader:
+        received = [numbers.tolist(), rows.tolist(), int(draw)]
+        log.write(json.dumps({"received": received, "state": loader.state_dict()}) + "\\n")
+        time.sleep(seconds)
+"""
+
+
+@linux_only
+def test_a_training_that_is_killed_again_and_again_receives_what_an_uninterrupted_one_does(tmp_path: Path) -> None:
+    script, whole, broken = tmp_path / "training.py", tmp_path / "whole", tmp_path / "broken"
+    script.write_text(TRAINING)
+    whole.touch()
+    broken.touch()
+    draws = random.Random(1)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    assert run(script, str(whole), "inline", "0").returncode == 0
+    for kind in ("processes", "threads", "auto", "inline", "processes", "processes"):
+        command = [sys.executable, str(script), str(broken), kind, "0.02"]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as training:
+            n_bytes = broken.stat().st_size
+            deadline = time.monotonic() + 20
+            while broken.stat().st_size <= n_bytes and training.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(draws.uniform(0, 0.1))
+            training.kill()
+    assert run(script, str(broken), "threads", "0").returncode == 0
+
+    expected, received = ([json.loads(line) for line in path.read_text().splitlines()] for path in (whole, broken))
+    assert len(expected) == 48
+    assert received == expected

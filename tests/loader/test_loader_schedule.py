@@ -1,0 +1,99 @@
+"""The jobs of an iteration: which samples, in which order, and where the loader is behind each."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import ConfigError
+from data_stack.loader import Order, Plan, Shuffled
+from data_stack.loader.place import Place
+from data_stack.loader.schedule import NEVER, Schedule
+
+
+def schedule(n: int, batch_size: int, *, epoch: int = 0, position: int = 0, end_epoch: int = 2) -> Schedule:
+    return Schedule(Shuffled(), 7, lambda _: Plan(n, batch_size), epoch, position, end_epoch)
+
+
+@given(st.integers(0, 60), st.integers(1, 9), st.data())
+def test_from_behind_any_batch_on_the_jobs_are_the_rest_of_them(n: int, batch_size: int, data: st.DataObject) -> None:
+    whole = list(schedule(n, batch_size).jobs())
+    k = data.draw(st.integers(0, len(whole)))
+    epoch, position = (whole[k - 1][1].epoch, whole[k - 1][1].position) if k else (0, 0)
+
+    rest = schedule(n, batch_size, epoch=epoch, position=position)
+
+    assert [job.indices.tolist() for job, _ in rest.jobs()] == [job.indices.tolist() for job, _ in whole[k:]]
+    assert rest.n_jobs == len(whole) - k
+
+
+def test_jobs_are_numbered_through_and_steps_within_their_epoch() -> None:
+    jobs = [job for job, _ in schedule(10, 4).jobs()]
+
+    assert [job.number for job in jobs] == [0, 1, 2, 3, 4, 5]
+    assert [(job.epoch, job.step, job.position) for job in jobs[2:4]] == [(0, 2, 8), (1, 0, 0)]
+    assert str(jobs[0]) == f"step 0 of epoch 0 (samples {', '.join(map(str, jobs[0].indices.tolist()))})"
+
+
+def test_behind_the_last_batch_of_an_epoch_comes_the_start_of_the_next() -> None:
+    marks = [mark for _, mark in schedule(10, 4).jobs()]
+
+    assert [(mark.epoch, mark.position, mark.n_samples) for mark in marks[:3]] == [(0, 4, 4), (0, 8, 4), (1, 0, 2)]
+
+
+def test_what_never_ends_goes_on_and_on() -> None:
+    jobs = schedule(3, 2, end_epoch=NEVER).jobs()
+
+    assert [job.epoch for job, _ in islice(jobs, 5)] == [0, 0, 1, 1, 2]
+
+
+def test_what_never_ends_and_never_begins_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="an endless loader gives no batch: epoch 0 has 0 samples"):
+        next(schedule(0, 2, end_epoch=NEVER).jobs())
+
+
+def test_an_order_that_has_not_an_index_for_each_position_is_named() -> None:
+    class Short(Order):
+        def indices(self, positions: Any, n_samples: int, seed: int, epoch: int) -> Any:
+            return np.zeros(1, dtype=np.int64)
+
+        def content(self) -> dict[str, Any]:
+            return {"order": "short"}
+
+    short = Schedule(Short(), 0, lambda _: Plan(10, 4), 0, 0, 1)
+
+    with pytest.raises(ConfigError, match=r"Short\(\) gave indices of shape \(1,\) for 4 positions"):
+        next(short.jobs())
+
+
+def test_an_iteration_that_was_broken_off_is_followed_by_the_next_epoch() -> None:
+    place = Place()
+    place.begin()
+    place.receive(0, 8, end_epoch=1)
+
+    assert (place.next_epoch, place.next_first_epoch, place.is_inside) == (1, 1, False)
+
+
+def test_looking_at_no_batch_skips_no_epoch() -> None:
+    place = Place()
+
+    place.begin()
+    place.begin()
+
+    assert (place.epoch, place.position, place.next_epoch) == (0, 0, 0)
+
+
+def test_who_goes_to_the_middle_of_an_epoch_is_inside_of_its_iteration() -> None:
+    place = Place()
+    place.receive(0, 4, end_epoch=3)
+
+    place.go_to(2, 8, first_epoch=1)
+    place.begin()
+
+    assert place == Place(epoch=2, position=8, first_epoch=1, goes_on=True)
+    assert place.is_inside
