@@ -157,7 +157,9 @@ class Damaged(SequenceDatasetIterator):
     """Arrays of which one row cannot be read."""
 
     bad = 99
-    _layer_name = "sequence"
+
+    def _has_fixed_columns(self) -> bool:
+        return True
 
     def _batch_at(self, positions: Any) -> Any:
         if self.bad in positions:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["census", "children", "descriptors", "is_running", "own_bytes", "until"]
+__all__ = ["Census", "census", "children", "descriptors", "is_running", "left_since", "own_bytes", "until"]
 
 
 def children(pid: int | None = None) -> list[int]:
@@ -45,10 +47,33 @@ def descriptors() -> list[str]:
     return sorted(found)
 
 
-def census() -> tuple[list[int], int, list[str], list[str]]:
-    """What must be the same before and after: children, threads, descriptors, and maps of named shared memory."""
+#: Threads that stay for as long as the process: those in which records are decoded, and the one of progress bars.
+_STAYING = ("data_stack-decode", "tqdm_monitor")
+
+
+class Census(NamedTuple):
+    """What a process has: children, names of threads, descriptors, and maps of named shared memory."""
+
+    children: list[int]
+    threads: list[str]
+    descriptors: list[str]
+    maps: list[str]
+
+
+def census() -> Census:
+    """What this process has now."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    return children(), threading.active_count(), descriptors(), [line for line in maps if "/dev/shm" in line or "batches" in line]
+    threads = sorted(thread.name for thread in threading.enumerate() if not thread.name.startswith(_STAYING))
+    return Census(children(), threads, descriptors(), [line for line in maps if "/dev/shm" in line or "batches" in line])
+
+
+def left_since(before: Census) -> list[str]:
+    """What this process has and did not have before; what it has no more is somebody else's, who was slow to let go of it."""
+    return [
+        each
+        for now, then in zip(census(), before, strict=True)
+        for each in (Counter(map(str, now)) - Counter(map(str, then))).elements()
+    ]
 
 
 def own_bytes(pids: list[int]) -> int:
