@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["Census", "census", "children", "descriptors", "is_running", "left_since", "own_bytes", "until"]
 
@@ -54,10 +54,10 @@ _STAYING = ("data_stack-decode", "tqdm_monitor")
 class Census(NamedTuple):
     """What a process has: children, names of threads, descriptors, and maps of named shared memory."""
 
-    children: list[int]
-    threads: list[str]
-    descriptors: list[str]
-    maps: list[str]
+    children: list[Any]  # of any: so that all four are counted alike
+    threads: list[Any]
+    descriptors: list[Any]
+    maps: list[Any]
 
 
 def census() -> Census:
