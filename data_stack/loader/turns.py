@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.iterator import IndexArrayOfInts
+from data_stack.dataset.iterator.mixed import exact_parts
 from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, permuted_array
 from data_stack.exception import ConfigError
 
 __all__ = ["Turns", "checked_parts"]
 
-_LARGEST_BLOCK = 1 << 20
 _STEPS_AT_ONCE = 1 << 12  # so many are computed together, in whole blocks
 _MOST_TABLES = 4
 
@@ -123,18 +123,7 @@ def checked_parts(weights: Sequence[float] | npt.ArrayLike | None, n_sources: in
     for place, number in enumerate(numbers):
         if not 0 <= number < math.inf:
             raise ConfigError(f"weights must be finite and not negative; that of source {place} is {number}")
-    exact = [Fraction(repr(number)) for number in numbers]
-    total = sum(exact)
-    if total == 0:
-        raise ConfigError(f"at least one of the weights must be positive, got {numbers}")
-    parts = [number / total for number in exact]
-    for place, part in enumerate(parts):
-        if 0 < part < Fraction(1, _LARGEST_BLOCK):
-            raise ConfigError(
-                f"the weight of source {place}, {numbers[place]}, is less than a {_LARGEST_BLOCK:,}th of the sum of all; "
-                f"give it more, or mix it with a small one first"
-            )
-    return numbers, parts
+    return numbers, exact_parts(numbers, "weight", "source")
 
 
 def _number(weight: Any) -> int | float:

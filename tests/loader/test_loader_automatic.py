@@ -22,7 +22,7 @@ from data_stack.exception import LoadingError
 from data_stack.loader import Loader
 from data_stack.loader.workers import automatic
 from data_stack.loader.workers.choice import Choice, Cost, Trial, chosen, kept_or_chosen, nature_of, overall
-from data_stack.loader.workers.processors import n_processors
+from data_stack.util.processors import n_processors
 
 needs_processors = pytest.mark.skipif(n_processors() < 2, reason="with one processor, none can work for another")
 

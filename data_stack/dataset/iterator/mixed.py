@@ -22,7 +22,7 @@ from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_arra
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
 
-__all__ = ["MixedDatasetIterator"]
+__all__ = ["MixedDatasetIterator", "exact_parts"]
 
 _LARGEST_BLOCK = 1 << 20
 
@@ -127,18 +127,32 @@ def _checked_proportions(proportions: Sequence[float], lengths: Sequence[int]) -
         if number > 0 and lengths[place] == 0:
             raise ConfigError(f"iterator {place} is empty, but shall come in the proportion {number}; leave it out, or give it 0")
         numbers.append(number)
+    return numbers, exact_parts(numbers, "proportion", "iterator")
+
+
+def exact_parts(numbers: Sequence[float], name: str, of: str) -> list[Fraction]:
+    """Finite numbers that are not negative, as exact parts of their sum; a float means the decimal number that Python shows.
+
+    Args:
+        numbers: plain ones.
+        name: what each is called in a message, e.g. ``"weight"``.
+        of: what each belongs to, e.g. ``"source"``.
+
+    Raises:
+        ConfigError: none is positive; or a positive one is less than a 2**20-th of their sum.
+    """
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     if total == 0:
-        raise ConfigError(f"at least one of the proportions must be positive, got {numbers}")
+        raise ConfigError(f"at least one of the {name}s must be positive, got {list(numbers)}")
     parts = [number / total for number in exact]
     for place, part in enumerate(parts):
         if 0 < part < Fraction(1, _LARGEST_BLOCK):
             raise ConfigError(
-                f"the proportion of iterator {place}, {numbers[place]}, is less than a {_LARGEST_BLOCK:,}th of the sum of all; "
+                f"the {name} of {of} {place}, {numbers[place]}, is less than a {_LARGEST_BLOCK:,}th of the sum of all; "
                 f"give it more, or mix it with a small one first"
             )
-    return numbers, parts
+    return parts
 
 
 def _number(value: Any) -> float | None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from data_stack.exception import MissingDependencyError
 from data_stack.formats.records.codecs.codec import Codec
+from data_stack.util.processors import n_processors
 
 __all__ = ["UndecodableError", "decoded", "decoded_into"]
 
@@ -117,11 +118,7 @@ def _threads() -> tuple[int, ThreadPoolExecutor | None]:
     if pid != os.getpid():
         # A worker process has its processor to itself already, and its siblings have theirs.
         is_worker = multiprocessing.parent_process() is not None
-        n_threads = 1 if is_worker else min(_MOST_THREADS, _n_processors())
+        n_threads = 1 if is_worker else min(_MOST_THREADS, n_processors())
         pool = ThreadPoolExecutor(n_threads - 1, thread_name_prefix="data_stack-decode") if n_threads > 1 else None
         _pool = (os.getpid(), n_threads, pool)
     return n_threads, pool
-
-
-def _n_processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

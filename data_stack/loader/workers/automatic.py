@@ -17,11 +17,11 @@ from data_stack.loader.workers.choice import Choice, Cost, Trial, chosen, kept_o
 from data_stack.loader.workers.clocks import delayed_seconds, wanted_seconds
 from data_stack.loader.workers.inline import InlineWorkers
 from data_stack.loader.workers.processes import ProcessWorkers
-from data_stack.loader.workers.processors import n_processors
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.trial import made_by_two
 from data_stack.loader.workers.watching import Pace, Watch, seconds_of
 from data_stack.loader.workers.workers import Workers
+from data_stack.util.processors import n_processors
 
 __all__ = ["AutomaticWorkers"]
 

@@ -9,9 +9,9 @@ from data_stack.loader.jobs import BatchMaker
 from data_stack.loader.workers.automatic import AutomaticWorkers
 from data_stack.loader.workers.inline import InlineWorkers
 from data_stack.loader.workers.processes import ProcessWorkers
-from data_stack.loader.workers.processors import n_processors
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
+from data_stack.util.processors import n_processors
 
 __all__ = ["WorkerKind", "workers_of_kind"]
 

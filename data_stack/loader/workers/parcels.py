@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ByteArray", "Parcel", "Spans", "contents_of", "know_nameless", "named", "spans_of"]
+__all__ = ["ByteArray", "Parcel", "Spans", "contents_of", "know_nameless", "named", "reduced_pieces", "spans_of"]
 
 ByteArray = npt.NDArray[np.uint8]
 
@@ -81,8 +81,8 @@ class _ParcelPickler(pickle.Pickler):
         if kind is np.ndarray:
             if value.dtype == object:
                 return _reduced_objects(value)
-            if not (value.flags.forc or value.dtype.hasobject):
-                return _same, (np.ascontiguousarray(value),)  # else numpy would copy it into the pickle
+            if (joined := reduced_pieces(value)) is not None:
+                return joined
             if value.dtype.kind in "mM":
                 return _of_dates, (value.view(np.int64), value.dtype)  # the buffer protocol has no dates
         elif kind is types.FunctionType or isinstance(value, type):
@@ -93,6 +93,11 @@ class _ParcelPickler(pickle.Pickler):
 
             return reduced_tensor(value)
         return NotImplemented
+
+
+def reduced_pieces(array: npt.NDArray[Any]) -> Any:
+    """How an array is pickled whose memory is not in one piece, and which numpy would copy into the pickle; None for others."""
+    return None if array.flags.forc or array.dtype.hasobject else (_same, (np.ascontiguousarray(array),))
 
 
 def _same(value: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from data_stack.exception import ConfigError
 from data_stack.loader.jobs import BatchMaker
 from data_stack.loader.workers.anonymous_memory import anonymous_memory
-from data_stack.loader.workers.parcels import Spans, named, spans_of
+from data_stack.loader.workers.parcels import Spans, named, reduced_pieces, spans_of
 
 __all__ = ["packed_for_workers"]
 
@@ -77,9 +77,7 @@ class _PackagePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no t
             if (reopened := _reduced_memmap(value)) is not None:
                 return reopened
         elif kind is np.ndarray:
-            if not (value.flags.forc or value.dtype.hasobject):
-                return _same, (np.ascontiguousarray(value),)  # else numpy would copy it into the pickle
-            return NotImplemented
+            return reduced_pieces(value) or NotImplemented
         elif kind is types.FunctionType or isinstance(value, type):
             self._look_at_module(value.__module__)
             self._look_at_name(value)
@@ -150,10 +148,6 @@ def _reduced_memmap(array: np.memmap[Any, Any]) -> Any:
 
 def _opened_memmap(path: str, dtype: Any, mode: Any, offset: int, shape: tuple[int, ...], order: Any) -> Any:
     return np.memmap(path, dtype=dtype, mode=mode, offset=offset, shape=shape, order=order)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _culprit(maker: BatchMaker) -> str:
