@@ -10,7 +10,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
 
 # Tests that are skipped without the package that they are about, which is in no other environment.
-FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py
+FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py tests/loader/test_loader_petastorm_tensorflow.py
+SPARK_FRAMEWORK_TESTS := tests/distributed/test_distributed_spark_tensorflow.py
 
 # TensorFlow without the kernels for GPUs, where there is such a package: half as large.
 TENSORFLOW ?= tensorflow-cpu
@@ -39,9 +40,10 @@ unit: $(VENV)/.installed  ## pytest
 
 test-all: test .venv-all/.installed  ## test, and what needs TensorFlow and JAX, in an environment of its own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
+	.venv-all/bin/python -m pytest -q --confcutdir=tests/distributed $(SPARK_FRAMEWORK_TESTS)
 
 faults: $(VENV)/.installed  ## the fault tests in their full form, about an hour; figures: docs/reliability.md
-	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults
+	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults tests/formats/records/test_record_crashes.py tests/formats/parquet
 
 fuzz: $(VENV)/.installed  ## a million damaged datasets, about ten minutes; figures: docs/reliability.md
 	DATA_STACK_FUZZ=full $(BIN)/python -m pytest -q tests/fuzz
@@ -73,5 +75,5 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/dig
 .venv-all/.installed: Makefile setup.py pyproject.toml
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-all
-	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[jax]' $(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
+	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet,spark]' $(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

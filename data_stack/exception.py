@@ -78,6 +78,7 @@ __all__ = [
     "StorageError",
     "StorageFullError",
     "StorageUnavailableError",
+    "TaskError",
     "UnknownSplitError",
     "UnpicklableResourceError",
     "UnsafeArchiveError",
@@ -327,6 +328,25 @@ class UnknownSplitError(ConfigError, ResourceNotFoundError):
 
 class PreparationError(DataStackError):
     """A dataset could not be prepared; its cause is chained, and the next attempt resumes at the failed step."""
+
+
+class TaskError(DataStackError, RuntimeError):
+    """A task of an engine has failed too often; ``__cause__`` is what was raised last, if that could be sent from where it ran.
+
+    Attributes:
+        task: its name, e.g. ``'shard {"file": "raw/part-0.csv"}'``.
+        n_attempts: how often it was tried.
+        problem: how the last attempt ended, and where.
+        traceback_text: the traceback there; empty if there is none.
+    """
+
+    def __init__(self, task: str, n_attempts: int, problem: str, traceback_text: str = "") -> None:
+        super().__init__(task, n_attempts, problem, traceback_text)
+        self.task, self.n_attempts, self.problem, self.traceback_text = task, n_attempts, problem, traceback_text
+
+    def __str__(self) -> str:
+        text = f"{self.task} failed in each of {self.n_attempts} attempts; the last one {self.problem}"
+        return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
 
 
 class LoadingError(DataStackError, RuntimeError):

@@ -38,8 +38,8 @@ HEAVY = {
     "blake3": {"data_stack.io.storage_connectors.mongodb"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.loader.workers.parcels", "data_stack.loader.workers.worker_package"},
-    "cv2": set[str](),
-    "fsspec": {"data_stack.io.storage_connectors.fsspec"},
+    "cv2": {"data_stack.formats.records.codecs.opencv_png"},
+    "fsspec": {"data_stack.io.storage_connectors.fsspec", "data_stack.loader.petastorm.readers"},
     "granular": set[str](),
     "msgpack": {
         "data_stack.formats.records.codecs.arrays",
@@ -51,14 +51,23 @@ HEAVY = {
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},
     "matplotlib": set[str](),
-    "pandas": set[str](),
+    "pandas": {"data_stack.distributed", "data_stack.formats.parquet.transform_pandas"},
     "PIL": {
         "data_stack.cli.datasets",
         "data_stack.display.contact_sheet",
         "data_stack.formats.records.codecs.images",
         "data_stack.formats.records.codecs.jpeg",
     },
-    "pyarrow": set[str](),
+    "py4j": {"data_stack.distributed"},
+    "pyarrow": {
+        "data_stack.cli.measuring",
+        "data_stack.cli.parquet_facts",
+        "data_stack.distributed",
+        "data_stack.formats.conversion.parquet_columns",
+        "data_stack.formats.parquet",
+        "data_stack.loader.petastorm",
+    },
+    "pyspark": {"data_stack.distributed", "data_stack.formats.parquet.spark_types"},
     "obstore": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "requests": {"data_stack.io.retriever.http"},
@@ -66,10 +75,17 @@ HEAVY = {
     "simplejpeg": {"data_stack.formats.records.codecs.jpeg"},
     "sklearn": {"data_stack.dataset.encoders.sklearn_state"},
     "soundfile": {"data_stack.formats.records.codecs.flac"},
-    "tensorflow": {"data_stack.loader.tensorflow"},
+    "tensorflow": {
+        "data_stack.distributed.spark_tensorflow",
+        "data_stack.formats.parquet.tensor_specs",
+        "data_stack.loader.petastorm.tensorflow",
+        "data_stack.loader.tensorflow",
+    },
     "torch": {
         "data_stack.dataset.iterator.sample_columns",
+        "data_stack.formats.parquet.tensor_specs",
         "data_stack.formats.torch_tensors",
+        "data_stack.loader.petastorm.torch",
         "data_stack.loader.torch",
         "data_stack.loader.workers.tensor_parcels",
         "data_stack.mnist.iterator",
@@ -82,8 +98,8 @@ HEAVY = {
 #: Packages that an installation may lack.
 OPTIONAL = [
     "av", "blake3", "bson", "cv2", "fsspec", "granular", "gridfs", "jax", "matplotlib", "obstore", "pandas", "paramiko",
-    "PIL", "pyarrow", "pymongo", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "tensorflow", "torch", "yaml",
-    "zstandard",
+    "PIL", "py4j", "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "tensorflow",
+    "torch", "yaml", "zstandard",
 ]  # fmt: skip
 
 

@@ -119,18 +119,29 @@ def info(settings: Settings, name: str) -> None:
 
 @data_stack.command()
 @_name
+@click.option(
+    "--engine", type=click.Choice(["processes", "spark"]), help="Where to prepare the shards.  [default: here, in turn]"
+)
+@click.option("--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; means --engine processes.")
+@click.option("--master", metavar="URL", help="Spark's, e.g. spark://host:7077 or 'local[4]'; means --engine spark.")
+@click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="How often a shard is tried.  [default: 3]")
 @common_options
 @_pass_settings
-def prepare(settings: Settings, name: str) -> None:
+def prepare(
+    settings: Settings, name: str, engine: str | None, n_processes: int | None, master: str | None, attempts: int | None
+) -> None:
     """Prepare a dataset ahead of time.
 
     Retrieves and preprocesses it, so that loading it later only opens files.
     What is there is not fetched again, and what was interrupted goes on where it was.
+
+    A dataset that has shards can prepare them at once, in processes of this machine or on a Spark cluster; another one is
+    prepared there as a whole. The store must be reachable from all machines that take part.
     """
-    from data_stack.cli.datasets import Dataset
+    from data_stack.cli.datasets import Dataset, engine_of
 
     dataset = Dataset.find(name, settings.connector())
-    steps, already_ready = dataset.prepare()
+    steps, already_ready = dataset.prepare(engine_of(engine, n_processes, master, attempts))
     seconds = sum(duration for _, duration in steps)
     size = dataset.stored_size()
     if settings.as_json:

@@ -14,7 +14,7 @@ from data_stack.cli.settings import Settings, common_options, parsed_options, pr
 __all__ = ["convert_dataset"]
 
 _FORMAT = "FORMAT"
-_FORMATS = "records, hdf5, npz, torch, webdataset or images"
+_FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 
 
 @click.command("convert")
@@ -23,7 +23,7 @@ _FORMATS = "records, hdf5, npz, torch, webdataset or images"
 @click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: as it looks]")
 @click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix; records without one]")
 @click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, and names one of tuples: image=0.")
-@click.option("--shardlen", type=click.IntRange(min=1), help="Samples in a shard, of records and webdataset.")
+@click.option("--shardlen", type=click.IntRange(min=1), help="Samples in a shard, of records, webdataset and parquet.")
 @click.option(
     "--verify",
     type=click.Choice(["all", "sample", "none"]),
@@ -55,7 +55,7 @@ def convert_dataset(
 
     SRC is a file, a folder, an installed dataset (mnist:train), or lies in a store (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
     DST is a file or a folder, here or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
-    of shards), images (a folder for each class).
+    of shards), parquet (a folder of files), images (a folder for each class).
 
     Nothing that is there is overwritten. After an interruption the same command goes on where it was, but for a single file,
     which it begins anew. In the end all samples are read back and compared with SRC.

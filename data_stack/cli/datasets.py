@@ -28,12 +28,25 @@ from data_stack.repository.repository import DatasetDescription, default_reposit
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from data_stack.dataset.engine import PreparationEngine
     from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.dataset.iterator import DatasetIteratorIF
     from data_stack.display.report import DatasetReport
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["Dataset", "imported", "installed_datasets", "is_prepared", "prepared_datasets", "save_picture", "verified"]
+__all__ = [
+    "Dataset",
+    "engine_of",
+    "imported",
+    "installed_datasets",
+    "is_prepared",
+    "prepared_datasets",
+    "save_picture",
+    "verified",
+]
+
+
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -100,8 +113,11 @@ class Dataset:
         """The identifier in the store of a resource that the author names ``name``."""
         return f"{self.declared.card.name}/{name}" if self.declared is not None else name
 
-    def prepare(self) -> tuple[tuple[tuple[str, float], ...], bool]:
+    def prepare(self, engine: PreparationEngine | None = None) -> tuple[tuple[tuple[str, float], ...], bool]:
         """Make the dataset ready.
+
+        Args:
+            engine: prepares its shards; None: this process does.
 
         Returns:
             (step, seconds) for what was done, and whether there was nothing to do.
@@ -111,7 +127,7 @@ class Dataset:
                 f"dataset {self.name!r} is written in the original's manner ({type(self.factory).__qualname__}) and cannot be "
                 f"prepared ahead of time; loading a split prepares it, e.g. `data-stack report {self.name} --split train`"
             )
-        report = self.declared.prepare()
+        report = self.declared.prepare(engine=engine)
         return report.steps, report.already_ready
 
     def stored_size(self) -> int | None:
@@ -307,6 +323,41 @@ def imported(
         "sha256": stored.sha256,
         "verified": stored.verified,
     }
+
+
+def engine_of(kind: str | None, n_processes: int | None, master: str | None, attempts: int | None) -> PreparationEngine | None:
+    """The engine that the options of a command ask for; None if they ask for none.
+
+    Args:
+        kind: ``"processes"`` or ``"spark"``; None: as the other options have it.
+        n_processes: of this machine.
+        master: of a Spark cluster.
+        attempts: at a shard.
+
+    Raises:
+        ConfigError: the options contradict each other.
+        MissingDependencyError: pyspark is not installed.
+    """
+    if kind is None:
+        kind = "spark" if master is not None else "processes" if n_processes is not None else None
+    if kind is None:
+        if attempts is not None:
+            raise ConfigError("--attempts is of an engine; give --engine too")
+        return None
+    attempts = _ATTEMPTS if attempts is None else attempts
+    if kind == "processes":
+        if master is not None:
+            raise ConfigError("--master is of a Spark cluster; leave it out, or use --engine spark")
+        from data_stack.distributed.processes import ProcessEngine
+
+        return ProcessEngine(n_processes, attempts=attempts)
+    if n_processes is not None:
+        raise ConfigError("--processes are those of this machine; leave it out, or use --engine processes")
+    if master is None:
+        raise ConfigError('--engine spark needs --master, e.g. "spark://host:7077", "yarn", or "local[4]" for this machine')
+    from data_stack.distributed.spark import SparkEngine
+
+    return SparkEngine(master, attempts=attempts)
 
 
 def save_picture(picture: Image, path: str) -> None:

@@ -15,6 +15,8 @@ import click
 
 from data_stack.cli.commands import data_stack
 from data_stack.cli.convert import convert_dataset
+from data_stack.cli.parquet import parquet
+from data_stack.cli.parquet_throughput import throughput
 from data_stack.cli.settings import Settings
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 
@@ -24,6 +26,8 @@ _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _OFFLINE = "DATA_STACK_OFFLINE"
 
 data_stack.add_command(convert_dataset)
+data_stack.add_command(parquet)
+parquet.add_command(throughput)
 
 #: The caller's mistakes; everything else of our tree is the data's or the operation's failure.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)

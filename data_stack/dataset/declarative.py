@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from data_stack.dataset.base_factory import BaseDatasetFactory
 from data_stack.dataset.definition import DatasetCard, DatasetDefinition
+from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.dataset.preparation import Preparation, PreparationReport
 from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.dataset.resource_names import MANIFEST
+from data_stack.dataset.shards import EnginePreparation, prepare_in_turn
 from data_stack.dataset.stored import Finding, StoredDataset
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError
 from data_stack.io.resource_definition import ResourceDefinition
@@ -86,7 +88,7 @@ class DatasetFactory(BaseDatasetFactory):
     # ------------------------------------------------------------------ the author's part
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Make the prepared resources from the raw ones; override it.
+        """Make the prepared resources from the raw ones; override it, or :meth:`preparation_shards` and :meth:`prepare_shard`.
 
         Each resource counts once its ``with prepared.create(name)`` block has ended. Work in ``prepared.steps(names)``
         is not repeated after a crash. Whatever is raised reaches the user as PreparationError, and leaves nothing half done.
@@ -95,7 +97,42 @@ class DatasetFactory(BaseDatasetFactory):
             raw: the sources, verified, by the names of their definitions.
             prepared: where to put what ``open`` reads.
         """
+        prepare_in_turn(self, raw, prepared)
+
+    def preparation_shards(self, raw: Resources) -> Sequence[Any]:
+        """Name the independent parts of the work, if it has any; override it together with :meth:`prepare_shard`.
+
+        Then they may be prepared at once, by the processes of this machine or by a Spark cluster (``prepare(engine=...)``);
+        without an engine they are prepared one after the other. They take the place of ``preprocess``.
+
+        Args:
+            raw: the sources, verified, by the names of their definitions.
+
+        Returns:
+            Plain JSON values, each different, e.g. ``[{"file": "raw/part-0.csv"}, ...]``; the same at each call.
+        """
         raise NotImplementedError
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        """Make the resources of one shard, and no others; override it together with :meth:`preparation_shards`.
+
+        It runs in any process, on any machine, any number of times, perhaps twice at once; what it makes counts as a whole, and
+        of one time only. It sees nothing of what other shards make.
+
+        Args:
+            shard: one of the values of ``preparation_shards``.
+            raw: the sources, verified, by the names of their definitions.
+            prepared: where to put what ``open`` reads, under names that no other shard uses.
+        """
+        raise NotImplementedError
+
+    def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None:
+        """Make what needs all shards, such as an index; override it if there is such a thing.
+
+        Args:
+            raw: the sources.
+            prepared: what all shards made, and where to put more.
+        """
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Give the samples of one split; override it, with an own keyword parameter for each option.
@@ -139,7 +176,12 @@ class DatasetFactory(BaseDatasetFactory):
                     return iterator, self.iterator_meta
 
     def prepare(
-        self, *, offline: bool | None = None, progress: bool | None = None, lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS
+        self,
+        *,
+        offline: bool | None = None,
+        progress: bool | None = None,
+        lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS,
+        engine: PreparationEngine | None = None,
     ) -> PreparationReport:
         """Retrieve and preprocess what is not ready. Any number of processes may do so at once; one does the work.
 
@@ -148,6 +190,8 @@ class DatasetFactory(BaseDatasetFactory):
             progress: show progress bars; None to show them on a terminal.
             lease_timeout_seconds: how long to wait for another process that is preparing; then go on beside it, which is
                 as right but does its work twice.
+            engine: where to prepare the shards, e.g. :class:`data_stack.distributed.ProcessEngine`; None: here, in turn. A
+                dataset without shards is prepared there as a whole. What comes of it is the same.
 
         Raises:
             ConfigError: the class contradicts itself, or needs a storage connector.
@@ -158,7 +202,7 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._checked_definition()
         if not definition.needs_store:
             return PreparationReport((), adopted=False, already_ready=True)
-        return self._prepared(self._stored_dataset(definition), offline, progress, lease_timeout_seconds)[1]
+        return self._prepared(self._stored_dataset(definition), offline, progress, lease_timeout_seconds, engine)[1]
 
     def is_ready(self) -> bool:
         """Whether everything is there, so that using the dataset prepares nothing.
@@ -213,9 +257,18 @@ class DatasetFactory(BaseDatasetFactory):
         return manifest or self._prepared(stored, None, None, _LEASE_TIMEOUT_SECONDS)[0]
 
     def _prepared(
-        self, stored: StoredDataset, offline: bool | None, progress: bool | None, lease_timeout_seconds: float
+        self,
+        stored: StoredDataset,
+        offline: bool | None,
+        progress: bool | None,
+        lease_timeout_seconds: float,
+        engine: PreparationEngine | None = None,
     ) -> tuple[Manifest, PreparationReport]:
-        preparation = Preparation(stored, self.preprocess, self._read_ends, offline=offline, progress=progress)
+        preprocess: Callable[[Resources, PreparedResources], None] = self.preprocess
+        if engine is not None:
+            preprocess = EnginePreparation(self, engine, has_shards=stored.definition.has_shards)
+        staged = engine is not None
+        preparation = Preparation(stored, preprocess, self._read_ends, may_be_staged=staged, offline=offline, progress=progress)
         manifest, report = preparation.run(lease_timeout_seconds)
         self._unwritten_manifest = manifest if manifest.adopted and not stored.has_manifest() else None
         return manifest, report

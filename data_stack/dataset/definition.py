@@ -46,6 +46,7 @@ class DatasetDefinition:
         splits: their names; the first is the default.
         prepared_resources: names of what preprocessing makes, if declared.
         has_preprocess: False if the sources are opened as they are, or there is nothing to store at all.
+        has_shards: whether it says how to prepare it in independent parts.
         options: name of each configuration key but ``split``, with whether it must be given.
         takes_any_option: whether ``open`` has ``**options``.
     """
@@ -56,6 +57,7 @@ class DatasetDefinition:
     splits: tuple[str, ...]
     prepared_resources: tuple[str, ...] | None
     has_preprocess: bool
+    has_shards: bool
     options: Mapping[str, bool]
     takes_any_option: bool
 
@@ -72,7 +74,13 @@ class DatasetDefinition:
         if subclass.open is base.open:  # type: ignore[attr-defined]  # subclass of base
             raise ConfigError(f"{who} must override open(self, split, prepared) to say how its samples are read")
         options, takes_any_option = _checked_options(factory.open, who)
-        has_preprocess = subclass.preprocess is not base.preprocess  # type: ignore[attr-defined]
+        has_shards = _overrides(subclass, base, "prepare_shard")
+        if has_shards != _overrides(subclass, base, "preparation_shards"):
+            raise ConfigError(
+                f"{who} must override both of preparation_shards(self, raw), which names the shards, and "
+                f"prepare_shard(self, shard, raw, prepared), which makes one, or neither"
+            )
+        has_preprocess = has_shards or _overrides(subclass, base, "preprocess")
         sources = _checked_sources(factory.sources, card, who)
         declared = factory.prepared_resources
         if declared is not None:
@@ -90,6 +98,7 @@ class DatasetDefinition:
             splits=_checked_strings(getattr(factory, "splits", ()), f"{who}.splits"),
             prepared_resources=declared,
             has_preprocess=has_preprocess,
+            has_shards=has_shards,
             options=options,
             takes_any_option=takes_any_option,
         )
@@ -148,6 +157,10 @@ def did_you_mean(wrong: object, known: Iterable[str]) -> str:
     """``" (did you mean 'train'?)"``, or nothing where no known name is near."""
     near = difflib.get_close_matches(str(wrong), known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _overrides(subclass: type, base: type, method: str) -> bool:
+    return getattr(subclass, method) is not getattr(base, method)
 
 
 def _checked_card(card: object, who: str) -> DatasetCard:

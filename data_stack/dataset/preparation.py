@@ -20,8 +20,9 @@ from data_stack.dataset.journal import Journal, fingerprint
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
 from data_stack.dataset.resource_names import MANIFEST
+from data_stack.dataset.staging import Staging
 from data_stack.dataset.stored import StoredDataset
-from data_stack.exception import DatasetFileCorruptError, PreparationError, RetrievalError, StorageError
+from data_stack.exception import DatasetFileCorruptError, PreparationError, RetrievalError, StorageError, TaskError
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import Lease
 from data_stack.util.logger import logger
@@ -60,6 +61,7 @@ class Preparation:
         stored: the dataset's place in its store.
         preprocess: the author's code, from raw to prepared resources.
         read_ends: reads the first and last sample of each split, or raises.
+        may_be_staged: whether ``preprocess`` lets resources wait in the store under names that are not theirs.
         offline: ask no network; None for what the environment says.
         progress: show progress bars; None to show them on a terminal.
     """
@@ -70,11 +72,13 @@ class Preparation:
         preprocess: Callable[[Resources, PreparedResources], None],
         read_ends: Callable[[Resources], None],
         *,
+        may_be_staged: bool = False,
         offline: bool | None = None,
         progress: bool | None = None,
     ) -> None:
         self._stored, self._definition, self._connector = stored, stored.definition, stored.connector
         self._preprocess, self._read_ends = preprocess, read_ends
+        self._may_be_staged = may_be_staged
         self._offline, self._progress = offline, progress
         self._name = stored.definition.card.name
         self._timings: list[tuple[str, float]] = []
@@ -120,8 +124,13 @@ class Preparation:
         journal = self._stored.journal()
         manifest = self._stored.manifest() if journal is not None else None
         if journal is not None and manifest is not None and journal.fingerprint == self._fingerprint(manifest.sources):
-            self._connector.remove_abandoned(f"{self._name}/")
-            self._stored.remove_journal()
+            self._end()
+
+    def _end(self) -> None:
+        """Remove what a preparation leaves that was interrupted, or whose shards were prepared elsewhere; the journal last."""
+        Staging.remove(self._stored)
+        self._connector.remove_abandoned(f"{self._name}/")
+        self._stored.remove_journal()
 
     # ------------------------------------------------------------------ alone or not
 
@@ -238,7 +247,10 @@ class Preparation:
             return manifest
         manifest = self._manifest(sources, raw, adopted=False)
         self._stored.write_manifest(manifest)
-        self._stored.remove_journal()
+        if self._may_be_staged or journal is not None:
+            self._end()
+        else:
+            self._stored.remove_journal()
         logger.info("dataset %r %s is ready in %r", self._name, manifest.version, self._connector)
         return manifest
 
@@ -271,6 +283,8 @@ class Preparation:
     ) -> list[ResourceRecord]:
         own = self._fingerprint(sources)
         if journal is None or journal.fingerprint != own:
+            if self._stored.was_begun():
+                Staging.remove(self._stored)  # shards of another preparation, while its journal may still say that they are there
             journal = Journal(own, tuple((source.identifier, source.origin) for source in sources))
             self._stored.write_journal(journal)
         earlier = self._stored.manifest()
@@ -282,6 +296,10 @@ class Preparation:
             prepared.publish()
         except (StorageError, RetrievalError):
             raise
+        except TaskError as error:
+            if isinstance(error.__cause__, (StorageError, RetrievalError)):
+                raise error.__cause__ from error
+            raise self._failure(prepared, error) from error
         except Exception as error:
             raise self._failure(prepared, error) from error
         finally:
@@ -293,9 +311,11 @@ class Preparation:
     def _failure(self, prepared: PreparedResources, error: Exception) -> PreparationError:
         where = f"step {prepared.current_step!r} of preprocess()" if prepared.current_step else "preprocess()"
         done = f" and the steps done before ({', '.join(prepared.done_steps)})" if prepared.done_steps else ""
+        said = f"{where} of {self._definition.factory} failed with {type(error).__name__}: {error}"
+        if isinstance(error, TaskError):
+            said, done = f"{error}\n", " and the shards that are done"
         return PreparationError(
-            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {where} of {self._definition.factory} "
-            f"failed with {type(error).__name__}: {error}\n"
+            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {said}\n"
             f"The retrieved sources{done} are kept. Mend the cause and prepare it again (data-stack prepare {self._name}); "
             f"it goes on from there."
         )

@@ -13,8 +13,10 @@ from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.journal import Journal
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.dataset.resource_names import ResourceNames
+from data_stack.dataset.staging import ShardRecord
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError, UnpicklableResourceError
+from data_stack.io.parallel import Workers
 from data_stack.io.progress import shows_progress
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, ResourceWriter, StorageConnector
@@ -26,6 +28,8 @@ Default = TypeVar("Default")
 
 #: Each resource held back costs two file handles.
 _MAX_HELD = 100
+#: Giving a resource another name is a few requests to a server, or a copy.
+_MOVING_THREADS = 8
 
 
 class Resources(Mapping[str, StreamedResource]):
@@ -137,6 +141,7 @@ class PreparedResources(Resources):
         self._stored, self._journal = stored, journal
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
         self._held: dict[str, tuple[contextlib.ExitStack, ResourceWriter]] = {}
+        self._staged: dict[str, str] = {}  # what lies in the store under another name until it is published
         self._hold = hold
         self._shows_progress = shows_progress(progress)
         self._lock = threading.RLock()
@@ -164,12 +169,7 @@ class PreparedResources(Resources):
             if self._hold:
                 yield from self._held_back(name)
             else:
-                with self._connector.create(f"{self._dataset}/{name}") as writer:
-                    yield writer
-                    self._make_way()
-                with self._lock:
-                    self._records[name] = _record(name, writer)
-                    self._made_in_step.append(name)
+                yield from self._stored_at_once(name)
         except BaseException:
             with self._lock:
                 self._names.give_back(name)
@@ -199,9 +199,7 @@ class PreparedResources(Resources):
             yield name
             self.timings.append((name, time.perf_counter() - started))
             self._step = None
-            if all(made in self._records for made in self._made_in_step):  # what is held back cannot be resumed from
-                self._journal = self._journal.with_step(name, (self._records[made] for made in self._made_in_step))
-                self._stored.write_journal(self._journal)
+            self._note_step(name)
 
     # ------------------------------------------------------------------ for the preparation
 
@@ -215,12 +213,60 @@ class PreparedResources(Resources):
         """The steps that the next attempt will not repeat."""
         return [step.name for step in self._journal.steps]
 
+    @property
+    def stored(self) -> StoredDataset:
+        """Where all of it is stored."""
+        return self._stored
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what is prepared from what."""
+        return self._journal.fingerprint
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether somebody wants to see how far it is."""
+        return self._shows_progress
+
+    def made_in(self, step: str) -> tuple[ResourceRecord, ...] | None:
+        """What an interrupted attempt made in a step; None if it was not done, or something of it is not there any more."""
+        done = self._journal.step(step)
+        if done is None or not all(self._stored.holds(record) for record in done.resources):
+            return None
+        return done.resources
+
+    def adopt(self, shard: ShardRecord) -> None:
+        """Take in what a shard consists of; what waits in the store gets its own name when all is published.
+
+        Raises:
+            ConfigError: a name is taken; nothing of the shard was taken in.
+        """
+        with self._lock:
+            taken = []
+            try:
+                for resource in shard.resources:
+                    self._names.take(resource.record.identifier)
+                    taken.append(resource.record.identifier)
+            except BaseException:
+                for name in taken:
+                    self._names.give_back(name)
+                raise
+            for resource in shard.resources:
+                name = resource.record.identifier
+                self._records[name] = resource.record
+                if resource.staged is not None:
+                    self._staged[name] = f"{self._dataset}/{resource.staged}"
+                self._made_in_step.append(name)
+
     def publish(self) -> None:
-        """Store what was held back."""
+        """Store what was held back, and give their own names to resources that waited under others."""
         with self._lock:
             self._hold = False
-            if self._held:
+            if self._held or self._staged:
                 self._make_way()
+            if self._staged:
+                Workers(self._staged.items(), lambda item: self._move(*item), _MOVING_THREADS).run()
+            self._staged.clear()
             while self._held:
                 name, (stack, writer) = next(iter(self._held.items()))
                 del self._held[name]
@@ -254,6 +300,9 @@ class PreparedResources(Resources):
             self.publish()  # reading back what was held: the author needs it stored now
         return super().stat(name)
 
+    def _identifier(self, name: str) -> str:
+        return self._staged.get(name) or super()._identifier(name)
+
     def __reduce__(self) -> NoReturn:
         raise UnpicklableResourceError(
             f"prepared resources of {self._dataset!r} cannot be sent to another process, for this one records their making; "
@@ -269,6 +318,17 @@ class PreparedResources(Resources):
         from tqdm import tqdm  # only whoever looks pays for its import
 
         return tqdm(names, desc=f"{self._dataset}: preparing", unit="step", leave=False)
+
+    def _stored_at_once(self, name: str) -> Iterator[ResourceWriter]:
+        with self._connector.create(f"{self._dataset}/{name}") as writer:
+            yield writer
+            self._make_way()
+        with self._lock:
+            self._record(name, writer)
+
+    def _record(self, name: str, writer: ResourceWriter) -> None:
+        self._records[name] = _record(name, writer)
+        self._made_in_step.append(name)
 
     def _held_back(self, name: str) -> Iterator[ResourceWriter]:
         stack = contextlib.ExitStack()
@@ -291,11 +351,23 @@ class PreparedResources(Resources):
             raise Superseded
         self._stored.invalidate()
 
+    def _move(self, name: str, staged: str) -> None:
+        try:
+            self._connector.move_resource(staged, f"{self._dataset}/{name}")
+        except ResourceNotFoundError:
+            if not self._stored.holds(self._records[name]):
+                raise Superseded from None  # another process has removed it, which it does when all is done
+
+    def _note_step(self, name: str) -> None:
+        if all(made in self._records and made not in self._staged for made in self._made_in_step):
+            self._journal = self._journal.with_step(name, (self._records[made] for made in self._made_in_step))
+            self._stored.write_journal(self._journal)  # what is held back cannot be resumed from
+
     def _is_done(self, name: str) -> bool:
-        step = self._journal.step(name)
-        if step is None or not all(self._stored.holds(record) for record in step.resources):
+        made = self.made_in(name)
+        if made is None:
             return False
-        for record in step.resources:
+        for record in made:
             self._names.take(record.identifier)
             self._records[record.identifier] = record
         return True

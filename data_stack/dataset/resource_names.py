@@ -8,6 +8,8 @@ from data_stack.exception import ConfigError
 from data_stack.io.identifiers import checked_identifier
 
 MANIFEST, JOURNAL = "manifest.json", "journal.json"
+#: Names of what waits for its own name begin so (:mod:`data_stack.dataset.staging`); no resource of a dataset has such a name.
+STAGED = "preparing@"
 
 
 class ResourceNames:
@@ -19,7 +21,7 @@ class ResourceNames:
 
     Raises:
         MalformedIdentifierError: a name is outside of the grammar of identifiers.
-        ConfigError: a name is taken, differs from a taken one in case only, or is the folder of one.
+        ConfigError: a name is taken, differs from a taken one in case only, or is the folder of one; or it is kept for us.
     """
 
     def __init__(self, dataset: str, names: Iterable[str] = ()) -> None:
@@ -35,6 +37,11 @@ class ResourceNames:
         checked_identifier(f"{self._dataset}/{name}")
         # Windows and macOS fold case; a store must survive being copied there.
         folded = name.casefold()
+        if folded.startswith(STAGED):
+            raise ConfigError(
+                f"dataset {self._dataset!r} cannot have the resource {name!r}: names that begin with {STAGED!r} are those of "
+                f"shards that are being prepared"
+            )
         folders = _folders_of(folded)
         other = self._files.get(folded) or self._folders.get(folded) or next(filter(None, map(self._files.get, folders)), None)
         if other is not None:

@@ -102,15 +102,21 @@ class StoredDataset:
         """
         return next((finding.problem for finding in self._changes(manifest.prepared, read_touched=True)), None)
 
-    def holds(self, record: ResourceRecord) -> bool:
-        """Whether a resource is still the recorded one; read whole if the store keeps no digest of it."""
-        info = self.stat(record.identifier)
+    def holds(self, record: ResourceRecord, name: str | None = None) -> bool:
+        """Whether a resource is still the recorded one; read whole if the store keeps no digest of it.
+
+        Args:
+            record: what it should be.
+            name: where it lies, relative to the dataset; None: under its own name.
+        """
+        name = record.identifier if name is None else name
+        info = self.stat(name)
         if info is None or _difference(record, info) is not None:
             return False
         if info.sha256 is not None:
             return True
         try:
-            self.connector.verify_resource(self.identifier(record.identifier), record.sha256)
+            self.connector.verify_resource(self.identifier(name), record.sha256)
         except (DatasetFileCorruptError, ResourceNotFoundError):
             return False
         return True
@@ -149,7 +155,7 @@ class StoredDataset:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Make the dataset ready, at one stroke."""
-        self._write(MANIFEST, manifest.to_json())
+        self.write(MANIFEST, manifest.to_json())
 
     def invalidate(self) -> None:
         """Take an untrue manifest away before what it lists is replaced."""
@@ -158,7 +164,7 @@ class StoredDataset:
         try:
             self.connector.delete_resource(self.identifier(MANIFEST))
         except UnsupportedStorageOperationError:
-            self._write(MANIFEST, b"{}\n")  # no manifest, and no unmarked store either
+            self.write(MANIFEST, b"{}\n")  # no manifest, and no unmarked store either
         except ResourceNotFoundError:
             pass  # another process was faster
 
@@ -167,7 +173,7 @@ class StoredDataset:
     def journal(self) -> Journal | None:
         """The stored journal; None if there is none that can be read."""
         try:
-            data = self._read(JOURNAL)
+            data = self.read(JOURNAL, MAX_BYTES)
             return None if data is None else Journal.from_json(data, self.definition.card.name)
         except DatasetFileCorruptError as error:
             logger.info("the preparation of dataset %r starts over: %s", self.definition.card.name, error)
@@ -179,38 +185,51 @@ class StoredDataset:
 
     def write_journal(self, journal: Journal) -> None:
         """Store how far the preparation is."""
-        self._write(JOURNAL, journal.to_json())
+        self.write(JOURNAL, journal.to_json())
 
     def remove_journal(self) -> None:
         """Remove the journal of a preparation that is finished; what cannot be removed does no harm."""
-        if self.connector.has_resource(self.identifier(JOURNAL)):
-            with contextlib.suppress(UnsupportedStorageOperationError, ResourceNotFoundError, StorageError):
-                self.connector.delete_resource(self.identifier(JOURNAL))
+        with contextlib.suppress(UnsupportedStorageOperationError, StorageError):
+            self.delete(JOURNAL)
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ by name
 
     def identifier(self, name: str) -> str:
         """The identifier in the store of a name relative to the dataset."""
         return self.definition.stored(name)
 
-    def _parsed_manifest(self) -> Manifest | None:
-        data = self._read(MANIFEST)
-        return None if data is None else Manifest.from_json(data)
-
-    def _write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
+        """Store a few bytes under a name relative to the dataset."""
         # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
         identifier = self.identifier(name)
         self.connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
 
-    def _read(self, name: str) -> bytes | None:
+    def read(self, name: str, n_bytes: int) -> bytes | None:
+        """The first ``n_bytes`` of what is stored under a name relative to the dataset; None if there is nothing."""
         identifier = self.identifier(name)
         if not self.connector.has_resource(identifier):
             return None
         try:
             with self.connector.get_resource(identifier) as resource:
-                return bytes(resource.read(MAX_BYTES + 1)[:MAX_BYTES])  # cut short, it does not have its digest
+                return bytes(resource.read(n_bytes + 1)[:n_bytes])
         except ResourceNotFoundError:  # removed in between
             return None
+
+    def delete(self, name: str) -> None:
+        """Remove what is stored under a name relative to the dataset, if there is something.
+
+        Raises:
+            UnsupportedStorageOperationError, StorageError: that is not possible.
+        """
+        if self.connector.has_resource(self.identifier(name)):
+            with contextlib.suppress(ResourceNotFoundError):  # another process was faster
+                self.connector.delete_resource(self.identifier(name))
+
+    # ------------------------------------------------------------------ inside
+
+    def _parsed_manifest(self) -> Manifest | None:
+        data = self.read(MANIFEST, MAX_BYTES)  # cut short, it does not have its digest
+        return None if data is None else Manifest.from_json(data)
 
     def _changes(self, records: tuple[ResourceRecord, ...], *, read_touched: bool = False) -> Iterator[Finding]:
         for record in records:

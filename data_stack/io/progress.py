@@ -27,3 +27,23 @@ def byte_bar(what: str, progress: bool | None) -> Iterator[Callable[[int, int], 
             bar.refresh()
 
         yield draw
+
+
+def batch_bar(starts: range, what: str, unit: str, progress: bool | None) -> Iterator[int]:
+    """The starts of batches, and a bar of what is done in the meantime.
+
+    Args:
+        starts: from the first position to the end, in steps of a batch.
+        what: is done.
+        unit: what the positions are of.
+        progress: as :func:`shows_progress` takes it.
+    """
+    if not shows_progress(progress):
+        yield from starts
+        return
+    from tqdm import tqdm  # only whoever looks pays for its import
+
+    with tqdm(desc=what, total=starts.stop - starts.start, unit=unit, leave=False) as bar:
+        for start in starts:
+            yield start
+            bar.update(min(starts.step, starts.stop - start))

@@ -2,6 +2,7 @@
 
 from data_stack.loader.buckets import Bucketed
 from data_stack.loader.collation import Collation, Concatenated, Padded
+from data_stack.loader.lanes import Lanes
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled, InOrder, Order, Shuffled
 from data_stack.loader.plan import Plan
@@ -18,6 +19,7 @@ __all__ = [
     "Epochs",
     "InOrder",
     "Interleave",
+    "Lanes",
     "Loader",
     "LoaderState",
     "LoaderStatistics",

@@ -208,6 +208,8 @@ class BatchMaker:
                 joined = owned([batch_at(self.stacks.at(jobs[0].epoch), indices)])
             except Exception:  # noqa: BLE001  # whose fault it is shows below, where each is made by itself
                 joined = None
+            if joined is not None and not _are_gathered(self.stacks._iterator):
+                joined, self._joins = None, False  # reading them showed that lists differ in their lengths after all
             if joined is not None:
                 seconds = (time.perf_counter() - started) / len(jobs)
                 sample_bytes = n_bytes_of(joined) // len(indices)

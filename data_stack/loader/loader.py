@@ -131,7 +131,7 @@ class Loader:
         self._stacks = EpochStacks(self._iterator, self._redraws and not self._is_endless)
         self._seed = checked_integer("the seed of a loader", seed)
         self._epochs = None if epochs is None else checked_integer("epochs", epochs, at_least=1)
-        self._order = _order(shuffle)
+        self._order = _order(shuffle).for_iterator(self._iterator)
         try:
             rank, world = shard
         except (TypeError, ValueError):

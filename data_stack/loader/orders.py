@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import IndexArrayOfInts, checked_integer
 from data_stack.dataset.randomness.keyed import hashed_array, permuted_array
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
+from data_stack.loader import blocks as stack_blocks
 
 __all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "epoch_permutation"]
 
@@ -48,6 +50,14 @@ class Order(ABC):
     def content(self) -> dict[str, Any]:
         """Plain JSON data that differs where the order differs; it stands in the state of a loader."""
         raise NotImplementedError
+
+    def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
+        """The order as it is used for a stack: itself, or one that knows what the stack tells of its samples.
+
+        Raises:
+            ConfigError: the stack does not tell what the order needs.
+        """
+        return self
 
     def __repr__(self) -> str:
         arguments = [f"{name}={value!r}" for name, value in self.content().items() if name != "order"]
@@ -99,18 +109,28 @@ class BlockShuffled(Order):
     Takes 16 bytes a block while an epoch is read, and 8 more if each has a length of its own.
 
     Args:
-        block_lengths: samples of every block but the last, or of each block, in the iterator's order, shape ``(n_blocks,)``.
+        block_lengths: samples of every block but the last, or of each block, in the iterator's order, shape ``(n_blocks,)``; None
+            for what the stack tells of itself (:func:`~data_stack.loader.blocks.block_lengths`), as Parquet does of row groups.
         window: blocks that are mixed, at least 1.
+        blocks: False leaves the blocks in their order: each window is of neighbours.
+        samples: False leaves the samples of each block in their order, one block behind the other: there are no windows.
 
     Raises:
-        ConfigError: a length is negative, or ``window`` not positive.
+        ConfigError: a length is negative, ``window`` not positive, or nothing at all would be shuffled.
     """
 
-    def __init__(self, block_lengths: int | npt.ArrayLike, window: int = 16) -> None:
+    def __init__(
+        self, block_lengths: int | npt.ArrayLike | None = None, window: int = 16, *, blocks: bool = True, samples: bool = True
+    ) -> None:
         self._window = checked_integer("the window of a block-wise shuffle", window, at_least=1)
+        self._shuffles_blocks, self._shuffles_samples = bool(blocks), bool(samples)
+        if not (blocks or samples):
+            raise ConfigError("a shuffle that shuffles neither blocks nor samples is none: take InOrder(), or shuffle=False")
         self._drawn: tuple[tuple[int, int, int], _DrawnBlocks] | None = None  # of the epoch that was asked for last
         self._block_length: int | None = None
         self._lengths: npt.NDArray[np.int64] | None = None
+        if block_lengths is None:
+            return
         try:
             lengths = np.array(block_lengths)
         except ValueError:  # lists of different lengths
@@ -125,6 +145,12 @@ class BlockShuffled(Order):
         self._lengths = lengths.astype(np.int64)
         self._lengths.setflags(write=False)
 
+    def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
+        if self._block_length is not None or self._lengths is not None:
+            return self
+        lengths = stack_blocks.block_lengths(iterator)
+        return BlockShuffled(lengths, self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples)
+
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         which = n_samples, seed, epoch
         drawn = self._drawn  # one attribute, so that threads may change it under each other's eyes
@@ -134,7 +160,12 @@ class BlockShuffled(Order):
 
     def content(self) -> dict[str, Any]:
         blocks = self._block_length if self._lengths is None else array_digest(self._lengths)
-        return {"order": "block-wise shuffled", "block_lengths": blocks, "window": self._window}
+        content = {"order": "block-wise shuffled", "block_lengths": blocks, "window": self._window}
+        if not self._shuffles_blocks:  # named where it differs from what it always was: states that were saved stay valid
+            content["blocks"] = False
+        if not self._shuffles_samples:
+            content = {**content, "window": 1, "samples": False}
+        return content
 
     def lengths(self, n_samples: int) -> npt.NDArray[np.int64]:
         """Samples of each block, shape ``(n_blocks,)``.
@@ -143,7 +174,9 @@ class BlockShuffled(Order):
             ConfigError: the blocks have another number of samples together.
         """
         if self._lengths is None:
-            length = self._block_length or 1
+            if self._block_length is None:
+                raise ConfigError("this block-wise shuffle knows no blocks: give it to a Loader, or give it block_lengths")
+            length = self._block_length
             lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
             lengths[-1:] -= len(lengths) * length - n_samples
             return lengths
@@ -162,21 +195,36 @@ class BlockShuffled(Order):
         """Blocks that are mixed."""
         return self._window
 
+    @property
+    def shuffles_blocks(self) -> bool:
+        """Whether blocks come in a random order."""
+        return self._shuffles_blocks
+
+    @property
+    def shuffles_samples(self) -> bool:
+        """Whether the samples of a window come in a random order."""
+        return self._shuffles_samples
+
 
 class _DrawnBlocks:
     """The order of one epoch: which block stands where, and from where to where each window goes."""
 
     def __init__(self, order: BlockShuffled, n_samples: int, seed: int, epoch: int) -> None:
         lengths = order.lengths(n_samples)
-        blocks = KeyedPermutation(len(lengths), derived_seed("blocks", seed, epoch)).taken(np.arange(len(lengths)))
+        blocks: npt.NDArray[Any] = np.arange(len(lengths))
+        if order.shuffles_blocks:
+            blocks = KeyedPermutation(len(lengths), derived_seed("blocks", seed, epoch)).taken(blocks)
         self._ends = np.cumsum(lengths[blocks])  # in the epoch's order, of the block at each place
         # sample `i` of the block at a place is that of index `i + shift` of the iterator, counted from the epoch's start
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - (self._ends - lengths[blocks])
         window = min(order.window, len(lengths))
         self._window_ends = self._ends[np.minimum(np.arange(window, len(lengths) + window, window), len(lengths)) - 1]
-        self._key = derived_seed("in blocks", seed, epoch)
+        self._key = derived_seed("in blocks", seed, epoch) if order.shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
+        if self._key is None:
+            in_order: IndexArrayOfInts = positions + self._shifts[np.searchsorted(self._ends, positions, side="right")]
+            return in_order
         windows = np.searchsorted(self._window_ends, positions, side="right")
         starts = np.where(windows, self._window_ends[windows - 1], 0)
         sizes = (self._window_ends[windows] - starts).astype(np.uint64)

@@ -32,13 +32,16 @@ def owned(held: list[Batch]) -> Batch:
     if isinstance(held[0], tuple):
         places = held[0]
         return tuple([_owned(places, place, is_ours) for place in range(len(places))])
-    return _owned(held, 0, is_ours)
+    column: Column = _owned(held, 0, is_ours)
+    return column
 
 
-def _owned(holder: Any, key: Any, is_ours: bool) -> Column:
+def _owned(holder: Any, key: Any, is_ours: bool) -> Any:
     """The column at ``key``; ``is_ours``: whether nobody else has ``holder``."""
     is_ours = is_ours and sys.getrefcount(holder[key]) == _ONE_HOLDER
-    column: Column = holder[key]
+    column: Any = holder[key]
+    if isinstance(column, dict):  # the columns of one offset of n-grams
+        return {name: _owned(column, name, is_ours) for name in column}
     if not (is_ours and column.flags.writeable and (column.flags.owndata or _is_only_view(column))):
         column = column.copy()
     if column.dtype.hasobject and column.dtype == object:

@@ -46,9 +46,18 @@ COLUMNS: Mapping[str, str | None] = {
     "hdf5": "image,x,label,text,weight,flag,count",
     "npz": "image,x,label,text,weight,flag,count",
     "torch": "image,x,label,weight,flag",
+    "parquet": None,
     "images": "image,label,text,weight,flag,meta",
 }
-NAMES = {"records": "out", "webdataset": "out.tar", "hdf5": "out.h5", "npz": "out.npz", "torch": "out.pt", "images": "out"}
+NAMES = {
+    "records": "out",
+    "webdataset": "out.tar",
+    "hdf5": "out.h5",
+    "npz": "out.npz",
+    "torch": "out.pt",
+    "images": "out",
+    "parquet": "out.parquet",
+}
 
 
 def jpg(seed: int, size: tuple[int, int] = (6, 7)) -> bytes:

@@ -1,4 +1,4 @@
-"""Damaged record datasets, shards and folders of images: the truth, or an error of ours; never a crash, a hang or much memory.
+"""Damaged records, shards, folders of images and Parquet: the truth, or an error of ours; never a crash, a hang or much memory.
 
 ``make fuzz`` runs a million mutants, ``make test`` a few thousand. What fails is made again by the command that is printed.
 """
@@ -22,7 +22,13 @@ import pytest
 
 FUZZ_FULL = os.environ.get("DATA_STACK_FUZZ") == "full"
 SEED = int(os.environ.get("DATA_STACK_FUZZ_SEED", "1"))
-EXECUTIONS = {"codecs": (5_000, 860_000), "memory": (500, 60_000), "folder": (300, 50_000), "archives": (300, 30_000)}
+EXECUTIONS = {
+    "codecs": (5_000, 860_000),
+    "memory": (500, 60_000),
+    "folder": (300, 50_000),
+    "archives": (300, 30_000),
+    "parquet": (400, 60_000),
+}
 """How many mutants, in the small and in the full form."""
 N_CHUNKS = 10
 """Children of the full form, one after the other on each processor, so that what leaks or hoards memory in one is noticed."""

@@ -187,8 +187,34 @@ def test_the_notebook_on_training_resumes_to_identical_weights(home: Path) -> No
     assert float(results[-1]) > 0.8
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
+def test_the_notebook_on_parquet_trains_from_a_dataframe_and_reads_what_petastorm_wrote(home: Path) -> None:
+    notebook = read_notebook("06_parquet.ipynb")
+    (home / "getting_started").mkdir()
+    (home / "tests").symlink_to(ROOT / "tests")  # as in a clone, beside the notebooks
+
+    folder = {"metadata": {"path": str(home / "getting_started")}}
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=folder).execute()
+
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    results = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
+    accuracies = [float(result) for result in results if re.fullmatch(r"[01]\.\d+", result)]
+    assert [accuracy > 0.95 for accuracy in accuracies] == [True]
+    assert "[]" in results  # the converter deleted what it wrote
+    assert "(True, {2})" in results  # each row twice in two epochs, an interruption and two ranks later
+    assert any(result.startswith("(4960,") for result in results)  # sequences across row groups
+
+
 @pytest.mark.parametrize(
-    "name", ["getting_started.ipynb", "02_stacking.ipynb", "03_storage.ipynb", "04_records.ipynb", "05_training.ipynb"]
+    "name",
+    [
+        "getting_started.ipynb",
+        "02_stacking.ipynb",
+        "03_storage.ipynb",
+        "04_records.ipynb",
+        "05_training.ipynb",
+        "06_parquet.ipynb",
+    ],
 )
 def test_a_notebook_is_kept_without_outputs(name: str) -> None:
     notebook = read_notebook(name)
@@ -206,7 +232,7 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     assert "digits" in result.stdout.splitlines()[1]
 
 
-@pytest.mark.parametrize("name", ["stacking", "records", "loader"])
+@pytest.mark.parametrize("name", ["stacking", "records", "loader", "parquet", "from_petastorm"])
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     (home / f"the_{name}.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
@@ -265,11 +291,15 @@ def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypa
         "CHANGELOG.md",
         "docs/conversion.md",
         "docs/datasets.md",
+        "docs/from_petastorm.md",
         "docs/loader.md",
         "docs/mongodb.md",
+        "docs/parquet.md",
         "docs/plugins.md",
+        "docs/preparation.md",
         "docs/records.md",
         "docs/reliability.md",
+        "docs/spark.md",
         "docs/stacking.md",
         "docs/storage.md",
     ],

@@ -320,3 +320,51 @@ def test_the_blocks_of_an_order_stay_as_they_were_given() -> None:
     lengths[:] = [4, 4, 4]
 
     assert np.array_equal(whole(order, 12), before)
+
+
+# ------------------------------------------------------------------------------------------------ only blocks, or only samples
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.integers(0, 50))
+@settings(max_examples=60)
+def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: int, seed: int, epoch: int) -> None:
+    n_samples = sum(lengths)
+    if n_samples == 0:
+        return
+    block_of = np.repeat(np.arange(len(lengths)), lengths)
+    of_blocks, of_samples = BlockShuffled(lengths, window, samples=False), BlockShuffled(lengths, window, blocks=False)
+
+    blocks, samples = whole(of_blocks, n_samples, seed, epoch), whole(of_samples, n_samples, seed, epoch)
+
+    assert np.array_equal(np.sort(blocks), np.arange(n_samples))
+    assert np.array_equal(np.sort(samples), np.arange(n_samples))
+    changes = np.flatnonzero(np.diff(block_of[blocks])) + 1
+    assert all((np.diff(run) == 1).all() for run in np.split(blocks, changes))
+    assert len(changes) == len(set(block_of.tolist())) - 1
+    assert (np.diff(block_of[samples] // window) >= 0).all()
+
+
+def test_blocks_that_stay_whole_come_in_another_order_in_each_epoch() -> None:
+    order = BlockShuffled([3] * 10, samples=False)
+
+    assert whole(order, 30, 1, 0).tolist() != whole(order, 30, 1, 1).tolist()
+    assert whole(order, 30, 1, 0).tolist() == whole(pickle.loads(pickle.dumps(order)), 30, 1, 0).tolist()
+
+
+def test_part_of_an_order_of_whole_blocks_does_not_depend_on_the_rest() -> None:
+    order = BlockShuffled([4, 1, 0, 7, 2], samples=False)
+
+    assert order.indices(np.array([11, 3, 3]), 14, 5, 2).tolist() == whole(order, 14, 5, 2)[[11, 3, 3]].tolist()
+
+
+def test_states_of_a_shuffle_of_both_stay_what_they_were_and_others_differ() -> None:
+    contents = [BlockShuffled(8, 4, **options).content() for options in ({}, {"blocks": False}, {"samples": False})]
+
+    assert contents[0] == {"order": "block-wise shuffled", "block_lengths": 8, "window": 4}
+    assert contents[1] == {**contents[0], "blocks": False}
+    assert contents[2] == {**contents[0], "window": 1, "samples": False}
+
+
+def test_a_shuffle_that_shuffles_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="InOrder"):
+        BlockShuffled(8, blocks=False, samples=False)

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -37,7 +38,12 @@ from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.exception import ConfigError, RecipeError
+from data_stack.formats.parquet.ngram import NGram, NGramIterator
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.transform import TransformSpec
+from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.loader.petastorm.row_group_batches import RowGroupBatches
 from data_stack.loader.sources import Interleave, Transform
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository
@@ -61,7 +67,11 @@ def at_least(limit: int, value: Any) -> bool:
     return bool(value >= limit)
 
 
-HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least)}
+def marked(row: Any, rng: Any) -> Any:
+    return {**row, "mark": int(rng.integers(1000))}
+
+
+HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least, marked)}
 
 
 def source(n_samples: int = 12) -> SequenceDatasetIterator:
@@ -70,6 +80,14 @@ def source(n_samples: int = 12) -> SequenceDatasetIterator:
 
 def informed() -> InformedDatasetIterator:
     return InformedDatasetIterator(source(), META)
+
+
+def rows() -> DatasetIteratorIF:
+    return source().as_dict("number", "class", "pair")
+
+
+def fields_of_rows() -> Schema:
+    return Schema("rows", [Field("number", "int64"), Field("class", "int64"), Field("pair", "int64", (2,))])
 
 
 class ClientIterator(DatasetIterator):
@@ -143,6 +161,13 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "mapped_classes": lambda: informed().map_classes(ClassMapping({(0, 1): "low", 2: "high"})),
     "split": lambda: source().split({"train": 0.5, "test": 0.5}, seed=3, stratify=1)["test"],
     "fold": lambda: source().folds(3, seed=1, stratify=1)[1].train,
+    "ngrams": lambda: NGramIterator(
+        rows(), NGram({-1: ["class"], 0: [], 2: ["number", "pair"]}, 1, "number", group_field="class")
+    ),
+    "transformed": lambda: TransformedDatasetIterator(
+        rows(), TransformSpec(marked, [("mark", "int64", (), False)], ["pair"]), schema=fields_of_rows(), seed=3, epoch=2
+    ),
+    "row_group_batches": lambda: RowGroupBatches(source(), [5, 4, 3], seed=2),
     "steps": lambda: Transform(Interleave([source(), source(5)]), doubled).as_iterator(),
 }
 
@@ -200,6 +225,22 @@ def test_every_layer_is_among_them() -> None:
     ours = {name for name, layer in known_layers().items() if layer.__module__.startswith("data_stack.")}
 
     assert ours == {*STACKS, "stored_cache"}
+
+
+def test_without_pyarrow_there_are_all_layers_but_those_of_parquet() -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from data_stack.dataset.iterator.registry import known_layers\n"
+        "print(*sorted(known_layers()))"
+    )
+
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert {name for name, layer in known_layers().items() if layer.__module__.startswith("data_stack.")} == {
+        *printed.split(),
+        "ngrams",
+        "transformed",
+    }
 
 
 def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:

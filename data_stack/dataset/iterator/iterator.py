@@ -68,6 +68,7 @@ _SHORTCUTS = {
     "_column_at": ("read_column", "__getitem__", "__len__"),
     "_columns_at": ("read_column", "read_batch", "__getitem__", "__len__"),
     "_has_fixed_columns": ("read_batch", "__getitem__", "__len__"),
+    "_source_content": ("read_batch", "__getitem__", "__len__"),
 }
 
 
@@ -193,7 +194,7 @@ class DatasetIteratorIF(FluentIterator, ABC):
         return self.__getitem__
 
     _shortcuts: ClassVar[frozenset[str]] = frozenset()
-    """Which of the following four are of the samples of this very class. Wrappers ask :func:`batch_at` and its like."""
+    """Which of the following five are of the samples of this very class. Wrappers ask :func:`batch_at` and its like."""
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         """:meth:`read_batch` for positions of an integer array, each known to be in ``[0, len(self))``."""
@@ -220,6 +221,10 @@ class DatasetIteratorIF(FluentIterator, ABC):
     def _has_fixed_columns(self) -> bool:
         """Whether the columns of a batch have one dtype and shape, whichever samples it has; False where nobody knows."""
         return False
+
+    def _source_content(self) -> dict[str, Any] | None:
+        """Plain data that differ where the samples of a source do, for fingerprints; None: some samples are looked at instead."""
+        return None
 
     def _arguments(self) -> dict[str, Any]:
         """What this layer was made with besides the iterators below it: plain values, arrays, functions, encoders."""

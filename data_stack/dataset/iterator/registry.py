@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from data_stack.exception import MissingDependencyError
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator.iterator import DatasetIteratorIF
@@ -18,7 +21,13 @@ LAYERS: dict[str, type[DatasetIteratorIF]] = {}
 """Classes by the name that stands for them in a recipe; each puts itself here when it is made."""
 
 # By name alone: a loader is above iterators, but a recipe may name what it brings.
-_OUTSIDE_OF_THIS_PACKAGE = ("data_stack.dataset.splits.parts", "data_stack.loader.sources")
+_OUTSIDE_OF_THIS_PACKAGE = (
+    "data_stack.dataset.splits.parts",
+    "data_stack.loader.petastorm.row_group_batches",
+    "data_stack.loader.sources",
+)
+# Of modules that need an optional package: who lacks it cannot have such a layer either.
+_WITH_EXTRAS = ("data_stack.formats.parquet.ngram", "data_stack.formats.parquet.transformed")
 
 _OPERATIONS = {
     "at_epoch": "data_stack.dataset.recipes.recipe",
@@ -45,4 +54,7 @@ def known_layers() -> dict[str, type[DatasetIteratorIF]]:
     """All layers there are."""
     for module in ("data_stack.dataset.iterator", *_OUTSIDE_OF_THIS_PACKAGE):
         import_module(module)
+    for module in _WITH_EXTRAS:
+        with contextlib.suppress(MissingDependencyError):
+            import_module(module)
     return LAYERS

@@ -36,7 +36,14 @@ from data_stack.dataset.iterator.stacking import emptied, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
 
-__all__ = ["WindowedDatasetIterator"]
+__all__ = [
+    "WindowedDatasetIterator",
+    "equals_last",
+    "exceeds_gap",
+    "group_numbers",
+    "starts_after_larger",
+    "starts_in_runs",
+]
 
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]
@@ -132,7 +139,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         if self._order_by is not None:
             order = _order(columns[self._order_by], self._order_by)
         if self._group_by is not None:
-            groups = _group_numbers(columns[self._group_by])[order]
+            groups = group_numbers(columns[self._group_by])[order]
             by_group = np.argsort(groups, kind="stable")
             order, groups = order[by_group], groups[by_group]
             starts_run[1:] = groups[1:] != groups[:-1]
@@ -140,19 +147,19 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         if self._order_by is not None:
             values = columns[self._order_by][order]
             if self._max_gap is not None:
-                starts_run[1:] |= _exceeds(values, self._max_gap, ~starts_run[1:], self._order_by, order)
+                starts_run[1:] |= exceeds_gap(values, self._max_gap, ~starts_run[1:], self._order_by, order)
             if not self._overlap:
                 follows_equal = ~starts_run
-                follows_equal[1:] &= _equals_last(values)
+                follows_equal[1:] &= equals_last(values)
         if not bool((order == np.arange(n_below)).all()):
             self._order = narrowed(order, n_below)
         runs = np.flatnonzero(starts_run)
         if follows_equal is not None and bool(follows_equal.any()):
-            starts = _starts_after_larger(np.append(runs, n_below), self._length, step, np.flatnonzero(~follows_equal))
+            starts = starts_after_larger(np.append(runs, n_below), self._length, step, np.flatnonzero(~follows_equal))
         elif len(runs) == 1:
             return range(0, n_below - self._length + 1, step)
         else:
-            starts = _starts_in_runs(runs, np.diff(runs, append=n_below), self._length, step)
+            starts = starts_in_runs(runs, np.diff(runs, append=n_below), self._length, step)
         return narrowed(starts, n_below)
 
     def _starts_at(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
@@ -346,7 +353,7 @@ def _order(column: Column, key: ColumnKey) -> _Positions:
     return stable_order(column, key)
 
 
-def _group_numbers(column: Column) -> _Positions:
+def group_numbers(column: Column) -> _Positions:
     """A number for each value, equal for equal ones: 0 for the first one's, 1 for the next other one's, and so on."""
     if column.ndim == 1 and column.dtype.kind in "biu":
         _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
@@ -362,14 +369,15 @@ def _group_numbers(column: Column) -> _Positions:
     return equal_groups(digests)[1]
 
 
-def _equals_last(values: Column) -> npt.NDArray[np.bool_]:
+def equals_last(values: Column) -> npt.NDArray[np.bool_]:
+    """Which values equal the one before, shape ``(n - 1,)``."""
     if values.dtype == object and values.ndim == 1:
         return np.array([bool(one == other) for one, other in zip(values[1:], values[:-1], strict=True)], dtype=bool)
     equals: npt.NDArray[np.bool_] = np.asarray(values[1:] == values[:-1], dtype=bool)
     return np.asarray(equals.reshape(len(equals), -1).all(axis=1)) if values.ndim > 1 else equals
 
 
-def _exceeds(
+def exceeds_gap(
     values: Column, max_gap: Any, same_group: npt.NDArray[np.bool_], key: ColumnKey, order: _Positions
 ) -> npt.NDArray[np.bool_]:
     """Between which of the ordered values there is a gap, shape ``(n - 1,)``; between groups the answer means nothing."""
@@ -417,7 +425,7 @@ def _objects_exceed(
 # ---------------------------------------------------------------------- starts of windows
 
 
-def _starts_in_runs(runs: _Positions, lengths: _Positions, length: int, step: int) -> _Positions:
+def starts_in_runs(runs: _Positions, lengths: _Positions, length: int, step: int) -> _Positions:
     """Starts every ``step`` samples in each run; ``runs`` are where the runs start."""
     counts = np.maximum(0, (lengths - length) // step + 1)
     before = np.cumsum(counts) - counts
@@ -425,8 +433,8 @@ def _starts_in_runs(runs: _Positions, lengths: _Positions, length: int, step: in
     return starts
 
 
-def _starts_after_larger(run_ends: _Positions, length: int, step: int, changes: _Positions) -> _Positions:
-    """As :func:`_starts_in_runs`, but each after the last value equal to the one that the window before ended with.
+def starts_after_larger(run_ends: _Positions, length: int, step: int, changes: _Positions) -> _Positions:
+    """As :func:`starts_in_runs`, but each after the last value equal to the one that the window before ended with.
 
     Args:
         run_ends: where the runs start, and where the last one ends.

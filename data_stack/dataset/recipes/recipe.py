@@ -232,6 +232,10 @@ def described_layer(iterator: Any, probed: bool = True) -> Layer:
             arguments = {"dataset_meta": arguments["dataset_meta"]}
         return Layer(iterator, iterator._layer_name, list(iterator._stacked_on()), arguments)
     below = list(iterator.underlying_iterators or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    if probed and isinstance(iterator, DatasetIteratorIF) and "_source_content" in iterator._shortcuts:
+        content = iterator._source_content()
+        if content is not None:
+            return Layer(iterator, None, below, {"class": class_name(iterator), **content})
     samples = iterator._adapted_samples if isinstance(iterator, _AdaptedIterator) else iterator
     return Layer(iterator, None, below, {"class": class_name(samples), **(probe(samples) if probed else {})})
 

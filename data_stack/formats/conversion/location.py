@@ -27,6 +27,7 @@ FORMATS: Final[Mapping[str, str]] = {
     "npz": "a NumPy archive (.npz), one array a column",
     "torch": "a file of torch.save (.pt, .pth) with a dict of tensors; to read, also a folder of .pt files, one tensor each",
     "webdataset": "a .tar in WebDataset's manner, or a folder of such shards",
+    "parquet": "a folder of Parquet files; to read, also one file (.parquet)",
     "images": "a folder of images, one folder a class, with metadata.jsonl if there is more to say",
 }
 """The formats by name, and what each is."""
@@ -48,7 +49,12 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     ".pt": "torch",
     ".pth": "torch",
     ".tar": "webdataset",
+    ".parquet": "parquet",
+    ".parq": "parquet",
+    ".pq": "parquet",
 }
+#: What lies beside Parquet files; their own module needs pyarrow.
+_PARQUET_NAMES: Final = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.json", "_data_stack_progress"})
 _MOST_FOLDERS_LOOKED_INTO: Final = 3
 _FILE_SCHEMES: Final = ("file",)
 _DATABASE_SCHEMES: Final = ("mongodb", "mongodb+srv")
@@ -212,6 +218,8 @@ def formats_of_folder(place: Place) -> list[str]:
         found.append("webdataset")
     if any(name.endswith((".pt", ".pth")) for name in names):
         found.append("torch")
+    if _PARQUET_NAMES.intersection(names) or any(name.endswith((".parquet", ".parq", ".pq")) or "=" in name for name in names):
+        found.append("parquet")
     if not found:
         folders = [name for name in names if "." not in name][:_MOST_FOLDERS_LOOKED_INTO]
         if holds_images(names) or any(holds_images(place.child(folder).names()) for folder in folders):

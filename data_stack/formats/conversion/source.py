@@ -245,6 +245,21 @@ def _open_images(location: Location) -> Source:
     return Source("", values, schema, {name: name for name in schema}, stored)
 
 
+def _open_parquet(location: Location) -> Source:
+    from data_stack.formats.conversion.parquet_columns import columns_of_parquet, stored_schema_of, with_plain_lists
+    from data_stack.formats.parquet import ParquetDataset
+
+    where: Any = (location.parent, location.name) if location.is_file() else (location.place, "")
+    values = ParquetDataset(where[0], prefix=where[1])
+    if (plain := with_plain_lists(values.schema)) != values.schema:
+        values = ParquetDataset(where[0], prefix=where[1], schema=plain)
+    schema = columns_of_parquet(values, _inferred)
+    stored = None
+    if any(column.codec_type in MEDIA for column in schema.values()):
+        stored = ParquetDataset(where[0], prefix=where[1], schema=stored_schema_of(values.schema, schema))
+    return Source("", values, schema, {name: name for name in values.schema.fields}, stored)
+
+
 _OPENERS: Final[Mapping[str, Callable[[Location], Source]]] = {
     "records": _open_records,
     "hdf5": _open_hdf5,
@@ -252,6 +267,7 @@ _OPENERS: Final[Mapping[str, Callable[[Location], Source]]] = {
     "torch": _open_torch,
     "webdataset": _open_webdataset,
     "images": _open_images,
+    "parquet": _open_parquet,
 }
 
 

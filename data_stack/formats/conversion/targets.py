@@ -53,7 +53,7 @@ class Target(ABC):
         if shardlen is not None and shardlen < 1:
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
         if shardlen is not None and not self.has_shards:
-            raise ConfigError(f"{self.kind} has no shards; leave shardlen out, or choose records or webdataset")
+            raise ConfigError(f"{self.kind} has no shards; leave shardlen out, or choose records, parquet or webdataset")
 
     def check(self, source: Source) -> None:
         """Whether the format can hold the columns, as far as can be told before anything is written.
@@ -135,6 +135,56 @@ class _Records(Target):
 def _record_column(column: Column) -> Column:
     # Files are taken as they are, so that what they show is not looked at.
     return Column(column.type) if column.codec_type in MEDIA else column
+
+
+# ---------------------------------------------------------------------- Parquet
+
+
+class _Parquet(Target):
+    """A folder of Parquet files; its writer goes on behind the last one that is complete."""
+
+    kind = "parquet"
+    has_shards = True
+
+    def check(self, source: Source) -> None:
+        super().check(source)
+        self._schema(source)
+
+    def is_finished(self, source: Source) -> bool:
+        from data_stack.formats.parquet.metadata import ParquetManifest
+
+        if self.location.is_file():
+            raise ConfigError(f"{self.location.shown} is a file; choose another name, Parquet is written as a folder of files")
+        manifest = ParquetManifest.read(self.location.place)
+        if manifest is None:
+            return False
+        if manifest.n_rows > len(source):
+            raise ConfigError(
+                f"{self.location.shown} holds {manifest.n_rows:,} samples already, more than the {len(source):,} to be written; "
+                f"choose another folder"
+            )
+        return manifest.n_rows == len(source)
+
+    def write(self, feed: Feed, begun: _Begun) -> int:
+        from data_stack.formats.parquet import ParquetWriter
+
+        source = feed.source
+        stored = [name for name in source.schema if source.can_give_stored(name)]
+        with ParquetWriter(self.location.place, self._schema(source), rows_per_file=self.shardlen) as writer:
+            n_there = len(writer)
+            if n_there > feed.n_samples:
+                raise ConfigError(f"{self.location.shown} holds {n_there:,} samples already, more than are to be written")
+            begun(n_there)
+            feed.skip(n_there)
+            for columns in feed.batches(stored=stored, start=n_there):
+                writer.append_columns(columns, encoded=stored)
+        return n_there
+
+    def _schema(self, source: Source) -> Any:
+        from data_stack.formats.conversion.parquet_columns import parquet_schema
+
+        positions = np.unique(np.linspace(0, max(0, len(source) - 1), _LOOKED_AT if len(source) else 0).astype(np.intp))
+        return parquet_schema(self.location.name, source.schema, lambda name: source.read(positions, [name])[name])
 
 
 # ---------------------------------------------------------------------- folders of many files
@@ -446,5 +496,7 @@ class _Torch(_OneFile):
         )
 
 
-TARGETS: Final[Mapping[str, type[Target]]] = {each.kind: each for each in (_Records, _HDF5, _Npz, _Torch, _WebDataset, _Images)}
+TARGETS: Final[Mapping[str, type[Target]]] = {
+    each.kind: each for each in (_Records, _HDF5, _Npz, _Torch, _WebDataset, _Parquet, _Images)
+}
 """The formats that can be written, by name."""

@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,14 @@ from data_stack.exception import (
 from data_stack.io.identifiers import checked_prefix
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
-from data_stack.io.storage_connectors.connector import FULL_ERRORS, ResourceWriter, sealing
+from data_stack.io.storage_connectors.connector import FULL_ERRORS, Lease, ResourceWriter, sealing
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.util.lock_file import locked_file
 
-__all__ = ["Place", "place_of"]
+__all__ = ["TEMPORARY", "Place", "place_of"]
 
+#: So the names of files begin that are written in a folder of this machine, until they are whole.
+TEMPORARY = ".~"
 #: What is read whole (a spec, a manifest) has at most this size.
 _MAX_SMALL_BYTES = 64 << 20
 
@@ -66,6 +69,14 @@ class Place(ABC):
             UnsupportedStorageOperationError: the store cannot list.
         """
 
+    def tree(self) -> list[str]:
+        """The paths of all files in it and in its folders, at any depth, sorted; none if it does not exist.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+        raise UnsupportedStorageOperationError(f"{type(self).__name__} {self.name!r} cannot list what is in its folders")
+
     @abstractmethod
     def child(self, name: str) -> Place:
         """A folder in it, whether it exists or not."""
@@ -77,6 +88,25 @@ class Place(ABC):
         Raises:
             UnsupportedStorageOperationError: this place can only be read.
         """
+
+    #: Whether files can be listed and removed, so that what was begun can be gone on with, or cleared away.
+    can_remove: bool = False
+
+    def remove(self, file: str) -> None:
+        """Remove a file, and folders of this place that it leaves empty. One that is not there is removed already.
+
+        Raises:
+            UnsupportedStorageOperationError: this place cannot.
+            StorageError: it could not be removed.
+        """
+        raise UnsupportedStorageOperationError(f"{self.full_name(file)!r} cannot be removed from here")
+
+    def lease(self, file: str) -> AbstractContextManager[Lease]:
+        """The right to work on this place alone, under the name of a file that is there meanwhile, perhaps.
+
+        It is given back when the block ends, or when the process does. A store without leases grants all.
+        """
+        return contextlib.nullcontext(Lease())
 
     def full_name(self, file: str) -> str:
         """What to call a file in messages."""
@@ -166,13 +196,38 @@ class _Folder(Place):
         except ResourceNotFoundError:
             return []
 
+    def tree(self) -> list[str]:
+        paths = []
+        with _errors("list", self._folder):
+            for folder, _, files in os.walk(self._folder):
+                inner = os.path.relpath(folder, self._folder)
+                start = "" if inner == "." else inner.replace(os.sep, "/") + "/"
+                paths += [start + file for file in files]
+        return sorted(paths)
+
     def child(self, name: str) -> Place:
         return _Folder(os.path.join(self._folder, name))
+
+    can_remove = True
+
+    def remove(self, file: str) -> None:
+        path = os.path.join(self._folder, file)
+        with contextlib.suppress(ResourceNotFoundError), _errors("remove", path):
+            os.unlink(path)
+        while "/" in file:
+            file = file.rpartition("/")[0]
+            try:
+                os.rmdir(os.path.join(self._folder, file))
+            except OSError:  # there is something else in it
+                return
+
+    def lease(self, file: str) -> AbstractContextManager[Lease]:
+        return _FolderLease(os.path.join(self._folder, file))
 
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
         path = os.path.join(self._folder, file)
-        temporary = os.path.join(self._folder, f".~{secrets.token_hex(8)}")
+        temporary = os.path.join(self._folder, f"{TEMPORARY}{secrets.token_hex(8)}")
         with _errors("write", path):
             os.makedirs(self._folder, exist_ok=True)
             opened = open(temporary, "x+b")
@@ -195,6 +250,36 @@ class _Folder(Place):
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+class _FolderLease(Lease):
+    """A lock on a file, which the operating system releases when its process dies; the file goes with the lease."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._handle, self._pid = path, -1, os.getpid()
+
+    def acquire(self) -> bool:
+        if self._handle < 0:
+            with _errors("write", self._path):
+                try:
+                    handle = locked_file(self._path)
+                except ImportError:  # no such locks on this system
+                    return True
+            if handle is None:
+                return False
+            self._handle = handle
+        return True
+
+    def __enter__(self) -> _FolderLease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            if os.getpid() == self._pid:  # else it is the copy of a fork, and the lease is not ours to give back
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path)
+            os.close(handle)
 
 
 class _PlainFile(ByteSource):
@@ -264,12 +349,38 @@ class _InStore(Place):
         return self._connector.get_resource(self.full_name(file))
 
     def names(self) -> list[str]:
+        return _direct_children(self._identifiers(), self._folder)
+
+    def tree(self) -> list[str]:
+        return _below(self._identifiers(), self._folder)
+
+    def _identifiers(self) -> Iterable[str]:
         if not hasattr(self._connector, "list_resources"):
             raise UnsupportedStorageOperationError(f"{type(self._connector).__name__} cannot list what it stores")
-        return _direct_children(self._connector.list_resources(self._folder + "/" if self._folder else ""), self._folder)
+        return self._connector.list_resources(self._folder + "/" if self._folder else "")
 
     def child(self, name: str) -> Place:
         return _InStore(self._connector, checked_prefix(self.full_name(name)))
+
+    @property
+    def can_remove(self) -> bool:  # type: ignore[override]  # depends on the connector
+        kind = type(self._connector)
+        return all(
+            getattr(kind, method, default) is not default
+            for method, default in (
+                ("delete_resource", StorageConnector.delete_resource),
+                ("list_resources", StorageConnector.list_resources),
+            )
+        )
+
+    def remove(self, file: str) -> None:
+        with contextlib.suppress(ResourceNotFoundError):
+            self._connector.delete_resource(self.full_name(file))
+
+    def lease(self, file: str) -> AbstractContextManager[Lease]:
+        if not hasattr(self._connector, "lease"):
+            return super().lease(file)
+        return self._connector.lease(self.full_name(file))
 
     def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
         return self._connector.create(self.full_name(file))
@@ -294,6 +405,9 @@ class _InResources(Place):
     def names(self) -> list[str]:
         return _direct_children(self._resources, self._folder)
 
+    def tree(self) -> list[str]:
+        return _below(self._resources, self._folder)
+
     def child(self, name: str) -> Place:
         return _InResources(self._resources, checked_prefix(self.full_name(name)))
 
@@ -306,9 +420,13 @@ class _InResources(Place):
         return self._resources.create(self.full_name(file))
 
 
-def _direct_children(identifiers: Any, folder: str) -> list[str]:
+def _below(identifiers: Iterable[str], folder: str) -> list[str]:
     start = folder + "/" if folder else ""
-    return sorted({name[len(start) :].partition("/")[0] for name in identifiers if name.startswith(start)})
+    return sorted(name[len(start) :] for name in identifiers if name.startswith(start))
+
+
+def _direct_children(identifiers: Iterable[str], folder: str) -> list[str]:
+    return sorted({name.partition("/")[0] for name in _below(identifiers, folder)})
 
 
 @contextlib.contextmanager

@@ -242,6 +242,23 @@ class StorageConnector(ABC):
         """
         return False
 
+    def move_resource(self, identifier: str, new_identifier: str) -> None:
+        """Give a resource another name, replacing what had that. At every moment it is there, whole, under one of them or both.
+
+        Raises:
+            ResourceNotFoundError: nothing is stored under ``identifier``.
+            StorageError: it could not be written; what was stored before under ``new_identifier`` is still there.
+            UnsupportedStorageOperationError: this store cannot delete.
+        """
+        info = self.stat(identifier)
+        if info.sha256 is None or not self.store_known(new_identifier, info.size, info.sha256):
+            with self.get_resource(identifier) as resource, self.create(new_identifier) as writer:
+                store_bytes(resource, writer)
+                writer.seal()
+                if info.sha256 not in (None, writer.digest.sha256):
+                    raise ChecksumMismatchError(identifier, repr(self), str(info.sha256), writer.digest.sha256)
+        self.delete_resource(identifier)
+
     # ------------------------------------------------------------------ upkeep
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:

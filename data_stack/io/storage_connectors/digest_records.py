@@ -149,6 +149,12 @@ class DigestRecords:
         with contextlib.suppress(OSError):
             os.rename(path, os.path.join(folder, name.rpartition("-")[2]))
 
+    def remove_empty(self, folder: str) -> None:
+        """Remove the folder of the notes on a resource, by its path, if there are none any more; leave any other folder alone."""
+        if folder.startswith(self._root + os.sep) and folder.endswith("~"):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+
     def note_at(self, path: str) -> tuple[str, str] | None:
         """The resource that a note is on, and what notes on this version are called, by its path; None if it is no note."""
         folder, name = os.path.split(os.path.relpath(path, self._root))

@@ -131,8 +131,36 @@ class FileStorageConnector(StorageConnector):
         identifier = self._checked(identifier)
         with self._located(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
             self._records.forget(identifier)  # first: killed in between, we leave a file without a digest, not the reverse
-            os.unlink(name, dir_fd=folder)
+            try:
+                os.unlink(name, dir_fd=folder)
+            except FileNotFoundError:  # another process was faster
+                raise ResourceNotFoundError(identifier, repr(self)) from None
             os.fsync(folder)
+        self._remove_aside(identifier)
+
+    def move_resource(self, identifier: str, new_identifier: str) -> None:
+        identifier, new_identifier = self._checked(identifier), self._checked(new_identifier)
+        with self._located(identifier) as (folder, name, _), self._opened_file(identifier) as (_, status, known, _):
+            if known is None:  # touched by other means: held against its digests while it is copied
+                super().move_resource(identifier, new_identifier)
+                return
+            with self._storage_errors("store", new_identifier):
+                target, new_name = self._target(new_identifier)
+                try:
+                    # The open handle keeps its inode, by which it is told from a successor below.
+                    announced = self._records.announce(new_identifier, status, known)
+                    try:
+                        self._records.forget(identifier)  # first, as in delete_resource()
+                        os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
+                        for changed in {target, folder}:
+                            os.fsync(changed)
+                        self._remove_aside(new_identifier, unless=target)
+                    except FileNotFoundError:
+                        raise ResourceNotFoundError(identifier, repr(self)) from None
+                    finally:
+                        self._note(announced, target, new_name, status.st_ino)
+                finally:
+                    os.close(target)
         self._remove_aside(identifier)
 
     def list_resources(self, prefix: str = "") -> list[str]:
@@ -282,6 +310,7 @@ class FileStorageConnector(StorageConnector):
             if time.time() - status.st_mtime >= grace_seconds:
                 if not dry_run:
                     os.unlink(path)
+                    self._records.remove_empty(os.path.dirname(path))
                 yield Garbage(os.path.relpath(path, self._root_path), status.st_size, reason)
 
     def _is_needed(self, path: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ByteArray", "Parcel", "Spans", "contents_of", "know_nameless", "named", "reduced_pieces", "spans_of"]
+__all__ = ["ByteArray", "Parcel", "Spans", "contents_of", "know_nameless", "named", "pickled_error", "reduced_pieces", "spans_of"]
 
 ByteArray = npt.NDArray[np.uint8]
 
@@ -62,6 +62,19 @@ def contents_of(pickled: Any, buffers: Sequence[Any]) -> Any:
         Exception: whatever the value raises if it cannot be put together here.
     """
     return pickle.loads(pickled, buffers=buffers)  # noqa: S301  # of our own worker
+
+
+def pickled_error(error: BaseException) -> tuple[bytes, list[bytes]] | None:
+    """An exception as a parcel, its pickle and buffers, if it comes out of that as what it was."""
+    try:
+        parcel = Parcel(error)
+        pickled, buffers = bytes(parcel.pickle), [bytes(buffer) for buffer in parcel.buffers]
+        copy = contents_of(pickled, buffers)
+        if type(copy) is type(error) and str(copy) == str(error):
+            return pickled, buffers
+    except Exception:  # noqa: BLE001  # whatever an object raises instead of being pickled, or of coming to life again
+        return None
+    return None
 
 
 def spans_of(buffers: Sequence[memoryview], start: int = 0) -> tuple[Spans, int]:

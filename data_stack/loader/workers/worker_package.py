@@ -18,7 +18,7 @@ from data_stack.loader.jobs import BatchMaker
 from data_stack.loader.workers.anonymous_memory import anonymous_memory
 from data_stack.loader.workers.parcels import Spans, named, reduced_pieces, spans_of
 
-__all__ = ["packed_for_workers"]
+__all__ = ["packed_for_workers", "pickled_for_workers"]
 
 
 def packed_for_workers(maker: BatchMaker) -> tuple[int, Spans, list[tuple[str, str]]]:
@@ -49,6 +49,24 @@ def packed_for_workers(maker: BatchMaker) -> tuple[int, Spans, list[tuple[str, s
         os.close(descriptor)
         raise
     return descriptor, spans, nameless
+
+
+def pickled_for_workers(value: Any) -> tuple[bytes, list[tuple[str, str]]]:
+    """A pickle, in one piece, for fresh interpreters; functions and classes as in :func:`packed_for_workers`.
+
+    Returns:
+        The pickle, and module and name of functions and classes that are not to be found by them.
+
+    Raises:
+        Exception: whatever an object raises instead of being pickled.
+    """
+    file = io.BytesIO()
+    pickler = _PackagePickler(file, protocol=5)
+    try:
+        pickler.dump(value)
+    finally:
+        pickler.forget_modules()
+    return file.getvalue(), pickler.nameless
 
 
 _ADVICE = "Use worker_kind='threads', or let it open what it needs when it is first used"

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from data_stack.exception import LoadingError
 from data_stack.loader.jobs import BatchMaker, Job
 from data_stack.loader.workers.channel import Channel
-from data_stack.loader.workers.parcels import Parcel, Spans, contents_of, know_nameless, spans_of
+from data_stack.loader.workers.parcels import Parcel, Spans, contents_of, know_nameless, pickled_error, spans_of
 from data_stack.loader.workers.segments import SegmentWriter
 from data_stack.loader.workers.worker_board import WorkerBoard
 
@@ -187,24 +187,11 @@ class _Worker:
 
     def _send_error(self, generation: int, number: int, error: LoadingError, cause: BaseException) -> None:
         facts = {"problem": error.problem, "cause": error.cause, "epoch": error.epoch, "step": error.step, "index": error.index}
-        self._channel.send(("error", generation, number, facts, _traceback_of(cause), _pickled_error(cause)))
+        self._channel.send(("error", generation, number, facts, _traceback_of(cause), pickled_error(cause)))
 
 
 def _traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))
-
-
-def _pickled_error(error: BaseException) -> tuple[bytes, list[bytes]] | None:
-    """An exception as a parcel, if it comes out of that as what it was."""
-    try:
-        parcel = Parcel(error)
-        pickled, buffers = bytes(parcel.pickle), [bytes(buffer) for buffer in parcel.buffers]
-        copy = contents_of(pickled, buffers)
-        if type(copy) is type(error) and str(copy) == str(error):
-            return pickled, buffers
-    except Exception:  # noqa: BLE001  # whatever an object raises instead of being pickled, or of coming to life again
-        return None
-    return None
 
 
 def _beat(board: WorkerBoard, number: int, parent: int, working_thread: int) -> None:

@@ -31,6 +31,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import fuzz_archives
+import fuzz_parquet
 from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
 from fuzz_mutations import Mutant, Special, mutant_of, mutated_bytes
 from fuzz_readings import Reading, Violation, go_on_writing
@@ -39,7 +40,7 @@ from data_stack.formats.records.codecs import Codec, codec_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo
 
-KINDS = ("codecs", "memory", "folder", "archives")
+KINDS = ("codecs", "memory", "folder", "archives", "parquet")
 _MEMORY_BYTES = 4 << 30
 _GROWTH_BYTES = 1500 << 20
 _MOST_FAILURES = 20
@@ -220,6 +221,8 @@ def _executor(kind: str, folder: Path) -> Callable[[random.Random, Counts], None
         return _Codecs().execute
     if kind == "archives":
         return fuzz_archives.Archives(folder).execute
+    if kind == "parquet":
+        return fuzz_parquet.Parquets(folder).execute
     return _Datasets(folder if kind == "folder" else None).execute
 
 

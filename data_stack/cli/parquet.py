@@ -1,0 +1,226 @@
+"""The commands ``data-stack parquet …``: what a Parquet dataset is, its metadata made anew, and copies of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from data_stack.cli.settings import Settings, common_options, print_json
+from data_stack.display.text import columns, size_text
+
+__all__ = ["parquet"]
+
+_pass_settings = click.make_pass_decorator(Settings, ensure=True)
+_source = click.argument("source", metavar="SRC")
+_ORIGINS = {
+    "data_stack": "that of data_stack in its metadata",
+    "petastorm": "Petastorm's",
+    "given": "the one that was given",
+    "inferred": "what its columns tell",
+}
+
+
+@click.group("parquet")
+@common_options
+def parquet() -> None:
+    """Look at Parquet datasets, make their metadata anew, copy them.
+
+    SRC is a folder or file, or lies in a store (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME, hdfs://…).
+    """
+
+
+@parquet.command("info")
+@_source
+@click.option("--values", is_flag=True, help="Print the values in the row-group indexes, too.")
+@common_options
+@_pass_settings
+def info(settings: Settings, source: str, values: bool) -> None:
+    """Tell what a Parquet dataset holds; only footers are read.
+
+    Its schema and where that comes from, files, row groups, sizes, compression, row-group indexes, and what is kept beside them.
+    """
+    from data_stack.cli.parquet_facts import facts_of
+
+    facts = facts_of(located(source), with_values=values)
+    if settings.as_json:
+        print_json(facts)
+        return
+    click.echo(f"{facts['name']}")
+    size = f"{size_text(facts['stored_bytes'])} in {facts['n_files']:,} files"
+    rows = [
+        ("rows", f"{facts['n_rows']:,}"),
+        ("size", f"{size}, {size_text(facts['raw_bytes'])} before compression"),
+        ("row groups", _spread(facts["row_groups"])),
+        ("partitions", ", ".join(facts["partition_by"]) or "none"),
+        ("written by", ", ".join(facts["created_by"]) or "?"),
+        ("manifest", facts["manifest"]),
+        ("metadata", ", ".join(facts["metadata"]) or "none"),
+    ]
+    for key, value in rows:
+        click.echo(f"{key:<12}{value}")
+    click.echo(f"\nschema {facts['schema']['name']!r} ({facts['schema_from']})")
+    table: list[tuple[str, ...]] = [("field", "dtype", "shape", "codec", "nulls", "compression", "size")]
+    for field in facts["fields"]:
+        nulls = "may be" if field["nullable"] else "no"
+        size = "in the folders' names" if field["stored_bytes"] is None else size_text(field["stored_bytes"])
+        table.append(
+            (field["name"], field["dtype"], field["shape"], field["codec"], nulls, ", ".join(field["compression"]), size)
+        )
+    _print_columns(table)
+    if isinstance(facts["indexes"], str):
+        click.echo(f"\nrow-group indexes: {facts['indexes']}")
+        return
+    click.echo("\nrow-group indexes: none" if not facts["indexes"] else "\nrow-group indexes:")
+    for index in facts["indexes"]:
+        what = f"{index['n_values']:,} values" if index["kind"] == "single_field" else f"{index['n_row_groups']:,} row groups"
+        click.echo(f"  {index['name']} ({index['kind']} of {index['field']}): {what}")
+        for value, groups in index.get("values", ()):
+            click.echo(f"    {value}: {', '.join(map(str, groups))}")
+
+
+@parquet.command("generate-metadata")
+@_source
+@click.option(
+    "--schema",
+    "schema_file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE.json",
+    help='The schema, as `info --json` prints it under "schema".  [default: the one that is there, or that the columns tell]',
+)
+@click.option("--checksums", is_flag=True, help="Read all files, to store their SHA-256.")
+@click.option(
+    "--petastorm", is_flag=True, help="Write what Petastorm needs, too; where it is there already, it is kept up to date."
+)
+@common_options
+@_pass_settings
+def generate(settings: Settings, source: str, schema_file: str | None, checksums: bool, petastorm: bool) -> None:
+    """Write the manifest and _common_metadata of a Parquet dataset, out of the footers of its files.
+
+    For a dataset that others wrote, or appended to. No row is read, and no Spark is needed.
+    """
+    from data_stack.formats.parquet.metadata_generation import generate_metadata
+
+    schema = None if schema_file is None else _schema(schema_file)
+    report = generate_metadata(located(source), schema=schema, checksums=checksums, petastorm=petastorm)
+    manifest = report.manifest
+    if settings.as_json:
+        print_json(
+            {
+                "n_files": len(manifest.files),
+                "n_row_groups": manifest.n_row_groups,
+                "n_rows": manifest.n_rows,
+                "schema_from": report.schema_from,
+                "dropped_indexes": report.dropped_indexes,
+            }
+        )
+        return
+    click.echo(
+        f"{source} has {manifest.n_rows:,} rows in {manifest.n_row_groups:,} row groups of {len(manifest.files):,} files; its "
+        f"schema is {_ORIGINS[report.schema_from]}"
+    )
+    if report.dropped_indexes:
+        click.echo("Its row-group indexes were of other row groups and are removed; build them again: build_indexes().", err=True)
+
+
+@parquet.command("copy")
+@_source
+@click.argument("target", metavar="DST")
+@click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
+@click.option(
+    "--not-null", "not_null", multiple=True, metavar="FIELD", help="Leave out rows where this is null; may be repeated."
+)
+@click.option("--partition-by", multiple=True, metavar="FIELD", help="Fields that become folders.  [default: as in SRC]")
+@click.option("--row-group-mb", type=click.FloatRange(min=0, min_open=True), default=32.0, show_default=True, help="As stored.")
+@click.option("--file-mb", type=click.FloatRange(min=0, min_open=True), default=512.0, show_default=True, help="As stored.")
+@click.option(
+    "--compression",
+    type=click.Choice(["zstd", "snappy", "gzip", "lz4", "brotli", "none"]),
+    default="zstd",
+    show_default=True,
+    help="Of all but the cells that are compressed themselves.",
+)
+@click.option("--overwrite", is_flag=True, help="Remove the dataset at DST first.")
+@common_options
+@_pass_settings
+def copy(
+    settings: Settings,
+    source: str,
+    target: str,
+    fields: tuple[str, ...],
+    not_null: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    row_group_mb: float,
+    file_mb: float,
+    compression: str,
+    overwrite: bool,
+) -> None:
+    """Copy a Parquet dataset: some fields, rows without nulls, other files. No cell is decoded.
+
+    An interrupted copy goes on where it was. Row-group indexes are built anew for the copy.
+    """
+    from dataclasses import asdict
+
+    from data_stack.formats.parquet.dataset_copying import copy_dataset
+
+    report = copy_dataset(
+        located(source),
+        located(target),
+        fields=fields or None,
+        not_null=not_null,
+        partition_by=partition_by or None,
+        row_group_mb=row_group_mb,
+        file_mb=file_mb,
+        compression=compression,
+        overwrite=overwrite,
+    )
+    if settings.as_json:
+        print_json(asdict(report))
+        return
+    there = f", {report.n_there:,} of them from before" if report.n_there else ""
+    out = f"; {report.n_left_out:,} with nulls were left out" if report.n_left_out else ""
+    click.echo(f"{target} has {report.n_rows:,} rows{there}, with {', '.join(report.fields)}{out}; in {report.seconds:.3f} s")
+    if report.indexes:
+        click.echo(f"row-group indexes: {', '.join(report.indexes)}")
+    if report.dropped_indexes:
+        click.echo("Row-group indexes of SRC that are out of date, or of fields that are left out, were not copied.", err=True)
+
+
+def located(text: str) -> Any:
+    """What a path or URL means: ``mongodb://host/database/sets/frames`` is ``sets/frames`` in a database."""
+    from data_stack.formats.conversion import location_of, split_url
+    from data_stack.repository.default_storage import as_storage_connector
+
+    scheme = text.partition("://")[0].lower() if "://" in text else ""
+    if scheme in ("", "file", "hdfs", "viewfs"):
+        return text
+    store, name = split_url(text)
+    return location_of((as_storage_connector(store), name)).place
+
+
+def _schema(path: str) -> Any:
+    from data_stack.exception import ConfigError
+    from data_stack.formats.parquet.schema import Schema
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path!r} is no JSON: {error!s:.200}") from error
+    return Schema.from_json(content.get("schema", content) if isinstance(content, dict) else content)
+
+
+def _spread(row_groups: dict[str, Any]) -> str:
+    if not row_groups["n"]:
+        return "0"
+    rows, sizes = row_groups["rows"], row_groups["stored_bytes"]
+    return (
+        f"{row_groups['n']:,}, of {rows['min']:,} to {rows['max']:,} rows and {size_text(sizes['min'])} to "
+        f"{size_text(sizes['max'])}"
+    )
+
+
+def _print_columns(rows: list[tuple[str, ...]]) -> None:
+    for line in columns(rows):
+        click.echo(line)

@@ -1,0 +1,42 @@
+"""Where the tasks of a preparation run: the contract of whatever runs them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+__all__ = ["PreparationEngine"]
+
+Result = TypeVar("Result")
+
+
+class PreparationEngine(ABC):
+    """Runs independent tasks, at once if it can, each until one attempt at it has ended well.
+
+    ``data_stack.distributed`` has engines for the processes of one machine and for Spark. One of your own needs :meth:`run`
+    alone: ``factory.prepare(engine=MyEngine(...))``. The tasks look after themselves: an attempt may be killed anywhere, a task
+    may be attempted again and several times at once, and an attempt that was given up may go on.
+    """
+
+    #: Whether tasks run outside of this process, where a store in this one's memory cannot be reached.
+    leaves_process: ClassVar[bool] = True
+
+    @abstractmethod
+    def run(
+        self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
+    ) -> Generator[tuple[str, Result], None, None]:
+        """Call ``work(task)`` for each of the tasks.
+
+        Args:
+            work: what to do. It pickles by cloudpickle, and so do what it is given and gives.
+            tasks: what ``work`` is called with, by names that a person can read.
+            title: what all of it is, for whoever looks at what is running.
+
+        Yields:
+            Name and result of each task, once, in the order in which they are done.
+
+        Raises:
+            TaskError: a task has failed too often. Nothing runs any more, as far as the engine can tell.
+            ConfigError: the engine or the work cannot be used like this.
+        """

@@ -1,0 +1,308 @@
+"""Prepares a dataset shard by shard: one after the other in this process, or as the tasks of an engine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from data_stack.dataset.engine import PreparationEngine
+from data_stack.dataset.journal import Journal
+from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
+from data_stack.dataset.staging import ShardRecord, StagedResource, Staging
+from data_stack.dataset.stored import StoredDataset
+from data_stack.exception import ConfigError
+from data_stack.io.storage_connectors.connector import ResourceWriter
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.util.logger import logger
+
+if TYPE_CHECKING:
+    from data_stack.dataset.declarative import DatasetFactory
+
+__all__ = ["EnginePreparation", "Shard", "checked_shards", "prepare_in_turn"]
+
+_SHOWN_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """An independent part of a preparation.
+
+    Attributes:
+        value: what the author describes it by, plain JSON data.
+        digest: 64 hex digits that name it, of its value alone.
+        name: for people, e.g. ``shard {"file": "raw/part-0.csv"}``.
+    """
+
+    value: Any
+    digest: str
+    name: str
+
+
+def checked_shards(values: Any, who: str) -> tuple[Shard, ...]:
+    """The shards that an author's ``preparation_shards`` gave.
+
+    Each value is what becomes of it as JSON (tuples become lists), so that it is the same wherever the shard is prepared.
+
+    Raises:
+        ConfigError: it is no list, or one of them is no plain JSON data, or there twice.
+    """
+    if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
+        raise ConfigError(f"preparation_shards() of {who} must return a list of plain JSON values, got {values!r:.80}")
+    shards: dict[str, Shard] = {}
+    for value in values:
+        try:
+            text = json.dumps(value, sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"preparation_shards() of {who} gave a shard that is no plain JSON data ({error}): {value!r:.80}; use numbers of "
+                f"Python's, strings, None, lists and dicts"
+            ) from error
+        digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+        if digest in shards:
+            raise ConfigError(f"preparation_shards() of {who} gave one shard twice: {text:.200}")
+        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({digest[:8]})"
+        shards[digest] = Shard(json.loads(text), digest, f"shard {shown}")
+    return tuple(shards.values())
+
+
+def prepare_in_turn(factory: DatasetFactory, raw: Resources, prepared: PreparedResources) -> None:
+    """Prepare all shards in this process; those that an engine has completed before it was interrupted are taken over."""
+    shards = checked_shards(factory.preparation_shards(raw), type(factory).__qualname__)
+    staging = Staging(prepared.stored, prepared.fingerprint)
+    was_interrupted = staging.is_open()
+    by_name = {shard.name: shard for shard in shards}
+    taken_over = []
+    for name in prepared.steps(by_name):
+        record = staging.completed(by_name[name].digest) if was_interrupted else None
+        if record is not None:
+            prepared.adopt(record)
+            taken_over.append(record)
+        else:
+            factory.prepare_shard(by_name[name].value, raw, prepared)
+    _finish(factory, raw, prepared, staging, taken_over)
+
+
+def _finish(
+    factory: DatasetFactory, raw: Resources, prepared: PreparedResources, staging: Staging, records: Iterable[ShardRecord]
+) -> None:
+    """Let the author finish what all shards made."""
+    try:
+        factory.finish_preparation(raw, prepared)
+    except Exception as error:
+        if any(staging.found(record) != record for record in records):
+            raise Superseded from error  # another process that works without a lease has published or removed what it reads
+        raise
+
+
+class EnginePreparation:
+    """Does what ``preprocess`` does, by the tasks of an engine.
+
+    A dataset that has no shards is one task: its ``preprocess``.
+
+    Args:
+        factory: of the dataset.
+        engine: runs the tasks.
+        has_shards: whether it has any.
+
+    Raises:
+        ConfigError: the tasks cannot reach the store of the factory.
+    """
+
+    def __init__(self, factory: DatasetFactory, engine: PreparationEngine, *, has_shards: bool) -> None:
+        self._factory, self._engine, self._has_shards = factory, engine, has_shards
+        if engine.leaves_process and isinstance(factory.storage_connector, InMemoryStorageConnector):
+            raise ConfigError(
+                f"{type(engine).__name__} prepares in other processes, which cannot store anything in the memory of this one "
+                f"({factory.storage_connector!r}): use a folder or a server, or no engine"
+            )
+
+    def __call__(self, raw: Resources, prepared: PreparedResources) -> None:
+        """Prepare what is not prepared yet. What the shards made is published with all the rest, when that is there.
+
+        Raises:
+            TaskError: a shard could not be prepared.
+            ConfigError: the shards are none, two of them make the same resource, or tasks see another store than this process.
+        """
+        factory, stored = self._factory, prepared.stored
+        if self._has_shards:
+            shards = checked_shards(factory.preparation_shards(raw), type(factory).__qualname__)
+        else:
+            shards = (Shard(None, hashlib.sha256(b"preprocess()").hexdigest(), "preprocess()"),)
+        staging = Staging(stored, prepared.fingerprint)
+        staging.open()
+        started = time.perf_counter()
+        records = self._records(shards, staging, raw, prepared)
+        _check_apart(shards, records)
+        for shard in shards:
+            prepared.adopt(records[shard.digest])
+        prepared.timings.append((f"{len(shards)} shards" if len(shards) != 1 else shards[0].name, time.perf_counter() - started))
+        if self._has_shards:
+            _finish(factory, raw, prepared, staging, records.values())
+
+    def _records(
+        self, shards: Sequence[Shard], staging: Staging, raw: Resources, prepared: PreparedResources
+    ) -> dict[str, ShardRecord]:
+        """A record of each shard by its digest, whatever is in the store of it now."""
+        found = {shard.digest: staging.completed(shard.digest) or _made_in_turn(shard, prepared) for shard in shards}
+        records = {digest: record for digest, record in found.items() if record is not None}
+        left = {shard.name: shard for shard in shards if shard.digest not in records}
+        name = prepared.stored.definition.card.name
+        if records:
+            logger.info("dataset %r: %d of %d shards were prepared before", name, len(records), len(shards))
+        work = ShardWork(self._factory, raw, prepared.fingerprint, has_shards=self._has_shards)
+        with contextlib.closing(self._results(work, left, name)) as results:
+            for done, record in _with_bar(results, len(shards), len(records), name, prepared.shows_progress):
+                confirmed = None if record is None else staging.found(record)
+                if confirmed is None:
+                    self._explain(staging, done, prepared)
+                else:
+                    records[confirmed.digest] = confirmed
+        return records
+
+    def _results(
+        self, work: ShardWork, left: dict[str, Shard], name: str
+    ) -> Generator[tuple[str, ShardRecord | None], None, None]:
+        if left:
+            yield from self._engine.run(work, left, title=f"data-stack: preparing {name}")
+
+    @staticmethod
+    def _explain(staging: Staging, task: str, prepared: PreparedResources) -> None:
+        """A task did not leave what it should have left."""
+        if not staging.is_open():
+            raise Superseded  # another process has prepared the dataset meanwhile, and cleaned up
+        raise ConfigError(
+            f"what {task} of dataset {prepared.stored.definition.card.name!r} stored is not in {prepared.stored.connector!r} "
+            f"as this process sees it, or the task does not see what this process stored. All machines that run tasks must reach "
+            f"the same store under the same name: a shared folder, MongoDB or an object store"
+        )
+
+
+class ShardWork:
+    """One attempt at a shard, in whatever process.
+
+    Args:
+        factory: of the dataset; it is sent with its storage connector.
+        raw: the sources.
+        fingerprint: names the preparation.
+        has_shards: False where ``preprocess`` is the one shard.
+    """
+
+    def __init__(self, factory: DatasetFactory, raw: Resources, fingerprint: str, *, has_shards: bool) -> None:
+        self._factory, self._raw, self._fingerprint, self._has_shards = factory, raw, fingerprint, has_shards
+
+    def __repr__(self) -> str:
+        return f"the factory {type(self._factory).__qualname__}"
+
+    def __call__(self, shard: Shard) -> ShardRecord | None:
+        """Prepare the shard, unless another attempt has.
+
+        Returns:
+            What it consists of; None if nobody wants it any more.
+        """
+        stored = self._factory._stored_dataset(self._factory._checked_definition())
+        staging = Staging(stored, self._fingerprint)
+        if not staging.is_open():
+            return None
+        if (record := staging.completed(shard.digest)) is not None:
+            return record
+        prepared = ShardResources(stored, self._fingerprint, staging, shard)
+        try:
+            if self._has_shards:
+                self._factory.prepare_shard(shard.value, self._raw, prepared)
+            else:
+                self._factory.preprocess(self._raw, prepared)
+            record = prepared.shard_record()
+            prepared.check_wanted()
+        except Superseded:
+            prepared.forget()
+            return None
+        except BaseException:
+            prepared.forget()
+            raise
+        staging.write_record(record)  # if this fails, nobody knows whether it is there, so what it names stays
+        if not staging.is_open():
+            staging.delete_record(shard.digest)
+            prepared.forget()
+            return None
+        return record
+
+
+class ShardResources(PreparedResources):
+    """What one attempt at a shard has made so far: nothing else of the dataset is seen, and nothing has its own name yet.
+
+    All steps are done: an attempt that was broken off is begun again.
+    """
+
+    def __init__(self, stored: StoredDataset, fingerprint: str, staging: Staging, shard: Shard) -> None:
+        super().__init__(stored, Journal(fingerprint), hold=False, progress=False)
+        self._staging, self._digest = staging, shard.digest
+        self._attempt = secrets.token_hex(8)
+        self._n_created = 0
+
+    def shard_record(self) -> ShardRecord:
+        """What was made."""
+        staged = [StagedResource(record, self._staged[name].partition("/")[2]) for name, record in self._records.items()]
+        return ShardRecord(self._digest, tuple(staged))
+
+    def check_wanted(self) -> None:
+        """Go no further if nobody wants the shard any more."""
+        if not self._staging.is_open():
+            raise Superseded
+
+    def forget(self) -> None:
+        """Remove what was made."""
+        self._staging.delete([staged.partition("/")[2] for staged in self._staged.values()])
+
+    def publish(self) -> None:
+        raise ConfigError("the resources of a shard are published by the process that prepares the dataset")
+
+    def _stored_at_once(self, name: str) -> Iterator[ResourceWriter]:
+        with self._lock:
+            self._n_created += 1
+            staged = self._staging.name(self._digest, self._attempt, self._n_created)
+        with self._connector.create(f"{self._dataset}/{staged}") as writer:
+            yield writer
+            self.check_wanted()
+        with self._lock:
+            self._staged[name] = f"{self._dataset}/{staged}"
+            self._record(name, writer)
+        self.check_wanted()
+
+    def _note_step(self, name: str) -> None:
+        """An attempt is done as a whole."""
+
+    def _is_done(self, name: str) -> bool:
+        return False
+
+
+def _made_in_turn(shard: Shard, prepared: PreparedResources) -> ShardRecord | None:
+    """What an attempt without engine made of a shard before it was interrupted."""
+    records = prepared.made_in(shard.name)
+    return None if records is None else ShardRecord(shard.digest, tuple(StagedResource(record, None) for record in records))
+
+
+def _check_apart(shards: Sequence[Shard], records: dict[str, ShardRecord]) -> None:
+    """Refuse two shards that make the same resource."""
+    makers: dict[str, Shard] = {}
+    for shard in shards:
+        for resource in records[shard.digest].resources:
+            name = resource.record.identifier
+            other = makers.setdefault(name.casefold(), shard)
+            if other is not shard:
+                raise ConfigError(f"both {other.name} and {shard.name} make the resource {name!r}; each needs names of its own")
+
+
+def _with_bar(
+    results: Iterable[tuple[str, ShardRecord | None]], n_shards: int, n_done: int, name: str, is_shown: bool
+) -> Iterable[tuple[str, ShardRecord | None]]:
+    if not is_shown:
+        return results
+    from tqdm import tqdm  # only whoever looks pays for its import
+
+    return tqdm(results, desc=f"{name}: preparing", unit="shard", total=n_shards, initial=n_done, leave=False)

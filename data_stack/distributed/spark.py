@@ -1,0 +1,202 @@
+"""Tasks in the executors of a Spark cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, TypeVar
+
+from data_stack.dataset.engine import PreparationEngine
+from data_stack.distributed.attempts import Failure, PackedWork, attempted_by_spark, packed
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.util.logger import logger
+
+try:
+    from pyspark import InheritableThread, SparkContext
+    from pyspark.accumulators import AddingAccumulatorParam
+    from pyspark.sql import SparkSession
+except ImportError as error:
+    raise MissingDependencyError("SparkEngine", "pyspark", "spark") from error
+
+__all__ = ["SparkEngine"]
+
+Result = TypeVar("Result")
+
+_FAILED_TASK = re.compile(r"Task (\d+) in stage [\d.]+ failed")
+_SAID_CHARACTERS = 4000
+_LOOK_SECONDS = 0.1
+_GRACE_SECONDS = 10.0
+
+
+class SparkEngine(PreparationEngine):
+    """Runs tasks in the executors of Spark, each as a task of its own, all of them in one job.
+
+    What a task raises comes back, and the task is tried again in another job. That an executor or its Python dies is Spark's to
+    answer, by its ``spark.task.maxFailures``; where it gives up, as it does at once in local mode, what is not done is tried
+    again too. Executors need data_stack, and what the datasets' code imports, at the same versions; the functions and classes
+    of a script or a notebook are sent by value.
+
+    Args:
+        master: of the cluster, e.g. ``"spark://host:7077"`` or ``"local[4]"``: a session is made for each :meth:`run`, and
+            stopped. None: of ``session``.
+        session: runs the tasks, and stays as it is; None without a master: the one that is active.
+        attempts: how often a task is tried, beside what Spark does by itself.
+
+    Raises:
+        ConfigError: both or neither of master and session, or a number that is less than 1.
+        MissingDependencyError: pyspark is not installed.
+    """
+
+    def __init__(self, master: str | None = None, *, session: SparkSession | None = None, attempts: int = 3) -> None:
+        if master is not None and session is not None:
+            raise ConfigError("SparkEngine takes a master, for a session of its own, or a session; got both")
+        if master is not None and (type(master) is not str or not master):
+            raise ConfigError(f'a master is a string such as "local[4]" or "spark://host:7077", got {master!r:.80}')
+        if type(attempts) is not int or attempts < 1:
+            raise ConfigError(f"attempts is a number from 1 on, got {attempts!r:.40}")
+        self._master, self._session, self.attempts = master, session, attempts
+
+    def __repr__(self) -> str:
+        return f"SparkEngine({self._master!r}, attempts={self.attempts})"
+
+    def run(
+        self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
+    ) -> Generator[tuple[str, Result], None, None]:
+        package = packed(work)
+        left, failures = dict(tasks), Counter[str]()
+        with self._context(title) as context:
+            while left:
+                names = list(left)
+                problem = ""
+                with contextlib.closing(_job(context, package, list(left.values()), title)) as ends:
+                    try:
+                        for position, (result, failure) in ends:
+                            if failure is None:
+                                del left[names[position]]
+                                yield names[position], result
+                            else:
+                                self._note(names[position], failure, failures)
+                    except _JobError as error:
+                        problem = str(error)
+                if not problem:
+                    continue
+                # Where Spark does not say which task it gave up, it may have been any of them.
+                match = _FAILED_TASK.search(problem)
+                guilty = [names[int(match[1])]] if match is not None and int(match[1]) < len(names) else names
+                for name in guilty:
+                    if name in left:
+                        self._note(name, Failure(f"was given up by Spark:\n{problem[:_SAID_CHARACTERS]}"), failures)
+
+    def _note(self, task: str, failure: Failure, failures: Counter[str]) -> None:
+        failures[task] += 1
+        if failures[task] >= self.attempts:
+            raise failure.error(task, failures[task])
+        logger.warning("%s: attempt %d %s; it is tried again", task, failures[task], failure.problem)
+
+    @contextlib.contextmanager
+    def _context(self, title: str) -> Iterator[SparkContext]:
+        if self._master is None:
+            session = self._session or SparkSession.getActiveSession()
+            if session is None:
+                raise ConfigError(
+                    'SparkEngine needs a master, e.g. SparkEngine("local[4]") or SparkEngine("spark://host:7077"), or a session'
+                )
+            yield _context_of(session)
+            return
+        if SparkContext._active_spark_context is not None:
+            raise ConfigError(
+                f"there is a Spark session in this process already, and no second one with master {self._master!r} can be beside "
+                f"it; use SparkEngine(session=...), or stop it"
+            )
+        session = _started(self._master, title)
+        try:
+            context = _context_of(session)
+            context.setLogLevel("ERROR")  # what fails is told by us
+            yield context
+        finally:
+            session.stop()
+
+
+class _JobError(Exception):
+    """Spark gave a job up."""
+
+
+def _started(master: str, title: str) -> SparkSession:
+    """A session of our own, as little of it as the tasks need."""
+    builder = SparkSession.builder.appName(title).master(master)
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    is_here = master.startswith("local")
+    python = os.environ.get("PYSPARK_PYTHON")
+    if is_here:
+        # The same interpreter with the same packages; on other machines, either may lie elsewhere.
+        os.environ["PYSPARK_PYTHON"] = python or sys.executable
+        builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, map(os.fspath, sys.path))))
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # Spark's own, Java's, or none of them
+        raise ConfigError(f"Spark could not be started with master {master!r}: {type(error).__name__}: {error}") from error
+    finally:
+        if is_here and python is None:
+            del os.environ["PYSPARK_PYTHON"]
+
+
+def _context_of(session: SparkSession) -> SparkContext:
+    try:
+        return session.sparkContext
+    except Exception as error:  # what Spark Connect raises depends on its version
+        raise ConfigError(
+            "this Spark session has no context that runs functions (Spark Connect has none): use a classic session, or master=..."
+        ) from error
+
+
+def _job(
+    context: SparkContext, package: PackedWork, arguments: list[Any], title: str
+) -> Generator[tuple[int, tuple[Any, Failure | None]], None, None]:
+    """Run one task for each argument; give position and end of each as they are done.
+
+    Raises:
+        _JobError: Spark gave up. What was done until then has been given.
+    """
+    group = f"data-stack-{secrets.token_hex(8)}"
+    # What has ended comes with the news that the task has, so what is done is known before the job is, and if it never is.
+    ends: Any = context.accumulator([], AddingAccumulatorParam[Any]([]))
+    sent = context.broadcast(package)
+    rdd = context.parallelize(list(enumerate(arguments)), len(arguments)).map(functools.partial(attempted_by_spark, sent, ends))
+    problems: list[str] = []
+
+    def run() -> None:
+        context.setJobGroup(group, title, interruptOnCancel=True)
+        try:
+            rdd.count()
+        except Exception as error:  # noqa: BLE001  # told by the thread that waits
+            problems.append(f"{type(error).__name__}: {error}")
+
+    thread = InheritableThread(target=run, name="data_stack-spark-job", daemon=True)
+    given: set[int] = set()
+    n_taken = 0
+    thread.start()
+    try:
+        while n_taken < len(ends.value) or thread.is_alive():
+            if n_taken == len(ends.value):
+                thread.join(_LOOK_SECONDS)
+                continue
+            position, end = ends.value[n_taken]
+            n_taken += 1
+            if position not in given:  # of a task that ran several times, the first end counts
+                given.add(position)
+                yield position, end
+    finally:
+        if thread.is_alive():
+            context.cancelJobGroup(group)
+            thread.join(_GRACE_SECONDS)
+        ends.value = []  # the context remembers it as long as it lives
+        sent.unpersist()
+    if problems:
+        raise _JobError(problems[0])

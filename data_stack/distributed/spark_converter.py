@@ -1,0 +1,424 @@
+"""DataFrames of Spark as batches for training: written once as Parquet, read by the loader."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import platformdirs
+
+from data_stack.distributed.spark_cache import CachedFrame, CacheFolder, deleted, register_delete_dir_handler
+from data_stack.distributed.spark_columns import PRECISIONS, converted_columns
+from data_stack.distributed.spark_materialize import sql_settings
+from data_stack.distributed.spark_plan import FramePlan
+from data_stack.distributed.spark_session import classic, local_path, place_of_url, readable_source
+from data_stack.exception import ConfigError, MissingDependencyError, StorageError
+from data_stack.formats.parquet.dataset import ParquetDataset
+from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.footers import Footers
+from data_stack.loader.loader import Loader
+from data_stack.loader.orders import BlockShuffled, InOrder, Order
+from data_stack.loader.petastorm.arguments import shard_of, worker_kind_of
+from data_stack.util.logger import logger
+
+try:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+except ImportError as error:
+    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+
+if TYPE_CHECKING:
+    from data_stack.loader.torch import TorchLoader
+
+__all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
+
+#: Settings that name the folder for converted DataFrames: ours, and Petastorm's.
+CACHE_DIR_CONF: Final = "data_stack.spark.converter.cacheDir"
+PARENT_CACHE_DIR_URL_CONF: Final = "petastorm.spark.converter.parentCacheDirUrl"
+
+_CODECS: Final = ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli")
+#: Where programs that start several processes for a training tell each its rank, and their number.
+_RANKS: Final = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("RANK", "WORLD_SIZE"),
+)
+
+
+@dataclass(frozen=True)
+class SparkDatasetConverter:
+    """The rows of a DataFrame as Parquet, for batches in any number of trainings; made by :func:`make_spark_converter`.
+
+    It pickles, and other processes (those of Horovod, say) use it without Spark.
+
+    Attributes:
+        cache_dir_url: of the folder.
+        file_urls: of the Parquet files in it.
+        dataset_size: rows.
+    """
+
+    PARENT_CACHE_DIR_URL_CONF = PARENT_CACHE_DIR_URL_CONF
+
+    cache_dir_url: str
+    file_urls: tuple[str, ...]
+    dataset_size: int
+    is_own: bool = True
+
+    def __len__(self) -> int:
+        return self.dataset_size
+
+    def dataset(self, columns: Iterable[Any] | None = None, filters: Any = None, **options: Any) -> ParquetDataset:
+        """The rows as an iterator.
+
+        Args:
+            columns: names or regular expressions; None for all.
+            filters: which rows.
+            options: other arguments of :class:`~data_stack.formats.parquet.ParquetDataset`.
+
+        Raises:
+            ResourceNotFoundError: the folder has been deleted.
+        """
+        return ParquetDataset(readable_source(self.cache_dir_url), columns, filters, **options)
+
+    def make_torch_dataloader(
+        self,
+        batch_size: int = 32,
+        num_epochs: int | None = 1,
+        workers_count: int | None = None,
+        shuffling_queue_capacity: int = 0,
+        data_loader_fn: Callable[..., Any] | None = None,
+        **reader: Any,
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Batches as torch tensors: a loader, to be used in a ``with`` block, of dicts of a tensor for each column.
+
+        ::
+
+            with converter.make_torch_dataloader(batch_size=256, num_epochs=10, shuffling_queue_capacity=100_000) as loader:
+                for batch in loader:
+                    train(batch["features"], batch["label"])
+
+        It has all that :class:`~data_stack.loader.loader.Loader` has (``len``, ``state_dict``, ``set_epoch`` …). Columns that are
+        no numbers, or of which values are null, are lists of values.
+
+        Args:
+            batch_size: rows of each batch.
+            num_epochs: how many an iteration gives; None: it never ends, as Petastorm's does unless it is told otherwise.
+            workers_count: None: as many as there are processors.
+            shuffling_queue_capacity: rows that are mixed: those of so many whole row groups as have this number of rows; at
+                least those of one.
+            data_loader_fn: makes the loader, of ``reader=``, ``batch_size=`` and ``shuffling_queue_capacity=``, as classes
+                of Petastorm's do; the reader is one of :func:`data_stack.loader.petastorm.make_batch_reader`.
+            reader: ``seed`` (0), ``shuffle_row_groups`` (True: another order of row groups in each epoch, and of the rows in
+                each; False, with no capacity: the order of the files), ``shuffle_rows`` (the same), ``cur_shard`` and
+                ``shard_count`` (one share of several, equally many steps each), ``schema_fields``, ``predicate``, ``filters``,
+                ``reader_pool_type`` ("thread", "process", "dummy"); and of the loader: ``uneven``, ``drop_last``, ``prefetch``,
+                ``transform``, ``collate``, ``device``, ``pin_memory``, ``timeout_seconds``, ``progress``.
+
+        Raises:
+            ConfigError: there is no such argument, or it is out of range.
+            ResourceNotFoundError: the folder has been deleted.
+            MissingDependencyError: torch is not installed.
+        """
+        _check_ranks(reader)
+        if data_loader_fn is not None:
+            return self._with_reader(
+                data_loader_fn, batch_size, shuffling_queue_capacity, {"num_epochs": num_epochs, **_pool(workers_count), **reader}
+            )
+        loader: TorchLoader = self._loader(batch_size, num_epochs, workers_count, shuffling_queue_capacity, reader).torch()
+        return loader
+
+    def make_tf_dataset(
+        self,
+        batch_size: int | None = None,
+        prefetch: int | None = None,
+        num_epochs: int | None = 1,
+        workers_count: int | None = None,
+        shuffling_queue_capacity: int | None = None,
+        **reader: Any,
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Batches as a ``tf.data.Dataset``, to be used in a ``with`` block: of named tuples of a tensor for each column.
+
+        ::
+
+            with converter.make_tf_dataset(batch_size=256) as dataset:
+                model.fit(dataset.map(lambda row: (row.features, row.label)))
+
+        Args:
+            batch_size: rows of each batch; None: 32.
+            prefetch: batches that are made ahead; None: as TensorFlow likes.
+            num_epochs: as for :meth:`make_torch_dataloader`, and all other arguments, too.
+            workers_count: likewise.
+            shuffling_queue_capacity: likewise; None: 0.
+            reader: likewise.
+
+        Raises:
+            ConfigError, ResourceNotFoundError: as :meth:`make_torch_dataloader`.
+            MissingDependencyError: TensorFlow is not installed.
+        """
+        _check_ranks(reader)
+        loader = self._loader(batch_size or 32, num_epochs, workers_count, shuffling_queue_capacity or 0, reader)
+        return _tf_dataset(loader, prefetch)
+
+    def delete(self) -> None:
+        """Delete the files that the converter wrote, and nothing else; what other processes use, they delete when they end.
+
+        The folder of a converter of a path is the caller's, and stays.
+        """
+        if self.is_own:
+            deleted(self.cache_dir_url)
+        else:
+            logger.info("%s was not written by a converter; it stays", self.cache_dir_url)
+
+    # ------------------------------------------------------------------ inside
+
+    def _loader(
+        self, batch_size: int, num_epochs: int | None, workers_count: int | None, capacity: int, reader: dict[str, Any]
+    ) -> Loader:
+        options = dict(reader)
+        dataset = self.dataset(options.pop("schema_fields", None), _filters(options))
+        order = _order(
+            dataset,
+            capacity,
+            shuffle_row_groups=options.pop("shuffle_row_groups", True),
+            shuffle_rows=options.pop("shuffle_rows", False),
+        )
+        pool = options.pop("reader_pool_type", None)
+        shard = shard_of(options.pop("cur_shard", None), options.pop("shard_count", None))
+        uneven = options.pop("uneven", "pad")
+        seed = options.pop("seed", None)
+        known = {name: options.pop(name) for name in _OF_LOADER if name in options}
+        if options:
+            raise ConfigError(
+                f"there is no argument {', '.join(map(repr, options))} here; there are: batch_size, num_epochs, workers_count, "
+                f"shuffling_queue_capacity, {', '.join((*_OF_READER, *_OF_LOADER))}"
+            )
+        return Loader(
+            dataset,
+            batch_size,
+            shuffle=order,
+            seed=0 if seed is None else seed,
+            epochs=num_epochs,
+            shard=shard,
+            uneven=uneven,
+            workers=workers_count,
+            worker_kind="auto" if pool is None else worker_kind_of(pool),
+            **known,
+        )
+
+    @contextlib.contextmanager
+    def _with_reader(
+        self, data_loader_fn: Callable[..., Any], batch_size: int, capacity: int, reader: dict[str, Any]
+    ) -> Iterator[Any]:
+        from data_stack.loader.petastorm import make_batch_reader
+
+        with make_batch_reader(list(self.file_urls), **reader) as rows:
+            yield data_loader_fn(reader=rows, batch_size=batch_size, shuffling_queue_capacity=capacity)
+
+
+_OF_READER: Final = (
+    "schema_fields", "predicate", "filters", "shuffle_row_groups", "shuffle_rows", "reader_pool_type", "seed", "cur_shard",
+    "shard_count", "uneven",
+)  # fmt: skip
+_OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "device", "pin_memory", "timeout_seconds", "progress")
+
+
+def make_spark_converter(
+    df: DataFrame | str,
+    parquet_row_group_size_bytes: int = 32 << 20,
+    compression_codec: str | None = None,
+    dtype: str | None = None,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    delete_at_exit: bool = True,
+) -> SparkDatasetConverter:
+    """Write a DataFrame as Parquet, once, for batches of torch and TensorFlow.
+
+    ::
+
+        spark.conf.set("data_stack.spark.converter.cacheDir", "file:///mnt/shared/cache")
+        converter = make_spark_converter(df)
+        len(converter)
+        with converter.make_torch_dataloader(batch_size=256) as loader: ...
+        converter.delete()
+
+    **Once.** The same plan over the same files with the same options is not written again: not in this process, nor, if the plan
+    says all about the rows (it reads files; it calls no functions of Python; nothing in it is random), in other processes and
+    later sessions that use the same folder. One that is being written by another process is waited for. Files that have changed
+    since are other rows. A plan over something else than files is taken for the same rows as long as this process lives;
+    ``delete()`` makes the next converter read anew.
+
+    **How long.** The files stay until :meth:`SparkDatasetConverter.delete`, or until the last process that uses them ends; what a
+    process left that was killed is deleted by the next converter in that folder. With ``delete_at_exit=False`` they stay for
+    later sessions. Only files that a converter wrote are ever deleted.
+
+    Args:
+        df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and stays.
+        parquet_row_group_size_bytes: of each row group, as Spark counts them: before compression.
+        compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
+        dtype: "float32" or "float64" for all floating-point numbers; None leaves them as they are. (Petastorm turns doubles to
+            float32 unless it is told not to.) With "float32", columns that lose precision are logged, and of numbers that become
+            infinite a warning tells.
+        cache_dir: a path, or a URL of any file system that Spark writes to, which all readers reach; None: the setting
+            ``data_stack.spark.converter.cacheDir`` of the session, or Petastorm's
+            ``petastorm.spark.converter.parentCacheDirUrl``; if neither is set and Spark runs in local mode, the user's cache.
+        delete_at_exit: whether the files go with the last process that uses them.
+
+    Raises:
+        ConfigError: an argument is wrong, no folder is named, or a column is of a type that Parquet does not have.
+        StorageError: the files could not be written.
+        ResourceNotFoundError: there is no Parquet at the path.
+    """
+    if dtype not in PRECISIONS:
+        raise ConfigError(f"dtype is None, 'float32' or 'float64', not {dtype!r:.40}")
+    codec = "uncompressed" if compression_codec is None else str(compression_codec).lower()
+    if codec not in _CODECS:
+        raise ConfigError(f"compression_codec is None or one of {', '.join(_CODECS)}, not {compression_codec!r:.40}")
+    size = parquet_row_group_size_bytes
+    if type(size) is not int or not 0 < size < 1 << 31:
+        raise ConfigError(f"parquet_row_group_size_bytes is a number of bytes below 2 GiB, not {size!r:.40}")
+    if isinstance(df, (str, os.PathLike)):
+        if dtype is not None or compression_codec is not None:
+            raise ConfigError("a path is used as it is; to convert it, give spark.read.parquet(path)")
+        return _of_path(os.fspath(df))
+    if not hasattr(df, "schema") or not hasattr(df, "write"):
+        raise ConfigError(f"a DataFrame of Spark, or the path of a folder with Parquet, is expected, not {df!r:.80}")
+    classic(df)
+    spark = df.sparkSession
+    url = _cache_url(cache_dir, spark)
+    options = (url, size, codec, dtype)
+    frame = _shared(FramePlan.of(df), options).frame(df, keep=not delete_at_exit)
+    return SparkDatasetConverter(frame.url, tuple(f"{frame.url}/{file}" for file in frame.files), frame.n_rows)
+
+
+# ------------------------------------------------------------------ what is converted, once
+
+
+class _Conversion:
+    """One plan with one set of options, and what it was written to."""
+
+    def __init__(self, plan: FramePlan, options: tuple[str, int, str, str | None]) -> None:
+        self.plan, self.options = plan, options
+        self._lock, self._frame = threading.Lock(), None
+        facts = repr((plan.digest or secrets.token_hex(16), options[1:]))
+        self._key = sha256(facts.encode()).hexdigest()[:32]
+
+    def frame(self, df: DataFrame, *, keep: bool) -> CachedFrame:
+        """The folder with its rows, which is written if it is not there."""
+        url, size, codec, dtype = self.options
+        with self._lock:
+            folder = CacheFolder(url, df.sparkSession)
+            folder.clean()
+            return folder.frame(self._key, keep=keep, write=lambda target: _write(df, target, size, codec, dtype))
+
+
+_conversions: list[_Conversion] = []
+_conversions_lock = threading.Lock()
+
+
+def _shared(plan: FramePlan, options: tuple[str, int, str, str | None]) -> _Conversion:
+    with _conversions_lock:
+        for conversion in _conversions:
+            if conversion.options == options and conversion.plan.is_same(plan):
+                return conversion
+        _conversions.append(_Conversion(plan, options))
+        return _conversions[-1]
+
+
+def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str | None) -> None:
+    frame, precision = converted_columns(df, dtype)
+    writer = frame.write.option("compression", codec).option("parquet.block.size", row_group_bytes)
+    # wide rows make few rows a row group; by default its size is looked at every 100 rows
+    writer = writer.option("parquet.page.size.row.check.min", 3).option("parquet.summary.metadata.level", "NONE")
+    try:
+        # INT96, the default, holds nanoseconds, so it lacks the years before 1677 and after 2262
+        with sql_settings(df.sparkSession, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+            writer.parquet(url)
+    except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
+        said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+        raise StorageError(f"Spark could not write the DataFrame to {url}: {said:.1000}") from error
+    precision.tell()
+
+
+def _of_path(path: str) -> SparkDatasetConverter:
+    source = readable_source(path)
+    local = local_path(path)
+    url = path.rstrip("/") if local is None else Path(local).as_uri()
+    spark = SparkSession.getActiveSession()
+    files = find_files(source if local is not None or spark is None else place_of_url(path, spark))
+    n_rows = int(Footers(files).n_rows.sum())
+    return SparkDatasetConverter(url, tuple(f"{url}/{file}" for file in files.paths), n_rows, is_own=False)
+
+
+def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) -> str:
+    if cache_dir is not None:
+        return os.fspath(cache_dir)
+    for name in (CACHE_DIR_CONF, PARENT_CACHE_DIR_URL_CONF):
+        found = spark.conf.get(name, None) or spark.sparkContext.getConf().get(name)
+        if found:
+            return found
+    if str(spark.sparkContext.master).startswith("local"):
+        return os.path.join(platformdirs.user_cache_dir("data_stack"), "spark_converter")
+    raise ConfigError(
+        f"a converter needs a folder that Spark's executors and all readers reach: give cache_dir=…, or "
+        f"spark.conf.set({CACHE_DIR_CONF!r}, 'hdfs:///…')"
+    )
+
+
+# ------------------------------------------------------------------ how it is read
+
+
+def _filters(options: dict[str, Any]) -> Any:
+    predicate, filters = options.pop("predicate", None), options.pop("filters", None)
+    if predicate is None or filters is None:
+        return filters if predicate is None else predicate
+    from data_stack.formats.parquet.selecting import as_predicate
+
+    return as_predicate(predicate) & as_predicate(filters)
+
+
+def _order(dataset: ParquetDataset, capacity: int, *, shuffle_row_groups: bool, shuffle_rows: bool) -> Order:
+    if type(capacity) is not int or capacity < 0:
+        raise ConfigError(f"shuffling_queue_capacity is a number of rows, from 0 on, not {capacity!r:.40}")
+    lengths = dataset.block_lengths
+    if not len(lengths) or not (shuffle_row_groups or shuffle_rows or capacity):
+        return InOrder()
+    return BlockShuffled(lengths, max(1, math.ceil(capacity / float(np.mean(lengths)))))
+
+
+def _pool(workers_count: int | None) -> dict[str, int]:
+    return {} if workers_count is None else {"workers_count": workers_count}
+
+
+def _check_ranks(reader: Mapping[str, Any]) -> None:
+    """Warn if this is one of several processes of a training, and the arguments do not say which."""
+    for rank_name, size_name in _RANKS:
+        rank, size = os.environ.get(rank_name, ""), os.environ.get(size_name, "")
+        if rank.isdecimal() and size.isdecimal():
+            shard = reader.get("cur_shard"), reader.get("shard_count")
+            if int(size) > 1 and shard != (int(rank), int(size)):
+                logger.warning(
+                    "%s=%s and %s=%s: this is one of several processes that train together, but cur_shard=%s and shard_count=%s; "
+                    "for its own share of the rows: cur_shard=%s, shard_count=%s",
+                    *(rank_name, rank, size_name, size, *shard, rank, size),
+                )
+            return
+
+
+@contextlib.contextmanager
+def _tf_dataset(loader: Loader, prefetch: int | None) -> Iterator[Any]:
+    with loader:
+        batches = loader.tensorflow()
+        from data_stack.distributed.spark_tensorflow import named_batches
+
+        yield named_batches(batches, prefetch)

@@ -1,0 +1,145 @@
+"""Datasets that Spark writes: its settings while it writes, and the metadata afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from data_stack.distributed.spark_session import place_of_url, spark_session
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.formats.parquet.files import place_and_paths
+from data_stack.formats.parquet.metadata import read_common_metadata, write_common_metadata
+from data_stack.formats.parquet.metadata_generation import MetadataReport, generate_metadata
+from data_stack.formats.parquet.petastorm_metadata import petastorm_metadata
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.spark_types import spark_schema
+from data_stack.formats.records.place import Place
+from data_stack.util.logger import logger
+
+try:
+    from pyspark.sql import SparkSession
+except ImportError as error:
+    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+
+__all__ = ["hadoop_settings", "materialize_dataset", "sql_settings"]
+
+# The settings are the whole session's: one block changes them at a time, and puts back what it found.
+_SETTINGS_LOCK = threading.RLock()
+
+
+@contextlib.contextmanager
+def materialize_dataset(
+    spark: SparkSession,
+    dataset_url: str,
+    schema: Schema,
+    row_group_size_mb: float | None = None,
+    use_summary_metadata: bool = False,
+    filesystem_factory: Callable[[], Any] | None = None,
+) -> Iterator[None]:
+    """Whatever the block writes to ``dataset_url`` with Spark becomes a dataset with this schema.
+
+    ::
+
+        with materialize_dataset(spark, "hdfs:///frames", schema, row_group_size_mb=64):
+            encode_rows(rows, schema).write.partitionBy("day").parquet("hdfs:///frames")
+
+    While the block runs, row groups of the session have the given size, and timestamps are written as microseconds. When it ends
+    well, the footers of all files are read by the driver (a few kilobytes of each, several at a time; no Spark job), held against
+    the schema, and then ``_common_metadata`` (our schema, and what Petastorm and Spark look for, so that Petastorm can read the
+    dataset where it knows such fields) and the manifest are written beside the files. With a block that writes more to a dataset
+    that exists, or nothing, they are made anew for all of its files.
+
+    When the block raises, no metadata is written, and what there was before stays; in either case the session's settings are
+    what they were. Row-group indexes are built afterwards.
+
+    Args:
+        spark: the session that writes.
+        dataset_url: a path, or a URL of any file system that Spark writes to.
+        schema: of the rows. Columns of ``partitionBy`` may be fields of it.
+        row_group_size_mb: MiB of each row group, at most, as Spark counts them; None: as the session has it (128).
+        use_summary_metadata: whether Spark also writes all footers into one file, ``_metadata``.
+        filesystem_factory: gives the file system of pyarrow or fsspec to read the footers from; None: Spark's own is used.
+
+    Raises:
+        ConfigError: a file lacks a field, or has another type; or an argument is wrong.
+        ResourceNotFoundError: there are no Parquet files after the block.
+        StorageError: the metadata could not be written.
+    """
+    spark = spark_session(spark)
+    if not isinstance(schema, Schema):
+        raise ConfigError(f"materialize_dataset takes a Schema, not {schema!r:.80}")
+    if row_group_size_mb is not None and not row_group_size_mb > 0:
+        raise ConfigError(f"row_group_size_mb is a positive number or None, not {row_group_size_mb!r:.40}")
+    spark_schema(schema)  # raises for what Spark cannot write, before it writes the rest
+    settings = {
+        "parquet.summary.metadata.level": "ALL" if use_summary_metadata else "NONE",
+        # large cells make few rows a row group, and by default its size is looked at every 100 rows
+        "parquet.page.size.row.check.min": "3",
+    }
+    if row_group_size_mb is not None:
+        settings["parquet.block.size"] = str(int(row_group_size_mb * (1 << 20)))
+    with hadoop_settings(spark, settings), sql_settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+        yield
+    if filesystem_factory is None:
+        place = place_of_url(dataset_url, spark)
+    else:
+        place, _ = place_and_paths(dataset_url, filesystem=filesystem_factory())
+    report = generate_metadata(place, schema=schema)
+    _let_petastorm_read(place, schema, report)
+
+
+def _let_petastorm_read(place: Place, schema: Schema, report: MetadataReport) -> None:
+    """Add what Petastorm looks for, if it knows such fields."""
+    try:
+        metadata = petastorm_metadata(schema, report.manifest.files)
+    except ConfigError as error:
+        logger.info("Petastorm will not be able to read %s: %s", place.name, error)
+        return
+    common = read_common_metadata(place)
+    if common is not None:
+        write_common_metadata(place, common[0], {**common[1], **metadata})
+
+
+@contextlib.contextmanager
+def hadoop_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of Hadoop for the block; afterwards they are what they were, or unset."""
+    with _SETTINGS_LOCK:
+        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        before = {key: configuration.get(key) for key in settings}
+        try:
+            for key, value in settings.items():
+                configuration.set(key, value)
+            yield
+        finally:
+            for key, old in before.items():
+                if old is None:
+                    configuration.unset(key)
+                else:
+                    configuration.set(key, old)
+
+
+@contextlib.contextmanager
+def sql_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of Spark SQL for the block; afterwards they are what they were, or unset."""
+    with _SETTINGS_LOCK:
+        # None both for what is not set and for what has no default
+        before = {key: _explicit(spark, key) for key in settings}
+        try:
+            for key, value in settings.items():
+                spark.conf.set(key, value)
+            yield
+        finally:
+            for key, old in before.items():
+                if old is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, old)
+
+
+def _explicit(spark: SparkSession, key: str) -> str | None:
+    """What somebody has set; None where the default holds."""
+    settings: Any = spark._jsparkSession.sessionState().conf().settings()
+    found = settings.get(key)
+    return None if found is None else str(found)

@@ -1,0 +1,165 @@
+"""Rows as Spark writes them: the values of a schema's fields, checked and encoded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.distributed.spark_session import map_in_arrow, spark_session
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.formats.parquet.codecs import CellValueError
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.spark_types import spark_schema
+from data_stack.formats.parquet.types import arrow_for_spark
+
+try:
+    import pyarrow as pa
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, Row, SparkSession
+except ImportError as error:
+    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+
+__all__ = ["dict_to_spark_row", "encode_rows"]
+
+#: Rows whose values are encoded together.
+_ROWS_AT_ONCE = 256
+
+
+def dict_to_spark_row(schema: Schema, row: Mapping[str, Any]) -> Row:
+    """One row, checked and encoded: images as files, arrays as ``.npy``, numbers as Python's.
+
+    ::
+
+        rows = spark.sparkContext.parallelize(range(1000)).map(lambda i: dict_to_spark_row(schema, {"id": i, "image": …}))
+        spark.createDataFrame(rows, spark_schema(schema)).write.parquet(url)
+
+    For many rows :func:`encode_rows` is faster.
+
+    Args:
+        schema: of the rows.
+        row: a value for each field; nullable ones may be missing.
+
+    Raises:
+        ConfigError: a field is missing or unknown, null where it must not be, or its value is none of the field.
+    """
+    return next(_encoded_rows([row], schema, list(schema), first_row=None))
+
+
+def encode_rows(
+    rows: RDD[Any] | DataFrame | Iterable[Mapping[str, Any]], schema: Schema, spark: SparkSession | None = None
+) -> DataFrame:
+    """Rows as a DataFrame that can be written inside of :func:`materialize_dataset`; encoded in Spark's executors.
+
+    ::
+
+        with materialize_dataset(spark, url, schema, row_group_size_mb=32):
+            encode_rows(spark.sparkContext.parallelize(range(1000)).map(make_row), schema).write.parquet(url)
+
+    Args:
+        rows: an RDD of dicts; a DataFrame with a column for each field, arrays as (nested) lists; or dicts of this process.
+        schema: of the rows.
+        spark: the session; None: that of ``rows``, or the one that is active.
+
+    Raises:
+        ConfigError: Spark has no type for a field. What is wrong with a row is found by the executors, when the DataFrame is
+            written; the message names field and value.
+    """
+    struct = spark_schema(schema)
+    if isinstance(rows, DataFrame):
+        _check_names(set(rows.columns), schema, "the DataFrame")
+        return map_in_arrow(rows, _ArrowEncoder(schema), struct)
+    session = spark_session(spark)
+    if not isinstance(rows, RDD):
+        rows = session.sparkContext.parallelize(list(rows))
+    return session.createDataFrame(rows.mapPartitions(_RowEncoder(schema)), struct)
+
+
+class _RowEncoder:
+    """Encodes the dicts of a partition, in an executor."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, rows: Iterable[Any]) -> Iterator[Row]:
+        rows, fields, first = iter(rows), list(self._schema), 0
+        while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+            yield from _encoded_rows(some, self._schema, fields, first_row=first)
+            first += len(some)
+
+
+class _ArrowEncoder:
+    """Encodes the record batches of a DataFrame, in an executor."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for batch in batches:
+            cells = []
+            for field in self._schema:
+                if field.name in batch.schema.names:
+                    values = [_as_field(field, value) for value in batch.column(field.name).to_pylist()]
+                else:
+                    values = [None] * batch.num_rows
+                cells.append(_encoded(field, values, first))
+            yield pa.RecordBatch.from_arrays(cells, [field.name for field in self._schema])
+            first += batch.num_rows
+
+
+def _encoded_rows(rows: list[Any], schema: Schema, fields: list[Field], first_row: int | None) -> Iterator[Row]:
+    for number, row in enumerate(rows):
+        where = "the row" if first_row is None else f"row {first_row + number} of the partition"
+        if isinstance(row, Row):
+            rows[number] = row = row.asDict()
+        if not isinstance(row, Mapping):
+            raise ConfigError(f"{where} is a dict of a value for each field, not {row!r:.80}")
+        _check_names(row.keys(), schema, where)
+    columns = [_encoded(field, [row.get(field.name) for row in rows], first_row).to_pylist() for field in fields]
+    make = Row(*[field.name for field in fields])
+    return (make(*values) for values in zip(*columns, strict=True))
+
+
+def _encoded(field: Field, values: list[Any], first_row: int | None) -> pa.Array:
+    """The cells of values, of a type that Spark has."""
+
+    def where(row: int) -> str:
+        return "" if first_row is None else f", row {first_row + row} of the partition"
+
+    if not field.nullable:
+        for row, value in enumerate(values):
+            if value is None:
+                raise ConfigError(f"field {field.name!r}{where(row)}: it is None, but the field is not nullable")
+    try:
+        cells = field.codec.encode_column(field, values)
+    except CellValueError as error:
+        raise ConfigError(f"field {field.name!r}{where(error.row)}: {error.why}") from error
+    wanted = arrow_for_spark(cells.type)
+    try:
+        return cells if cells.type == wanted else cells.cast(wanted)
+    except pa.ArrowException as error:
+        raise ConfigError(f"field {field.name!r}: its {cells.type} do not fit Spark's {wanted}: {error!s:.200}") from error
+
+
+def _check_names(names: Any, schema: Schema, what: str) -> None:
+    for name in names:
+        if name not in schema:
+            known = list(schema.fields)
+            raise ConfigError(
+                f"{what} has {name!r:.60}, which is no field of schema {schema.name!r}{did_you_mean(str(name)[:60], known)}; "
+                f"its fields are {', '.join(known)}"
+            )
+    for field in schema:
+        if field.name not in names and not field.nullable:
+            raise ConfigError(f"{what} has no value for field {field.name!r}, which is not nullable")
+
+
+def _as_field(field: Field, value: Any) -> Any:
+    """A value of a DataFrame, whose arrays are lists, as the field has it."""
+    if field.shape and isinstance(value, list) and isinstance(field.dtype, np.dtype) and field.dtype.kind in "biufc":
+        return np.array(value, field.dtype)
+    return value

@@ -1,0 +1,114 @@
+"""The Spark session to work with, and where its URLs lie."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from data_stack.distributed.spark_hadoop import HadoopFolder
+from data_stack.exception import ConfigError, MissingDependencyError, StorageError
+from data_stack.formats.records.place import Place, place_of
+
+try:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+except ImportError as error:
+    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+
+__all__ = ["classic", "local_path", "map_in_arrow", "place_of_url", "readable_source", "spark_session"]
+
+
+def spark_session(spark: SparkSession | None = None) -> SparkSession:
+    """The given session, else the one that is active, else a new one with Spark's own configuration.
+
+    Raises:
+        ConfigError: there is no Java, or Spark does not start; or it is a session of Spark Connect, which has no JVM here.
+    """
+    if spark is not None and not hasattr(spark, "sparkContext") and not hasattr(spark, "builder"):
+        raise ConfigError(f"a SparkSession is expected, not {spark!r:.80}")
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        try:
+            session = SparkSession.builder.getOrCreate()
+        except Exception as error:  # Java's, py4j's or Spark's own, by version
+            raise _not_started(error) from error
+    classic(session)
+    return session
+
+
+def classic(frame_or_session: SparkSession | DataFrame) -> Any:
+    """The object of the JVM behind a session or DataFrame.
+
+    Raises:
+        ConfigError: there is none, as with Spark Connect.
+    """
+    name = "_jsparkSession" if hasattr(frame_or_session, "createDataFrame") else "_jdf"
+    try:
+        return getattr(frame_or_session, name)  # the name is ours
+    except Exception as error:  # what Spark Connect raises depends on its version
+        raise ConfigError(
+            "this needs a Spark session with a driver in this process; a session of Spark Connect has none: "
+            "make one with SparkSession.builder.master(…)"
+        ) from error
+
+
+def map_in_arrow(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[Any]], schema: StructType) -> DataFrame:
+    """``frame.mapInArrow``, which warns of pandas ≥ 3 although no pandas is in it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return frame.mapInArrow(function, schema)
+
+
+def _not_started(error: Exception) -> ConfigError:
+    home = os.environ.get("JAVA_HOME")
+    if home:  # which Spark prefers to what is on PATH
+        where = None if os.path.exists(os.path.join(home, "bin", "java")) else f"JAVA_HOME is {home!r}, where no bin/java is"
+    else:
+        where = None if shutil.which("java") else "no java is on PATH, and JAVA_HOME is not set"
+    if where is not None:
+        return ConfigError(f"Spark needs Java 17 or newer: {where}. Install a JDK, or set JAVA_HOME")
+    return ConfigError(f"Spark did not start: {error!s:.500}")
+
+
+def local_path(url: str) -> str | None:
+    """The folder of this machine that a URL or path means; None where it lies elsewhere."""
+    scheme, separator, _ = url.partition(":")
+    if not separator or "/" in scheme:
+        return os.path.abspath(os.path.expanduser(url))
+    if scheme.lower() == "file":
+        return os.path.abspath(unquote(urlsplit(url).path)) or "/"
+    if scheme.lower() == "dbfs" and os.path.isdir("/dbfs"):  # Databricks mounts its store there
+        return os.path.join("/dbfs", unquote(urlsplit(url).path).lstrip("/"))
+    return None
+
+
+def place_of_url(url: str, spark: SparkSession) -> Place:
+    """The folder at ``url``: of this machine, or of any file system that Spark writes to, by Spark's own client for it.
+
+    Raises:
+        StorageError: Spark knows no such file system.
+    """
+    path = local_path(url)
+    if path is not None:
+        return place_of(path)
+    try:
+        return HadoopFolder.at(spark.sparkContext, url)
+    except StorageError:
+        raise
+    except Exception as error:  # of py4j and Java
+        raise StorageError(f"Spark cannot reach {url!r}: {error!s:.300}") from error
+
+
+def readable_source(url: str) -> str:
+    """What ``ParquetDataset`` takes, without Spark, for a folder that Spark knows by ``url``."""
+    path = local_path(url)
+    if path is not None:
+        return path
+    for scheme in ("s3a://", "s3n://"):  # Hadoop's names for what all others call s3
+        if url.startswith(scheme):
+            return "s3://" + url[len(scheme) :]
+    return url

@@ -1,0 +1,116 @@
+"""Types of Spark for the fields of a schema: as they are stored, and as they are when they are decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.formats.parquet.codecs import NestedCodec, ScalarCodec
+from data_stack.formats.parquet.plain_times import plain_time
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.spark_types import spark_type
+from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_of_dtype
+
+try:
+    import pyarrow as pa
+    from pyspark.sql.types import ArrayType, DataType, StructField, StructType
+except ImportError as error:
+    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+
+__all__ = ["as_spark_column", "decoded_schema", "decoded_type"]
+
+
+def decoded_type(field: Field) -> pa.DataType:
+    """The type of a field's decoded values in Arrow, as Spark takes it: arrays are lists of lists.
+
+    Raises:
+        ConfigError: Spark has no such type.
+    """
+    if isinstance(field.codec, (NestedCodec, ScalarCodec)):
+        type_ = field.arrow_type()
+    elif field.dtype == object:
+        raise ConfigError(f"Spark has no type for any objects, which field {field.name!r} holds ({field.codec!r}); leave it out")
+    else:
+        type_ = arrow_type_of_dtype(field.dtype)
+        for _ in field.shape:
+            type_ = pa.list_(pa.field("element", type_))
+    return arrow_for_spark(type_)
+
+
+def decoded_schema(schema: Schema) -> StructType:
+    """The columns of a schema as Spark has them when their cells are decoded.
+
+    Raises:
+        ConfigError: a field is of a type that Spark does not have; leave it out.
+    """
+    found = []
+    for field in schema:
+        try:
+            found.append(StructField(field.name, _nullable(spark_type(decoded_type(field))), field.nullable))
+        except ConfigError as error:
+            raise ConfigError(f"field {field.name!r}: {error}") from error
+    return StructType(found)
+
+
+def as_spark_column(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """A column of decoded values, shape ``(n, ...)``, as Spark takes it.
+
+    Args:
+        values: numbers with any shape, or objects with None for null, which may be arrays.
+        type_: of :func:`decoded_type`.
+    """
+    if values.dtype == object or values.dtype.kind in "SU":
+        return _of_objects(values, type_)
+    if values.ndim == 1:
+        return _of_numbers(values, type_)
+    lengths = values.shape[1:]
+    array = _of_numbers(np.ascontiguousarray(values).reshape(-1), _innermost(type_, len(lengths)))
+    for level in range(len(lengths) - 1, -1, -1):
+        n_lists = int(np.prod((len(values), *lengths[:level])))
+        offsets = np.arange(n_lists + 1, dtype=np.int64) * lengths[level]
+        array = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array)
+    return array.cast(type_)
+
+
+def _of_numbers(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    if values.dtype.kind == "m":  # in its own unit
+        values = values.view(np.int64)
+    array = pa.array(values)
+    if pa.types.is_timestamp(type_) and type_.tz is not None and pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp(array.type.unit, "UTC"))
+    return array if array.type == type_ else array.cast(type_)
+
+
+def _of_objects(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    return pa.array([_plain(value) for value in values], type_)
+
+
+def _plain(value: Any) -> Any:
+    """A value with Python's objects for numpy's."""
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.dtype.kind in "biufSU" else [_plain(each) for each in value]
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, np.timedelta64):
+        return int(value.astype(np.int64))
+    if isinstance(value, np.datetime64):
+        return plain_time(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _innermost(type_: pa.DataType, depth: int) -> pa.DataType:
+    for _ in range(depth):
+        type_ = type_.value_type
+    return type_
+
+
+def _nullable(type_: DataType) -> DataType:
+    """The type with elements that may be null: those of lists in a file may, whatever its schema says."""
+    if isinstance(type_, ArrayType):
+        return ArrayType(_nullable(type_.elementType), True)
+    return type_

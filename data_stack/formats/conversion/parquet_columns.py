@@ -1,0 +1,165 @@
+"""Fields of Parquet as columns of records, and the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import (
+    Field,
+    JpegCodec,
+    NdarrayCodec,
+    NestedCodec,
+    ParquetDataset,
+    PngCodec,
+    RecordCodec,
+    ScalarCodec,
+    Schema,
+)
+from data_stack.formats.records.codecs.codec import Column
+
+__all__ = ["columns_of_parquet", "parquet_schema", "stored_schema_of", "with_plain_lists"]
+
+_LOOKED_AT: Final = 16
+#: Types of columns that Parquet has no type for: its cells are then what a record would be.
+_FILES: Final = frozenset({"jpg", "png", "webp", "mp4", "webm", "flac", "wav"})
+_AS_RECORDS: Final = frozenset({"json", "msgpack", "tree", "npy"}) | _FILES
+#: Of these, those whose values may be None.
+_MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
+
+_Infer = Callable[[Sequence[Any], str], Column]
+
+
+def columns_of_parquet(dataset: ParquetDataset, infer: _Infer) -> dict[str, Column]:
+    """What each field holds, as a column of records would. Fields with nulls become JSON, or a tree where JSON has
+    no such values.
+
+    Args:
+        dataset: whose fields they are.
+        infer: tells a column by some of its values.
+
+    Raises:
+        ConfigError: no other format has such values.
+    """
+    positions = np.unique(np.linspace(0, max(0, len(dataset) - 1), min(_LOOKED_AT, len(dataset))).astype(np.intp))
+    return {field.name: _column(field, dataset, positions, infer) for field in dataset.schema}
+
+
+def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer) -> Column:
+    codec = field.codec
+    has_nulls = field.nullable and _has_nulls(dataset, field.name)
+    if codec.kind == "nested":
+        values = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
+        column = infer(values, field.name) if values else Column("json")
+        return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
+    if has_nulls:
+        return Column("json" if _is_of_json(field, dataset) else "tree")
+    if isinstance(codec, RecordCodec):
+        return Column(codec.type)
+    if isinstance(codec, (PngCodec, JpegCodec)):
+        return Column("png" if isinstance(codec, PngCodec) else "jpg")
+    if not isinstance(field.dtype, np.dtype):
+        return Column("json")  # a Decimal, which is refused when it is to be written
+    shape = field.shape if None not in field.shape else None
+    if field.shape:
+        return Column(
+            "array" if field.dtype.kind in "biufc" else "npy", field.dtype if field.dtype.kind in "biufc" else None, shape
+        )
+    if field.dtype.kind in "US":
+        return Column("utf8" if field.dtype.kind == "U" else "bytes")
+    if field.dtype.kind in "iu":
+        return Column("u64" if field.dtype == np.uint64 else "i64", field.dtype)
+    return Column("array" if field.dtype.kind in "bf" else "npy", field.dtype, ())
+
+
+def _is_of_json(field: Field, dataset: ParquetDataset) -> bool:
+    """Whether JSON has the values of a field: it has no arrays, no bytes, no times, and neither NaN nor infinity."""
+    if field.shape or not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "biufU":
+        return not field.shape and field.dtype is Decimal  # which is refused when it is to be written
+    if field.dtype.kind != "f":
+        return True
+    return all(value is None or np.isfinite(value) for value in dataset.read_column(field.name))
+
+
+def _has_nulls(dataset: ParquetDataset, name: str) -> bool:
+    values = dataset.read_column(name)
+    return values.dtype == object and any(value is None for value in values)
+
+
+def with_plain_lists(schema: Schema) -> Schema:
+    """The same fields, with lists of texts or bytes as Python's lists: other formats have no arrays of objects."""
+    return Schema(
+        schema.name,
+        [
+            Field(
+                field.name, object, (), NestedCodec({"list": "string" if field.dtype.kind == "U" else "binary"}), field.nullable
+            )
+            if field.codec.kind == "list" and isinstance(field.dtype, np.dtype) and field.dtype.kind in "US"
+            else field
+            for field in schema
+        ],
+    )
+
+
+def stored_schema_of(schema: Schema, columns: Mapping[str, Column]) -> Schema:
+    """The same fields, with the bytes of files instead of what these show."""
+    return Schema(
+        schema.name,
+        [
+            Field(field.name, np.bytes_, (), ScalarCodec("binary"), field.nullable)
+            if field.codec.kind in ("png", "jpeg", "record")
+            and columns[field.name].type not in ("json", "tree", "msgpack", "npy")
+            else field
+            for field in schema
+        ],
+    )
+
+
+def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable[[str], Any]) -> Schema:
+    """The schema of Parquet files that hold such columns.
+
+    Args:
+        name: of the dataset.
+        columns: what there is.
+        values_of: gives some values of a column, to see what it holds.
+
+    Raises:
+        ConfigError: Parquet holds no such values.
+    """
+    return Schema(name, [_field(column_name, column, values_of) for column_name, column in columns.items()])
+
+
+def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
+    kind = column.type
+    while kind.startswith("zstd(") and kind.endswith(")"):
+        kind = kind[5:-1]
+    if kind in ("i64", "u64", "int"):
+        return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
+    if kind == "utf8":
+        return Field(name, np.str_)
+    if kind == "bytes":
+        return Field(name, np.bytes_)
+    if kind == "array":
+        dtype, shape = column.dtype, column.shape
+        if dtype is None or shape is None:
+            arrays = [np.asarray(value) for value in values_of(name)]
+            dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
+            if len(dtypes) != 1 or len(n_dims) != 1:
+                several = "dtypes" if len(dtypes) > 1 else "numbers of dimensions"
+                raise ConfigError(
+                    f"column {name!r} holds arrays of several {several}, which a column of Parquet does not; map them to one, or "
+                    f"leave it out: --columns …"
+                )
+            dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
+        if dtype.kind == "c":
+            return Field(name, dtype, shape, NdarrayCodec())
+        return Field(name, dtype, shape)
+    if kind not in _AS_RECORDS:
+        raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet does not hold; leave it out: --columns …")
+    if kind == "json" and any(isinstance(value, Decimal) for value in values_of(name)):
+        raise ConfigError(f"column {name!r} holds Decimals, which are not converted: `data-stack parquet copy` copies them")
+    return Field(name, object, (), RecordCodec(kind), nullable=kind in _MAY_BE_NONE)

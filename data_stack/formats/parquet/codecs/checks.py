@@ -1,0 +1,293 @@
+"""Whether values are of a field's dtype and shape."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.stacking import as_array
+from data_stack.formats.parquet.types import numpy_dtype
+
+if TYPE_CHECKING:
+    from data_stack.formats.parquet.schema import Field
+
+__all__ = ["FieldValues", "checked_array", "checked_arrays", "checked_scalar", "exactly", "fits_shape", "is_missing", "same_time"]
+
+FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
+"""Values of a field: one each, or an array of shape ``(n, ...)``."""
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for null: None, or a time that is none (``NaT``). NaN is a number like another."""
+    if value is None:
+        return True
+    if not isinstance(value, (np.datetime64, np.timedelta64, datetime.datetime)):
+        return False
+    if isinstance(value, datetime.datetime):
+        return type(value).__name__ == "NaTType"  # of pandas
+    return bool(np.isnat(value))
+
+
+def fits_shape(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    """Whether a shape is one that a field allows."""
+    return len(shape) == len(expected) and all(size is None or size == found for size, found in zip(expected, shape, strict=True))
+
+
+def checked_scalar(field: Field, value: Any) -> Any:
+    """``value`` as ``pyarrow.array`` takes it, if it is a scalar of the field's dtype.
+
+    Numbers may be of any dtype, if they fit.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    dtype = field.dtype
+    if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+        array = as_array(value)
+        if array.shape != ():
+            raise ValueError(f"a scalar is expected, not an array of shape {array.shape}")
+        value = array[()]
+    if dtype is Decimal:
+        return _checked_decimal(value)
+    dtype = numpy_dtype(dtype)
+    return _SCALARS[dtype.kind](value, dtype) if dtype.kind in _SCALARS else value
+
+
+def checked_array(field: Field, value: Any) -> npt.NDArray[Any]:
+    """``value`` as an array of the field's dtype and shape.
+
+    An array or tensor has that dtype; what has none, such as a list of Python's numbers, is converted if that changes nothing.
+
+    Raises:
+        TypeError, ValueError: it has another one.
+    """
+    dtype = numpy_dtype(field.dtype)
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a field of its own")
+    has_dtype = hasattr(value, "__array__") or hasattr(value, "__array_interface__") or hasattr(value, "detach")
+    array = as_array(value) if has_dtype else _array_of(value, dtype)
+    if not fits_shape(array.shape, field.shape):
+        raise ValueError(f"a value of shape {field.shape} is expected, this one has shape {array.shape}")
+    if array.dtype == dtype:
+        return array
+    if dtype.kind in "US":
+        return _checked_text(array, dtype.kind)
+    if array.dtype.newbyteorder("=") == dtype:
+        return array.astype(dtype)
+    if has_dtype:
+        raise TypeError(f"an array of dtype {dtype} is expected, this one is of dtype {array.dtype}; convert it with astype()")
+    return exactly(array, dtype)
+
+
+def checked_arrays(field: Field, values: FieldValues) -> npt.NDArray[Any] | None:
+    """Values of one shape and of the field's dtype as one array in C order, shape ``(n, ...)``; None for any others."""
+    if not len(values):
+        return None
+    if not isinstance(values, np.ndarray) or values.dtype == object:
+        first = values[0]
+        if type(first) is not np.ndarray or not all(
+            type(value) is np.ndarray and value.dtype == first.dtype and value.shape == first.shape for value in values
+        ):
+            return None
+        if not _is_dtype(first.dtype, field.dtype) or not fits_shape(first.shape, field.shape):
+            return None
+        return np.stack(list(values))
+    if (
+        isinstance(values, np.ma.MaskedArray)
+        or not _is_dtype(values.dtype, field.dtype)
+        or not fits_shape(values.shape[1:], field.shape)
+    ):
+        return None
+    return np.ascontiguousarray(values)
+
+
+def exactly(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Numbers as another dtype, none of them changed.
+
+    Raises:
+        TypeError: they are of another kind, such as floats where integers are expected.
+        ValueError: one of them does not fit.
+    """
+    found = array.dtype
+    if found == dtype or not array.size:
+        return array.astype(dtype, copy=False)
+    if found.kind == "O" and dtype.kind in "iu":  # integers that no dtype holds
+        raise ValueError(f"{array.reshape(-1)[0]!r:.60} does not fit into dtype {dtype}")
+    if found.kind not in _CONVERSIONS.get(dtype.kind, ""):
+        raise TypeError(f"a value of dtype {dtype} is expected, this one is of dtype {found}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+        if dtype.kind in "iu":
+            # Compared as they were: int64 and uint64 meet in float64, which rounds.
+            is_same = (cast.astype(found) == array) & ((cast < 0) == (array < 0))
+        else:
+            is_same = (cast.astype(found) == array) | (array != array)  # NaN and NaT
+    if not is_same.all():
+        where = np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]
+        raise ValueError(f"{array.reshape(-1)[where]!r} does not fit into dtype {dtype}")
+    return cast
+
+
+#: By the kind of a dtype, the kinds of those whose values it may hold.
+_CONVERSIONS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc", "M": "M", "m": "m"}
+
+
+def _is_dtype(found: np.dtype[Any], expected: Any) -> bool:
+    if not isinstance(expected, np.dtype):
+        return False
+    return found == expected or (found.kind == expected.kind and found.kind in "US" and bool(found.itemsize) and found.isnative)
+
+
+def _array_of(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An array of a list, a number, a string."""
+    if dtype.kind in "Mm":
+        return np.asarray(value, dtype)
+    try:
+        array = np.asarray(value, object if dtype.kind in "USO" else None)
+    except OverflowError as error:
+        raise ValueError(f"{value!r:.60} does not fit into dtype {dtype}") from error
+    if array.dtype.kind == "f" and dtype.kind == "f":
+        return _rounded(array, dtype)  # Python's floats have more digits than float32
+    return array
+
+
+def _rounded(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    with np.errstate(over="ignore"):
+        cast = array.astype(dtype)
+    if (np.isinf(cast) & ~np.isinf(array)).any():
+        raise ValueError(f"a value is beyond the largest of dtype {dtype}")
+    return cast
+
+
+def _checked_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
+    """An array of numpy's own strings."""
+    if array.dtype.kind == kind:
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "T" and kind == "U":  # numpy's strings of any length
+        return array.astype(np.str_)
+    wanted = str if kind == "U" else bytes
+    if array.dtype != object:
+        raise TypeError(f"an array of {wanted.__name__} is expected, this one is of dtype {array.dtype}")
+    flat = array.reshape(-1).tolist()
+    for element in flat:
+        if not isinstance(element, wanted):
+            raise TypeError(f"an array of {wanted.__name__} is expected, this one holds {type(element).__name__} {element!r:.60}")
+        if element[-1:] in ("\0", b"\0"):
+            raise ValueError(f"numpy drops the zeros at the end of {element!r:.60}")
+    return np.array(flat, np.dtype(kind)).reshape(array.shape)
+
+
+# ---------------------------------------------------------------------- scalars, by the kind of their dtype
+
+
+def _checked_decimal(value: Any) -> Decimal:
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"Parquet has no {value}; a missing value is None")
+        return value
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return Decimal(int(value))
+    raise TypeError(f"a Decimal is expected, not {_told(value)}")
+
+
+def _checked_str(value: Any, dtype: np.dtype[Any]) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a string is expected, not {_told(value)}")
+    return str(value)
+
+
+def _checked_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"bytes are expected, not {_told(value)}")
+    return bytes(value)
+
+
+def _checked_bool(value: Any, dtype: np.dtype[Any]) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"True or False is expected, not {_told(value)}")
+    return bool(value)
+
+
+def _checked_int(value: Any, dtype: np.dtype[Any]) -> int:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise TypeError(f"an integer of dtype {dtype} is expected, not {_told(value)}")
+    number, limits = int(value), np.iinfo(dtype)
+    if not limits.min <= number <= limits.max:
+        raise ValueError(f"{number} does not fit into dtype {dtype}")
+    return number
+
+
+def _checked_float(value: Any, dtype: np.dtype[Any]) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"a number of dtype {dtype} is expected, not {_told(value)}")
+    try:
+        with np.errstate(over="ignore"):
+            number = float(dtype.type(value))
+    except OverflowError as error:
+        raise ValueError(f"{value!r:.60} does not fit into dtype {dtype}") from error
+    if type(value) is float:
+        if math.isinf(number) and not math.isinf(value):
+            raise ValueError(f"{value} is beyond the largest of dtype {dtype}")
+    elif number != value and value == value:
+        raise ValueError(f"{_told(value)} does not fit into dtype {dtype}; round it with .astype({dtype})")
+    return number
+
+
+def _checked_datetime(value: Any, dtype: np.dtype[Any]) -> Any:
+    if hasattr(value, "to_datetime64"):  # of pandas: an instant in nanoseconds
+        value = value.to_datetime64()
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+        value = np.datetime64(value, "us")
+    elif isinstance(value, datetime.date):
+        value = np.datetime64(value, "D")
+    if not isinstance(value, np.datetime64):
+        raise TypeError(f"a time of dtype {dtype} is expected, not {_told(value)}")
+    return same_time(value, dtype)
+
+
+def _checked_timedelta(value: Any, dtype: np.dtype[Any]) -> Any:
+    if hasattr(value, "to_timedelta64"):
+        value = value.to_timedelta64()
+    if isinstance(value, datetime.time):
+        value = datetime.timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
+    if isinstance(value, datetime.timedelta):
+        value = np.timedelta64(value, "us")
+    if not isinstance(value, np.timedelta64):
+        raise TypeError(f"a duration of dtype {dtype} is expected, not {_told(value)}")
+    return same_time(value, dtype)
+
+
+def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A time or duration in another unit.
+
+    Raises:
+        ValueError: it has none that is the same.
+    """
+    found: Any = value.astype(dtype)
+    if found.astype(value.dtype) != value and not np.isnat(value):
+        raise ValueError(f"{value} does not fit into dtype {dtype}")
+    return found
+
+
+def _told(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.60}"
+
+
+_SCALARS: dict[str, Callable[[Any, np.dtype[Any]], Any]] = {
+    "U": _checked_str,
+    "S": _checked_bytes,
+    "b": _checked_bool,
+    "i": _checked_int,
+    "u": _checked_int,
+    "f": _checked_float,
+    "M": _checked_datetime,
+    "m": _checked_timedelta,
+}

@@ -1,0 +1,430 @@
+"""Scalars, lists, tensors and nested values as Parquet itself has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
+from data_stack.formats.parquet.codecs.cell_codec import CellCodec, CellValueError
+from data_stack.formats.parquet.codecs.cells import plain_cells
+from data_stack.formats.parquet.codecs.checks import (
+    FieldValues,
+    checked_array,
+    checked_arrays,
+    checked_scalar,
+    exactly,
+    is_missing,
+    same_time,
+)
+from data_stack.formats.parquet.codecs.native_values import conformed, plain_objects, plain_values, time_dtype
+from data_stack.formats.parquet.columns import (
+    ArrayColumn,
+    CellError,
+    GroupColumn,
+    ListColumn,
+    MadeColumn,
+    ObjectColumn,
+    objects,
+)
+from data_stack.formats.parquet.types import described_type, element_type, is_list, type_described
+
+if TYPE_CHECKING:
+    from data_stack.formats.parquet.schema import Field
+
+__all__ = ["ListCodec", "NestedCodec", "ScalarCodec", "TensorCodec"]
+
+_NONE = type(None)
+
+
+class _TypedCodec(CellCodec):
+    """A codec that knows the type of the values or of their elements; None: what suits the dtype."""
+
+    def __init__(self, type: Any = None) -> None:  # noqa: A002  # as it is called in the stored schema
+        if type is not None:
+            spark_name = getattr(type, "simpleString", None)
+            if spark_name is not None:
+                type = spark_name()  # noqa: A001  # likewise
+            elif isinstance(type, pa.DataType):
+                type = described_type(type)  # noqa: A001  # likewise
+            type_described(type)
+            if not isinstance(type, str):
+                raise ConfigError(f"the type of scalars is a name such as 'bigint', not {type!r:.60}")
+        self.type = type
+
+    def to_json(self) -> dict[str, Any]:
+        return {"codec": self.kind} if self.type is None else {"codec": self.kind, "type": self.type}
+
+
+class ScalarCodec(_TypedCodec):
+    """Numbers, text, bytes, decimals, dates and times.
+
+    Args:
+        type: what Parquet stores, by Spark's names (``"boolean" "tinyint" "smallint" "int" "bigint" "float" "double" "string"
+            "binary" "date" "timestamp" "timestamp_ntz" "decimal(10,3)"``) or another of
+            :func:`~data_stack.formats.parquet.types.arrow_type_named`, or a type of pyspark or Arrow; None: what suits
+            the dtype. A wider type than the dtype is fine: Spark has no unsigned numbers, so Petastorm stores uint8 as smallint.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+
+    kind = "scalar"
+
+    def arrow_type(self, field: Field) -> pa.DataType:
+        if field.shape:
+            raise ConfigError(
+                f"ScalarCodec holds scalars, not values of shape {field.shape}; leave the codec out, or take another"
+            )
+        return element_type(field.dtype, self.type)
+
+    def encode(self, field: Field, value: Any) -> Any:
+        return _stored_scalar(checked_scalar(field, value), self.arrow_type(field))
+
+    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+        type_ = self.arrow_type(field)
+        try:
+            cells = _cells_at_once(field, values, type_)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            cells = None  # which row it was is found one by one
+        return super()._encode_column(field, values) if cells is None else cells
+
+    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        found = conformed(plain_values(cells, field.dtype), field.dtype)
+        array = found.array
+        if not has_nulls:
+            return ArrayColumn(array) if array.dtype != object else ObjectColumn(array, _object_bytes(cells))
+        return ObjectColumn(found.as_objects(), _object_bytes(cells))
+
+
+class ListCodec(_TypedCodec):
+    """Arrays of one dimension as lists of Parquet, which any tool reads.
+
+    Args:
+        type: of the elements, as for :class:`ScalarCodec`.
+    """
+
+    kind = "list"
+
+    def arrow_type(self, field: Field) -> pa.DataType:
+        if len(field.shape) != 1:
+            raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; take NdarrayCodec()")
+        return pa.list_(element_type(field.dtype, self.type))
+
+    def encode(self, field: Field, value: Any) -> Any:
+        type_ = element_type(field.dtype, self.type)
+        if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
+            array = checked_array(field, value)
+            return array.tolist() if array.dtype == np.float16 else array
+        size = field.shape[0]
+        elements = list(value)
+        if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
+            raise ValueError(f"a list of shape {field.shape} is expected, not {type(value).__name__} of length {len(elements)}")
+        return [None if element is None else _stored_scalar(checked_scalar(field, element), type_) for element in elements]
+
+    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+        flat_type = element_type(field.dtype, self.type)
+        flat, offsets, is_null = _joined_lists(field, values)
+        if flat is None:
+            return super()._encode_column(field, values)
+        try:
+            elements = pa.array(flat).cast(flat_type)
+            mask = None if is_null is None else pa.array(is_null)
+            return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements, type=pa.list_(flat_type), mask=mask)
+        except (pa.ArrowException, ValueError, OverflowError):
+            return super()._encode_column(field, values)
+
+    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        elements, offsets = _list_parts(plain_cells(cells))
+        is_null = null_mask(cells) if cells.null_count else None
+        sizes = np.diff(offsets)
+        expected = field.shape[0] if field.shape else None
+        if expected is not None:
+            wrong = sizes != expected if is_null is None else (sizes != expected) & ~is_null
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0])
+                raise CellError(row, f"a list of {sizes[row]} elements where the field's shape is {field.shape}")
+        try:
+            found = conformed(plain_values(elements, field.dtype), field.dtype)
+        except CellError as error:
+            raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
+        if not has_nulls and found.is_null is None and len(sizes) and (sizes == sizes[0]).all():
+            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), _held_bytes(found.array, elements))
+        return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
+
+
+class TensorCodec(_TypedCodec):
+    """Arrays of one shape as Arrow's tensors (``arrow.fixed_shape_tensor``): lists of numbers to tools that do not know them.
+
+    Args:
+        type: of the elements, as for :class:`ScalarCodec`.
+    """
+
+    kind = "tensor"
+
+    def arrow_type(self, field: Field) -> pa.DataType:
+        sizes = _sizes(field)
+        if not sizes or 0 in sizes or not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "iuf":
+            raise ConfigError(
+                f"TensorCodec holds arrays of numbers of one shape without zeros or None, not {field.dtype}, {field.shape}"
+            )
+        return pa.fixed_shape_tensor(element_type(field.dtype, self.type), sizes)
+
+    def encode(self, field: Field, value: Any) -> Any:
+        return checked_array(field, value).reshape(-1)
+
+    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+        type_ = self.arrow_type(field)
+        arrays = checked_arrays(field, values)
+        is_null = None
+        if arrays is None:
+            found: list[Any] = []
+            for row, value in enumerate(values):
+                try:
+                    found.append(None if is_missing(value) else checked_array(field, value))
+                except (TypeError, ValueError) as error:
+                    raise CellValueError(row, str(error)) from error
+            is_null = np.array([each is None for each in found], bool)
+            nothing = np.zeros(_sizes(field), field.dtype)
+            arrays = np.stack([nothing if each is None else each for each in found]) if found else nothing[None][:0]
+        elements = pa.array(np.ascontiguousarray(arrays).reshape(-1)).cast(type_.value_type)
+        mask = pa.array(is_null) if is_null is not None and is_null.any() else None
+        lists = pa.FixedSizeListArray.from_arrays(elements, type=type_.storage_type, mask=mask)
+        return pa.ExtensionArray.from_storage(type_, lists)
+
+    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        permutation = getattr(cells.type, "permutation", None)
+        if permutation is not None and list(permutation) != sorted(permutation):
+            raise ValueError(f"tensors of type {cells.type} lie in another order, which is not read")
+        is_null = null_mask(cells) if cells.null_count else None
+        elements, sizes = plain_cells(cells), _sizes(field)
+        while pa.types.is_nested(elements.type):
+            elements, offsets = _list_parts(elements)
+            if len(offsets) > 1 and (np.diff(offsets) != offsets[1] - offsets[0]).any():
+                raise ValueError("the lists of this column differ in length, tensors do not")
+            elements = plain_cells(elements)
+        found = conformed(plain_values(elements, field.dtype), field.dtype)
+        if len(found.array) != len(cells) * math.prod(sizes):
+            raise ValueError(f"arrays of shape {field.shape} are expected, the column is of type {cells.type}")
+        array = found.array.reshape(len(cells), *sizes)
+        if found.is_null is not None:
+            lost = found.is_null.reshape(len(cells), -1).any(axis=1)
+            if is_null is not None:
+                lost &= ~is_null
+            if lost.any():
+                raise CellError(int(np.flatnonzero(lost)[0]), "a number of the tensor is null")
+        if not has_nulls:
+            return ArrayColumn(array, _held_bytes(array, elements))
+        nulls = np.zeros(len(cells), bool) if is_null is None else is_null
+        return MadeColumn(
+            len(cells), lambda rows: [None if nulls[row] else array[row].copy() for row in rows], _held_bytes(array, elements)
+        )
+
+
+class NestedCodec(CellCodec):
+    """Structs, maps, lists of lists, and whatever else Parquet has, as Python's objects.
+
+    A struct is a dict, a map a list of pairs ``(key, value)``, a list a list; in them numbers, text and bytes are Python's own,
+    times and durations numpy's.
+
+    Args:
+        type: the type of the column: Arrow's, or as :func:`~data_stack.formats.parquet.types.described_type` describes it, for
+            example ``{"struct": {"name": "string", "boxes": {"list": {"list": "float"}}}}``.
+        arrow: the same, where it is Arrow's.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+
+    kind = "nested"
+
+    def __init__(self, type: Any = None, *, arrow: pa.DataType | None = None) -> None:  # noqa: A002  # as above
+        given = type if arrow is None else arrow
+        if given is None:
+            raise ConfigError("a NestedCodec needs the type of its column, such as {'struct': {'name': 'string'}}")
+        self.type = described_type(given) if isinstance(given, pa.DataType) else given
+        self._arrow = type_described(self.type)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"codec": self.kind, "type": self.type}
+
+    def arrow_type(self, field: Field) -> pa.DataType:
+        if field.dtype != object:
+            raise ConfigError(f"NestedCodec holds values of dtype object, not {field.dtype}")
+        return self._arrow
+
+    def encode(self, field: Field, value: Any) -> Any:
+        return _stored_nested(value, self._arrow)
+
+    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        if pa.types.is_null(plain_cells(cells).type):
+            return ObjectColumn(objects([None] * len(cells)))
+        return MadeColumn(len(cells), lambda rows: plain_objects(_taken(cells, rows)), cells.nbytes)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def _cells_at_once(field: Field, values: FieldValues, type_: pa.DataType) -> pa.Array | None:
+    """Cells of values that are all plain ones; None where each must be looked at.
+
+    Raises:
+        pyarrow.ArrowException, TypeError, ValueError, OverflowError: one of them does not fit.
+    """
+    dtype = field.dtype
+    if dtype is Decimal or not isinstance(dtype, np.dtype) or dtype.kind == "O":
+        return None
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "OUST":
+        if values.ndim != 1 or isinstance(values, np.ma.MaskedArray):
+            return None
+        array = exactly(values, dtype)
+        return _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
+    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if dtype.kind in "mM":
+        nothing = np.array("NaT", dtype)[()]
+        times = [nothing if is_missing(value) else checked_scalar(field, value) for value in values]
+        return _time_cells(np.array(times, dtype), type_)
+    types: set[type] = set(map(type, values)) - {_NONE}
+    if dtype.kind in "US":
+        return pa.array(values, type_) if types <= _TEXTS[dtype.kind] else None
+    if dtype.kind not in "biuf" or not types <= {_PYTHON[dtype.kind], dtype.type}:
+        return None
+    is_null = np.fromiter((value is None for value in values), bool, len(values))
+    has_nulls = bool(is_null.any())
+    array = np.array([0 if value is None else value for value in values] if has_nulls else values)
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            cast = array.astype(dtype)
+        if (np.isinf(cast) & ~np.isinf(array.astype(np.float64))).any():
+            return None
+    elif dtype.kind == "b":
+        cast = array.astype(dtype)
+    else:
+        cast = exactly(array, dtype)
+    return pa.array(cast, mask=is_null if has_nulls else None).cast(type_)
+
+
+_TEXTS: dict[str, set[type]] = {"U": {str, np.str_}, "S": {bytes, np.bytes_}}
+_PYTHON: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float}
+
+
+def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Times of numpy as a type; those that are none as null.
+
+    Raises:
+        ValueError: the type's unit of time is too coarse, or too fine, for one of them.
+    """
+    cells = pa.array(exactly(times, time_dtype(type_)))
+    if pa.types.is_time32(type_):
+        cells = cells.view(pa.int64()).cast(pa.int32())
+    return cells if cells.type == type_ else cells.view(type_)
+
+
+def _stored_scalar(value: Any, type_: pa.DataType) -> Any:
+    """A scalar as ``pyarrow.array`` takes it for a type.
+
+    Raises:
+        ValueError: the type's unit of time is too coarse, or too fine, for a time.
+    """
+    if not isinstance(value, (np.datetime64, np.timedelta64)):
+        return value
+    stored = same_time(value, time_dtype(type_))
+    if pa.types.is_time(type_) or (pa.types.is_timestamp(type_) and type_.tz is not None):
+        return stored.astype(np.int64).item()  # as pyarrow takes them
+    return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow takes no dates of numpy's
+
+
+def _stored_nested(value: Any, type_: pa.DataType) -> Any:
+    """A nested value as ``pyarrow.array`` takes it: what we read is what it takes, but for some times of numpy."""
+    types = pa.types
+    if isinstance(value, (np.datetime64, np.timedelta64)) and types.is_temporal(type_):
+        return None if is_missing(value) else _stored_scalar(value, type_)
+    if types.is_struct(type_) and isinstance(value, Mapping):
+        kinds = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
+        unknown = [name for name in value if name not in kinds]
+        if unknown:  # which pyarrow drops
+            raise ValueError(f"a struct of {', '.join(kinds)} is expected, this one has {unknown[0]!r:.60}")
+        return {name: _stored_nested(each, kinds[name]) for name, each in value.items()}
+    if types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return [(_stored_nested(key, type_.key_type), _stored_nested(item, type_.item_type)) for key, item in pairs]
+    if is_list(type_) and isinstance(value, (list, tuple)):
+        return [_stored_nested(each, type_.value_type) for each in value]
+    return value
+
+
+def _has_none(value: Any) -> bool:
+    is_array = isinstance(value, np.ndarray)
+    return (value.dtype == object if is_array else isinstance(value, (list, tuple))) and any(each is None for each in value)
+
+
+def _joined_lists(
+    field: Field, values: FieldValues
+) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+    """Lists of numbers end to end, where each begins, and which are null; None for those that must be looked at one by one."""
+    nothing = np.zeros(1, np.int64)
+    if not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "biuf":
+        return None, nothing, None
+    arrays = checked_arrays(field, values)
+    if arrays is not None:
+        return arrays.reshape(-1), np.arange(len(arrays) + 1, dtype=np.int64) * arrays.shape[1], None
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return None, nothing, None
+    found: list[npt.NDArray[Any]] = []
+    empty = np.empty(0, field.dtype)
+    for value in values:
+        try:
+            found.append(empty if value is None else checked_array(field, value))
+        except (TypeError, ValueError, OverflowError):  # which is told, or has a null in it
+            return None, nothing, None
+    if not found:
+        return None, nothing, None
+    sizes = np.fromiter(map(len, found), np.int64, len(found))
+    offsets = np.concatenate([nothing, np.cumsum(sizes)])
+    if offsets[-1] >= 1 << 31:
+        return None, nothing, None
+    is_null = np.fromiter((value is None for value in values), bool, len(found))
+    return np.concatenate(found), offsets, is_null if is_null.any() else None
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def _taken(cells: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
+    return cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows))
+
+
+def _list_parts(cells: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The elements of lists, and where each list begins and the last one ends."""
+    type_ = cells.type
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        elements = cells.values.slice(cells.offset * size, len(cells) * size)
+        return elements, np.arange(len(cells) + 1, dtype=np.int64) * size
+    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
+        raise ValueError(f"lists are expected, the column is of type {type_}")
+    if not len(cells):
+        return cells.values.slice(0, 0), np.zeros(1, np.int64)
+    offsets = numbers(cells.offsets).astype(np.int64)
+    return cells.values.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
+
+
+def _sizes(field: Field) -> tuple[int, ...]:
+    sizes = tuple(size for size in field.shape if size is not None)
+    return sizes if len(sizes) == len(field.shape) else ()
+
+
+def _object_bytes(cells: pa.Array) -> int:
+    # a string of Python has 49 bytes before its characters, and the array 8 for it
+    return int(cells.nbytes) + 57 * len(cells)
+
+
+def _held_bytes(array: npt.NDArray[Any], elements: pa.Array) -> int:
+    return _object_bytes(elements) if array.dtype == object else array.nbytes

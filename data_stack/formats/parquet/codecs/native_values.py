@@ -1,0 +1,232 @@
+"""Values of Arrow's arrays, exactly: as arrays of numpy, or as Python's objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
+from data_stack.formats.parquet.codecs.cells import as_binary, plain_cells
+from data_stack.formats.parquet.columns import CellError, objects
+from data_stack.formats.parquet.types import FieldDtype, dtype_name, is_bytes, is_list, is_text
+
+__all__ = ["Values", "conformed", "plain_objects", "plain_values", "time_dtype"]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of one dtype.
+
+    Attributes:
+        array: shape ``(n,)``; None or anything where a value is null.
+        is_null: shape ``(n,)``; None: no value is.
+    """
+
+    array: npt.NDArray[Any]
+    is_null: npt.NDArray[np.bool_] | None
+
+    def as_objects(self) -> npt.NDArray[np.object_]:
+        """The values as objects: numpy's own scalars, so that a number keeps its dtype; None for null."""
+        if self.array.dtype == object:
+            if self.is_null is None:
+                return self.array
+            found: npt.NDArray[np.object_] = self.array.copy()
+        else:
+            found = np.empty(len(self.array), dtype=object)
+            found[:] = list(self.array)
+        if self.is_null is not None:
+            found[self.is_null] = None
+        return found
+
+
+def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
+    """Scalars as an array of the dtype that Arrow's type has.
+
+    Args:
+        cells: of any type of scalars.
+        dtype: that is wanted; bytes are read as text, and text as bytes, if that is.
+
+    Raises:
+        ValueError: they are no scalars, or no text where text is wanted.
+    """
+    if isinstance(cells, pa.ExtensionArray):
+        is_flag = cells.type.extension_name == "arrow.bool8"
+        found = plain_values(cells.storage, dtype)
+        return Values(found.array != 0, found.is_null) if is_flag else found
+    type_ = cells.type
+    if pa.types.is_dictionary(type_):
+        return _values_of_dictionary(cells, dtype)
+    cells = plain_cells(cells)
+    type_ = cells.type
+    is_null = null_mask(cells) if cells.null_count else None
+    if is_text(type_) or is_bytes(type_):
+        wants_text = isinstance(dtype, np.dtype) and dtype.kind == "U"
+        wants_bytes = isinstance(dtype, np.dtype) and dtype.kind == "S"
+        if wants_text and is_bytes(type_):
+            cells = as_binary(cells)
+            cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
+        elif wants_bytes and is_text(type_):
+            cells = as_binary(cells)
+        return Values(cells.to_numpy(zero_copy_only=False), is_null)
+    if pa.types.is_null(type_):
+        return Values(np.empty(len(cells), dtype=object), is_null)
+    if pa.types.is_decimal(type_):
+        return Values(objects(cells.to_pylist()), is_null)
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        return Values(numbers(cells), is_null)
+    if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
+        return Values(_times(cells), is_null)
+    raise ValueError(f"scalars are expected, the column is of type {type_}")
+
+
+def conformed(values: Values, dtype: FieldDtype) -> Values:
+    """Values as the dtype of a field, none of them changed.
+
+    Raises:
+        CellError: one of them does not fit.
+        ValueError: they are of another kind.
+    """
+    array, is_null = values.array, values.is_null
+    if array.dtype == dtype or (isinstance(dtype, np.dtype) and dtype.kind == "O"):
+        return values
+    if is_null is not None and is_null.all() and array.dtype == object:
+        # nothing but nulls, of whatever type
+        plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
+        return Values(np.zeros(len(array), dtype), is_null) if plain else values
+    if array.dtype == object:
+        return Values(_conformed_objects(array, is_null, dtype), is_null)
+    if dtype is Decimal and array.dtype.kind in "iu":
+        return Values(objects([Decimal(number) for number in array.tolist()]), is_null)
+    if not isinstance(dtype, np.dtype) or dtype.kind in "US" or (dtype.kind in "mM") != (array.dtype.kind in "mM"):
+        raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {array.dtype}")
+    if dtype.kind in "mM" and dtype.kind != array.dtype.kind:
+        raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {array.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+        if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):
+            return Values(cast, is_null)
+        is_same = cast.astype(array.dtype) == array
+        if dtype.kind not in "mM":  # a number too large may go round and come back
+            is_same &= (cast < 0) == (array < 0)
+    if array.dtype.kind == "f":
+        is_same |= np.isnan(array) & (np.isnan(cast) if dtype.kind == "f" else False)
+    if is_null is not None:
+        is_same |= is_null
+    if not is_same.all():
+        row = int(np.flatnonzero(~is_same)[0])
+        raise CellError(row, f"{array[row]} does not fit into dtype {dtype}")
+    return Values(cast, is_null)
+
+
+def time_dtype(type_: pa.DataType) -> np.dtype[Any]:
+    """The dtype of dates, times and durations of one of Arrow's types."""
+    kind = "m" if pa.types.is_duration(type_) or pa.types.is_time(type_) else "M"
+    unit = "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
+    return np.dtype(f"{kind}8[{unit}]")
+
+
+def plain_objects(cells: pa.Array) -> list[Any]:
+    """Values of any type as objects that are made anew: dicts for structs, lists of pairs for maps, lists, None for null.
+
+    Scalars are Python's own, times and durations numpy's: Python's have no nanoseconds.
+    """
+    cells = plain_cells(cells)
+    type_ = cells.type
+    is_null = null_mask(cells).tolist()
+    if pa.types.is_struct(type_):
+        names = [type_.field(number).name for number in range(type_.num_fields)]
+        # field() would ignore where a slice begins
+        columns = [plain_objects(child) for child in cells.flatten()]
+        rows = zip(*columns, strict=True) if columns else iter([()] * len(cells))
+        return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
+    if pa.types.is_map(type_) or is_list(type_):
+        if not len(cells):
+            return []
+        if pa.types.is_fixed_size_list(type_):
+            size = type_.list_size
+            elements = cells.values.slice(cells.offset * size, len(cells) * size)
+            offsets = list(range(0, (len(cells) + 1) * size, size)) if size else [0] * (len(cells) + 1)
+        else:
+            starts = numbers(cells.offsets).astype(np.int64)
+            part = slice(int(starts[0]), int(starts[-1]))
+            if pa.types.is_map(type_):
+                keys = plain_objects(cells.keys.slice(part.start, part.stop - part.start))
+                items = plain_objects(cells.items.slice(part.start, part.stop - part.start))
+                pairs: list[Any] = list(zip(keys, items, strict=True))
+                return _cut(pairs, (starts - starts[0]).tolist(), is_null)
+            elements = cells.values.slice(part.start, part.stop - part.start)
+            offsets = (starts - starts[0]).tolist()
+        return _cut(plain_objects(elements), offsets, is_null)
+    if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
+        times: list[Any] = Values(_times(cells), null_mask(cells)).as_objects().tolist()
+        return times
+    found: list[Any] = cells.to_pylist()
+    return found
+
+
+def _cut(elements: list[Any], offsets: list[int], is_null: list[bool]) -> list[Any]:
+    return [None if null else elements[offsets[row] : offsets[row + 1]] for row, null in enumerate(is_null)]
+
+
+def _values_of_dictionary(cells: pa.DictionaryArray, dtype: FieldDtype | None) -> Values:
+    """Each value of the dictionary is made once, however often it occurs."""
+    values = plain_values(cells.dictionary, dtype)
+    indices = cells.indices
+    is_null = np.asarray(cells.is_null())
+    if not len(values.array):
+        return Values(np.empty(len(cells), dtype=object), is_null if len(cells) else None)
+    places = np.asarray(_without_nulls(indices) if indices.null_count else indices)
+    if values.is_null is not None:
+        is_null = is_null | values.is_null[places]
+    return Values(values.array[places], is_null if is_null.any() else None)
+
+
+def _without_nulls(cells: pa.Array) -> pa.Array:
+    """Numbers with anything in place of nulls: what lies there is defined, but not what it is."""
+    type_ = cells.type
+    if pa.types.is_boolean(type_) or cells.buffers()[1] is None:
+        return cells.fill_null(pa.scalar(False if pa.types.is_boolean(type_) else 0, type_))
+    return pa.Array.from_buffers(type_, len(cells), [None, cells.buffers()[1]], offset=cells.offset)
+
+
+def _times(cells: pa.Array) -> npt.NDArray[Any]:
+    """Dates and times as datetime64, times of day and durations as timedelta64."""
+    type_ = cells.type
+    is_narrow = pa.types.is_date32(type_) or pa.types.is_time32(type_)
+    integers = cells.view(pa.int32() if is_narrow else pa.int64())
+    array: npt.NDArray[Any] = numbers(integers).astype(np.int64, copy=False).view(time_dtype(type_))
+    return array.astype("M8[D]") if pa.types.is_date64(type_) else array
+
+
+def _conformed_objects(
+    array: npt.NDArray[np.object_], is_null: npt.NDArray[np.bool_] | None, dtype: FieldDtype
+) -> npt.NDArray[Any]:
+    """Text, bytes and decimals as a dtype.
+
+    Raises:
+        CellError, ValueError: as :func:`conformed`.
+    """
+    first = next((value for value in array if value is not None), None)
+    if first is None:
+        return array
+    wanted: Any = Decimal if dtype is Decimal else {"U": str, "S": bytes}.get(dtype.kind)  # type: ignore[union-attr]
+    if wanted is not None and isinstance(first, wanted):
+        return array
+    if not isinstance(first, Decimal) or not isinstance(dtype, np.dtype) or dtype.kind not in "iuf":
+        raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {type(first).__name__}")
+    found = np.zeros(len(array), dtype)
+    for row, value in enumerate(array):
+        if value is None:
+            continue
+        try:
+            found[row] = float(value) if dtype.kind == "f" else int(value)
+        except (OverflowError, ValueError) as error:
+            raise CellError(row, f"{value} does not fit into dtype {dtype}") from error
+        if dtype.kind != "f" and int(found[row]) != value:
+            raise CellError(row, f"{value} does not fit into dtype {dtype}")
+    return found

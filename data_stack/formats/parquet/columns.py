@@ -1,0 +1,291 @@
+"""Columns of a row group in memory: what they hold, and how rows are taken out of them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.stacking import stack_values
+
+__all__ = [
+    "ArrayColumn",
+    "CellColumn",
+    "CellError",
+    "GroupColumn",
+    "ListColumn",
+    "MadeColumn",
+    "ObjectColumn",
+    "objects",
+]
+
+#: From here on memory is not asked for lightly.
+_LARGE_BYTES = 1 << 26
+
+Rows = npt.NDArray[np.int64]
+
+
+class GroupColumn(ABC):
+    """The values of one field in one row group. Threads may share it; nobody changes it.
+
+    Attributes:
+        n_bytes: memory that it holds.
+    """
+
+    n_bytes: int
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Rows."""
+
+    @abstractmethod
+    def value(self, row: int) -> Any:
+        """The value of one row, the caller's own.
+
+        Raises:
+            CellError: it cannot be decoded.
+        """
+
+    @abstractmethod
+    def take(self, rows: Rows) -> npt.NDArray[Any]:
+        """The values of ``rows``, shape ``(len(rows), ...)``, the caller's own.
+
+        Raises:
+            CellError: one of them cannot be decoded.
+        """
+
+
+class CellError(Exception):
+    """A cell that cannot be decoded; the reader says where it lies.
+
+    Attributes:
+        row: of the row group.
+    """
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)
+        self.row, self.why = row, why
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class ArrayColumn(GroupColumn):
+    """Values of one dtype and shape: the rows of an array, shape ``(n, ...)``.
+
+    Args:
+        array: the values; each row in C order, but there may be gaps between two rows.
+        n_bytes: memory that is held, where it is more than the values.
+    """
+
+    #: From here on ``take`` of numpy, which looks at each position twice, gains nothing over indexing.
+    _LARGE_ROW_BYTES = 4096
+
+    def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
+        self.array, self.n_bytes = array, array.nbytes if n_bytes is None else n_bytes
+        self._shape = array.shape[1:]
+        row_bytes = array.itemsize * int(np.prod(self._shape, dtype=np.int64))
+        self._is_small = array.flags.c_contiguous and row_bytes <= self._LARGE_ROW_BYTES
+        self._pieces: npt.NDArray[np.void] | None = None
+        if array.ndim > 1 and row_bytes and len(array) and array.dtype != object and not array.flags.c_contiguous:
+            # Indexing takes rows that are one value each twice as fast as rows of many values.
+            self._pieces = array.reshape(len(array), -1).view(np.dtype((np.void, row_bytes)))[:, 0]
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def value(self, row: int) -> Any:
+        value = self.array[row]
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    def take(self, rows: Rows) -> npt.NDArray[Any]:
+        if self._is_small:
+            return self.array.take(rows, axis=0)
+        if self._pieces is not None:
+            return self._pieces[rows].view(self.array.dtype).reshape(len(rows), *self._shape)
+        return self.array[rows]
+
+
+class ObjectColumn(GroupColumn):
+    """Values that are objects of Python's: an array of dtype object, shape ``(n,)``. They must be immutable.
+
+    Args:
+        values: the objects; None for null.
+        n_bytes: memory that they need; None: it is guessed.
+    """
+
+    #: What an object is taken to need; a short string takes 60 bytes.
+    _OBJECT_BYTES = 80
+
+    def __init__(self, values: npt.NDArray[np.object_], n_bytes: int | None = None) -> None:
+        self._values, self.n_bytes = values, len(values) * self._OBJECT_BYTES if n_bytes is None else n_bytes
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def value(self, row: int) -> Any:
+        return self._values[row]
+
+    def take(self, rows: Rows) -> npt.NDArray[Any]:
+        return self._values.take(rows)
+
+
+class ListColumn(GroupColumn):
+    """Lists of numbers or other scalars, end to end; each value is an array of one dimension.
+
+    Values that are all equally long are stacked; where they differ in length, the column is an array of objects. A list with a
+    null in it is an array of objects by itself.
+
+    Args:
+        flat: the elements of all rows, one behind the other.
+        offsets: where each row begins, and the end of the last, shape ``(n + 1,)``.
+        is_null: shape ``(n,)``; None: no row is.
+        no_elements: which elements are null, shape of ``flat``; None: none of them.
+        as_objects: whether a column of them is an array of objects in any case.
+    """
+
+    def __init__(
+        self,
+        flat: npt.NDArray[Any],
+        offsets: npt.NDArray[np.int64],
+        is_null: npt.NDArray[np.bool_] | None = None,
+        no_elements: npt.NDArray[np.bool_] | None = None,
+        *,
+        as_objects: bool = False,
+    ) -> None:
+        self._flat, self._offsets, self._is_null, self._no_elements = flat, offsets, is_null, no_elements
+        self._as_objects = as_objects or is_null is not None
+        self.n_bytes = flat.nbytes * (8 if flat.dtype == object else 1) + offsets.nbytes
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def value(self, row: int) -> Any:
+        if self._is_null is not None and self._is_null[row]:
+            return None
+        start, end = self._offsets[row], self._offsets[row + 1]
+        found = self._flat[start:end].copy()
+        if self._no_elements is not None and self._no_elements[start:end].any():
+            found = _with_none(found, self._no_elements[start:end])
+        return found
+
+    def take(self, rows: Rows) -> npt.NDArray[Any]:
+        if not self._as_objects and len(rows):
+            starts = self._offsets[rows]
+            lengths = self._offsets[rows + 1] - starts
+            if (lengths == lengths[0]).all():
+                places = starts[:, None] + np.arange(lengths[0])
+                if self._no_elements is None or not self._no_elements[places].any():
+                    return self._flat[places]
+        return objects([self.value(row) for row in rows.tolist()])
+
+
+class CellColumn(GroupColumn):
+    """Cells that are decoded when they are asked for, such as images: only those that are wanted, in the thread that wants them.
+
+    Args:
+        cells: the bytes of each row, None for null.
+        decode: makes a value of a cell; it raises ValueError for one that it cannot decode.
+        n_bytes: of the cells together.
+        decode_into: likewise, into an array of the value's dtype and shape; None where there is no such way.
+        fixed: dtype and shape of all values, if they are known, and none is null; None otherwise.
+        as_objects: whether a column of them is an array of objects in any case, since some may be null.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Any],
+        decode: Callable[[Any], Any],
+        n_bytes: int,
+        decode_into: Callable[[Any, npt.NDArray[Any]], None] | None = None,
+        fixed: tuple[np.dtype[Any], tuple[int, ...]] | None = None,
+        *,
+        as_objects: bool = False,
+    ) -> None:
+        self._cells, self._decode, self._decode_into, self._fixed = cells, decode, decode_into, fixed
+        self._as_objects, self.n_bytes = as_objects, n_bytes
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def value(self, row: int) -> Any:
+        cell = self._cells[row]
+        if cell is None:
+            return None
+        try:
+            return self._decode(cell)
+        except Exception as error:  # decoders of others raise whatever they like
+            raise CellError(row, _told(error)) from error
+
+    def take(self, rows: Rows) -> npt.NDArray[Any]:
+        if self._fixed is None:
+            values = [self.value(row) for row in rows.tolist()]
+            return objects(values) if self._as_objects else stack_values(values)
+        dtype, shape = self._fixed
+        if len(rows) and len(rows) * math.prod(shape) * dtype.itemsize > _LARGE_BYTES:
+            self._check_shape(int(rows[0]), shape)
+        out = np.empty((len(rows), *shape), dtype)
+        cells, decode, decode_into, row = self._cells, self._decode, self._decode_into, 0
+        try:
+            if decode_into is not None:
+                for place, row in zip(out, rows.tolist(), strict=True):
+                    decode_into(cells[row], place)
+            else:
+                for position, row in enumerate(rows.tolist()):
+                    value = decode(cells[row])
+                    if value.shape != shape:  # it would be repeated to fit
+                        raise ValueError(f"a value of shape {value.shape} where {shape} belongs")
+                    out[position] = value
+        except Exception as error:  # as above
+            raise CellError(row, _told(error)) from error
+        return out
+
+    def _check_shape(self, row: int, shape: tuple[int, ...]) -> None:
+        """Memory is not made for what a damaged schema claims before one value has been seen."""
+        found = self.value(row)
+        if found.shape != shape:
+            raise CellError(row, f"a value of shape {found.shape} where {shape} belongs")
+
+
+class MadeColumn(GroupColumn):
+    """Values that can be changed, such as dicts: they are made anew each time that one is asked for.
+
+    Args:
+        n_rows: how many there are.
+        make: makes the values of some rows.
+        n_bytes: memory that is held.
+    """
+
+    def __init__(self, n_rows: int, make: Callable[[Rows], list[Any]], n_bytes: int) -> None:
+        self._n_rows, self._make, self.n_bytes = n_rows, make, n_bytes
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def value(self, row: int) -> Any:
+        return self._make(np.array([row], np.int64))[0]
+
+    def take(self, rows: Rows) -> npt.NDArray[Any]:
+        return objects(self._make(np.asarray(rows, np.int64)))
+
+
+def objects(values: Sequence[Any]) -> npt.NDArray[np.object_]:
+    """Values as an array of objects, whatever they are, shape ``(len(values),)``."""
+    array = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):  # numpy would look into lists and arrays
+        array[place] = value
+    return array
+
+
+def _with_none(values: npt.NDArray[Any], is_null: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
+    found = objects(list(values))
+    found[is_null] = None
+    return found
+
+
+def _told(error: Exception) -> str:
+    return f"{error!s:.300}" or type(error).__name__

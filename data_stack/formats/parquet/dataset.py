@@ -1,0 +1,287 @@
+"""A Parquet dataset as samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
+from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, checked_index, checked_indices, checked_integer
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.columns import CellError, GroupColumn
+from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
+from data_stack.formats.parquet.gathering import Gathering
+from data_stack.formats.parquet.group_cache import GroupCache
+from data_stack.formats.parquet.row_groups import RowGroups, files_that_could_match
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.selection import Selection, selected
+from data_stack.formats.parquet.stored_schema import stored_schema
+
+__all__ = ["ParquetDataset"]
+
+#: An iteration decodes so many rows together.
+_ROWS_AT_ONCE = 256
+
+
+class ParquetDataset(DatasetIterator):
+    """The rows of Parquet files: dicts with a value for each field.
+
+    ::
+
+        train = ParquetDataset("s3://bucket/frames", columns=["id", "image"], filters=col("speed") > 3)
+        len(train)                              # exact, from the footers
+        train[17]["image"]                      # one row; its row group is read, and kept for its neighbours
+        train.read_batch([3, 1, 4])["image"]    # columns, stacked
+        train.read_column("id")                 # this column of all rows; no image is touched
+        Loader(train, 256, shuffle=BlockShuffled(window=8))
+
+    It reads what :class:`ParquetWriter` wrote, what Petastorm wrote (its schema is read without running any of it), and any other
+    Parquet, whose schema is inferred.
+
+    A field that may be missing is None where it is: its column is an array of objects if any footer counts a null, whichever rows
+    are asked for. Otherwise columns have the field's dtype. Lists and arrays of different shapes give arrays of objects.
+
+    Row groups are read whole, only the columns that are asked for, and the most recently used ones are kept. Images and other
+    cells that take long to decode are kept as they are stored, and decoded when they are asked for. For many rows at random, a
+    block-wise shuffle reads each row group once.
+
+    Footers are read when it is made; files in folders that the filter excludes are not opened. A file that is replaced later is
+    an error (:class:`~data_stack.exception.ResourceChangedError`) when it is read: its rows are never mixed with those before.
+
+    Threads may share a dataset, and a forked child may go on using it. It pickles small, with the rows that the filter takes;
+    elsewhere the footers that are needed are read again.
+
+    Args:
+        source: a folder (with Hive's partitions, too), a file, a list of files, a storage connector, a URL (``mongodb://``,
+            ``s3://``, ``hdfs://`` …) or resources of a dataset.
+        columns: names, regular expressions or fields; None for all, in the order of the schema.
+        filters: which rows: an expression (``col("speed") > 3``), a predicate (``in_set(…)``), filters of pyarrow
+            (``[("speed", ">", 3)]`` or an ``Expression``). It may use columns that are not among ``columns``. None for all.
+        prefix: folder below ``source``.
+        schema: what the columns hold, instead of what the files say.
+        row_groups: which row groups: their numbers, or a selector such as :class:`SingleIndexSelector`; None for all.
+        filesystem: of pyarrow or fsspec; ``source`` is then a path in it.
+        max_cached_bytes: of row groups that are kept.
+
+    Raises:
+        ResourceNotFoundError: there are no Parquet files.
+        DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
+        ConfigError: there is no such field, or the filter is none.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        columns: Iterable[str | Field | re.Pattern[str]] | None = None,
+        filters: Any = None,
+        *,
+        prefix: str = "",
+        schema: Schema | None = None,
+        row_groups: Any = None,
+        filesystem: Any = None,
+        max_cached_bytes: int = 1 << 30,
+    ) -> None:
+        from data_stack.formats.parquet.selecting import as_predicate
+
+        files = find_files(source, prefix, filesystem=filesystem)
+        self._predicate = None if filters is None else as_predicate(filters)
+        footers = Footers(files, lazily=True)
+        whole = stored_schema(footers) if schema is None else schema
+        for name in self._predicate.fields if self._predicate is not None else ():
+            whole[name]  # raises, with the names that there are
+        self._whole_schema, self._schema = whole, whole if columns is None else whole.view(columns)
+        if self._predicate is not None and row_groups is None:  # row groups are numbered through all files
+            chosen = files_that_could_match(files, whole, self._predicate)
+            footers = footers if chosen is files else Footers(chosen, lazily=True)
+        footers.read_all()
+        self._footers = footers
+        self._max_cached_bytes = checked_integer("max_cached_bytes", max_cached_bytes, at_least=0)
+        self._groups = RowGroups(self._footers, whole)
+        self._chosen = _chosen_groups(row_groups, self._footers)
+        self._names = list(self._schema.fields)
+        self._selection: Selection | None = None
+        self._cache = GroupCache(self._groups.read, self._max_cached_bytes, self._n_samples_of)
+
+    # ------------------------------------------------------------------ what it is
+
+    def __len__(self) -> int:
+        return self._selected().n_rows
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of the samples."""
+        return self._schema
+
+    @property
+    def metadata(self) -> Mapping[bytes, bytes]:
+        """The key-value metadata of the dataset."""
+        return self._footers.metadata
+
+    @property
+    def block_lengths(self) -> npt.NDArray[np.int64]:
+        """How many of the samples each row group has, shape ``(n_row_groups,)``, those without any left out."""
+        return self._selected().lengths
+
+    def _selected(self) -> Selection:
+        if self._selection is None:
+            self._selection = selected(self._groups, self._chosen, self._predicate)
+        return self._selection
+
+    def _n_samples_of(self, group: int) -> int:
+        return self._selected().n_rows_of(group)
+
+    # ------------------------------------------------------------------ samples
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an integer; a view for a slice, list or mask."""
+        if type(index) is int:
+            return self._read_unchecked(checked_index(index, len(self)))
+        return sample_or_view(self, index)
+
+    def _unchecked_reader(self) -> Callable[[int], Sample]:
+        return self._read_unchecked
+
+    def _read_unchecked(self, position: int) -> Sample:
+        group, row = self._selected().locate(position)
+        columns = self._cache.columns(group, self._names, 1)
+        try:
+            return {name: columns[name].value(row) for name in self._names}
+        except CellError:
+            return {name: self._value(group, name, columns[name], row) for name in self._names}  # raises with its name
+
+    def __iter__(self) -> Iterator[Sample]:
+        selection = self._selected()
+        for block, group in enumerate(selection.groups.tolist()):
+            rows = selection.rows_of(block)
+            columns = self._cache.columns(group, self._names, len(rows))
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                some = rows[start : start + _ROWS_AT_ONCE]
+                try:
+                    values = [list(columns[name].take(some)) for name in self._names]
+                except CellError:  # those before the damage are whole
+                    for row in some.tolist():
+                        yield {name: self._value(group, name, columns[name], row) for name in self._names}
+                else:
+                    for sample in zip(*values, strict=True):
+                        yield dict(zip(self._names, sample, strict=True))
+            del columns  # before the next ones are read
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        batch = self.read_batch(indices)
+        if not batch:
+            return [{} for _ in checked_indices(indices, len(self))]
+        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+
+    def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]:
+        """As any iterator; of no rows the columns are empty."""
+        return self._batch_at(checked_indices(indices, len(self)))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
+        """One column of the samples at ``indices`` (None: of all); no other is read.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: there is no such column.
+        """
+        return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
+
+    def _batch_at(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
+        return dict(zip(self._names, self._read(self._names, positions), strict=True))
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> npt.NDArray[Any]:
+        return self._columns_at([key], positions)[0]
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
+        for key in keys:
+            if key not in self._schema:
+                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, self._names))}")
+        if positions is None:
+            positions = np.arange(len(self), dtype=np.int64)
+        return self._read([str(key) for key in keys], positions)
+
+    def _has_fixed_columns(self) -> bool:
+        return self._groups.are_gathered(self._names)
+
+    def _source_content(self) -> dict[str, Any]:
+        """What the footers, the fields and the filter say of the samples; not where the files lie."""
+        return {
+            "fields": [field.to_json() for field in self._schema],
+            "filter": None if self._predicate is None else self._predicate.content(),
+            "row_groups": digest_of_row_groups(self._footers, self._chosen),
+        }
+
+    def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
+        """Columns of the samples at ``positions``, row group by row group."""
+        if not len(positions):
+            if not len(self):
+                return [self._groups.empty(name) for name in names]
+            return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
+        located = self._selected().located(positions)
+        if len(located) == 1:
+            group, rows, _ = located[0]
+            columns = self._cache.columns(group, names, len(rows))
+            return [self._taken(group, name, columns[name], rows) for name in names]
+        batches = [Gathering(len(positions)) for _ in names]
+        located.sort(key=lambda part: part[0] not in self._cache)  # first those that others would push out
+        for group, rows, places in located:
+            columns = self._cache.columns(group, names, len(rows))
+            for name, batch in zip(names, batches, strict=True):
+                batch.put(self._taken(group, name, columns[name], rows), places)
+            del columns  # before the next one is read
+        return [batch.column() for batch in batches]
+
+    def _taken(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        try:
+            return column.take(rows)
+        except CellError as error:
+            raise self._damaged(group, name, error) from error
+
+    def _value(self, group: int, name: str, column: GroupColumn, row: int) -> Any:
+        try:
+            return column.value(row)
+        except CellError as error:
+            raise self._damaged(group, name, error) from error
+
+    def _damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError:
+        return DatasetFileCorruptError(f"{self._footers.name_of(group)}, row {error.row}, field {name!r}: {error.why}")
+
+    # ------------------------------------------------------------------ for other processes
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in self.__dict__.items() if name != "_cache"}
+        if self._predicate is None:
+            state["_selection"] = None  # quickly made again
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._cache = GroupCache(self._groups.read, self._max_cached_bytes, self._n_samples_of)
+
+
+def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
+    """The numbers of the row groups that are wanted, ascending.
+
+    Raises:
+        ConfigError: there is no such row group, or the choice is none.
+    """
+    if choice is None:
+        return np.arange(len(footers), dtype=np.int64)
+    if hasattr(choice, "select"):
+        from data_stack.formats.parquet.stored_indexes import stored_indexes
+
+        choice = choice.select(stored_indexes(footers))
+    if not isinstance(choice, Iterable) or isinstance(choice, str):
+        raise ConfigError(f"row_groups are numbers of row groups, or a selector such as SingleIndexSelector, not {choice!r:.80}")
+    chosen = set()
+    for group in choice:
+        if isinstance(group, bool) or not isinstance(group, (int, np.integer)):
+            raise ConfigError(f"a row group has a number, it is not {group!r:.80}")
+        if not -len(footers) <= group < len(footers):
+            raise ConfigError(f"there is no row group {group}: the dataset has {len(footers)}, numbered from 0")
+        chosen.add(int(group) % len(footers))
+    return np.array(sorted(chosen), dtype=np.int64)

@@ -1,0 +1,157 @@
+"""Copies Parquet datasets: some fields, some rows, other files; no cell is decoded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.files import find_files, partition_names
+from data_stack.formats.parquet.footers import Footers, reading_parquet
+from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
+from data_stack.formats.parquet.row_groups import RowGroups
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.stored_indexes import stored_indexes
+from data_stack.formats.parquet.stored_schema import stored_schema
+from data_stack.formats.parquet.writer import ParquetWriter
+from data_stack.formats.records.place import place_of
+
+__all__ = ["CopyOfDataset", "copy_dataset"]
+
+
+@dataclass(frozen=True)
+class CopyOfDataset:
+    """What a copy did.
+
+    Attributes:
+        n_rows: of the copy.
+        n_there: how many of them an interrupted attempt had left.
+        n_left_out: rows of the source with a null where there was to be none.
+        fields: of the copy.
+        indexes: names of the row-group indexes that were built anew.
+        dropped_indexes: names of those that were not, as their field is left out; ``"?"`` if they were out of date.
+        seconds: how long it took.
+    """
+
+    n_rows: int
+    n_there: int
+    n_left_out: int
+    fields: tuple[str, ...]
+    indexes: tuple[str, ...]
+    dropped_indexes: tuple[str, ...]
+    seconds: float
+
+
+def copy_dataset(
+    source: Any,
+    target: Any,
+    *,
+    fields: Iterable[Any] | None = None,
+    not_null: Sequence[str] = (),
+    partition_by: Sequence[str] | None = None,
+    row_group_mb: float = 32.0,
+    file_mb: float = 512.0,
+    compression: str = "zstd",
+    petastorm: bool | None = None,
+    overwrite: bool = False,
+) -> CopyOfDataset:
+    """Copy a dataset, with the cells as they are: no image is decoded or encoded.
+
+    An interrupted copy goes on where it was. Row-group indexes are built anew, for the row groups of the copy.
+
+    Args:
+        source: as for :class:`ParquetDataset`.
+        target: as for :class:`ParquetWriter`.
+        fields: names, regular expressions or fields; None for all.
+        not_null: fields; rows with a null in one of them are left out.
+        partition_by: columns that become folders; None for those of the source that are copied.
+        row_group_mb: as for the writer.
+        file_mb: as for the writer.
+        compression: as for the writer.
+        petastorm: whether Petastorm shall be able to read the copy; None: if it can read the source.
+        overwrite: remove what is at the target first.
+
+    Raises:
+        ConfigError: there is no such field; source and target are one; or another dataset is at the target.
+        DatasetFileCorruptError: the source is damaged.
+        StorageError: it cannot be read, or the copy not be written.
+    """
+    started = time.perf_counter()
+    footers = Footers(find_files(source))
+    whole = stored_schema(footers)
+    schema = whole if fields is None else whole.view(fields)
+    for name in not_null:
+        whole[name]
+    goal = place_of(target)
+    if goal.path is not None and goal.path == footers.files.place.path:
+        raise ConfigError(f"source and target are both {goal.name!r}")
+    in_folders = partition_names(footers.files.partitions)
+    if partition_by is None:
+        partition_by = [name for name in in_folders if name in schema]
+    indexes, dropped = _indexes(footers, schema)
+    is_petastorms = UNISCHEMA_KEY in footers.metadata if petastorm is None else petastorm
+    writer = ParquetWriter(
+        goal,
+        schema,
+        partition_by=partition_by,
+        row_group_mb=row_group_mb,
+        file_mb=file_mb,
+        compression=compression,
+        indexes=indexes,
+        petastorm=is_petastorms,
+        overwrite=overwrite,
+    )
+    with writer:
+        n_there = missing = len(writer)
+        n_left_out = 0
+        for group, table in _tables(RowGroups(footers, whole), schema, not_null, in_folders):
+            n_left_out += int(footers.n_rows[group]) - len(table)
+            skipped = min(missing, len(table))
+            missing -= skipped
+            if skipped < len(table):
+                writer.append_arrow(table.slice(skipped))
+        if missing:
+            raise ConfigError(f"{goal.name!r} holds {n_there:,} rows, more than are to be copied: it holds something else")
+        n_rows = len(writer)
+    names = tuple(field.name for field in schema)
+    seconds = time.perf_counter() - started
+    return CopyOfDataset(n_rows, n_there, n_left_out, names, tuple(index.name for index in indexes), dropped, seconds)
+
+
+def _tables(
+    row_groups: RowGroups, schema: Schema, not_null: Sequence[str], in_folders: Sequence[str]
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each row group that are wanted, partition columns included."""
+    footers, names = row_groups.footers, [field.name for field in schema]
+    for group in range(len(footers)):
+        file = int(footers.file_of[group])
+        wanted = [name for name in dict.fromkeys([*names, *not_null]) if name not in in_folders]
+        with reading_parquet(footers.name_of(group)), footers.files.open(file) as opened:
+            reader = pq.ParquetFile(opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True)
+            there = set(reader.schema_arrow.names)
+            table = reader.read_row_group(int(footers.index_of[group]), columns=[name for name in wanted if name in there])
+        n_rows = int(footers.n_rows[group])
+        for name in dict.fromkeys([*names, *not_null]):
+            if name in in_folders:
+                value = row_groups.read(group, [name])[name].value(0) if n_rows else None
+                table = table.append_column(name, pa.array([value] * n_rows))
+        for name in not_null:
+            valid = pc.is_valid(table.column(name)) if name in table.column_names else pa.array([False] * n_rows)
+            table = table.filter(valid)
+            n_rows = len(table)
+        yield group, table.select([name for name in names if name in table.column_names])
+
+
+def _indexes(footers: Footers, schema: Schema) -> tuple[list[Any], tuple[str, ...]]:
+    try:
+        found = stored_indexes(footers)
+    except (ConfigError, DatasetFileCorruptError):  # out of date, or damaged: what they were of is not known for sure
+        return [], ("?",)
+    kept = [type(index)(index.name, index.field) for index in found.values() if index.field in schema]
+    return kept, tuple(index.name for index in found.values() if index.field not in schema)

@@ -1,0 +1,141 @@
+"""What a footer tells of row groups, read by ourselves: on some lies in a footer, pyarrow's C++ ends the whole process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.formats.parquet.footer_structs import Struct, read_struct
+
+__all__ = ["FooterFacts", "footer_facts"]
+
+_Integers = npt.NDArray[np.int64]
+
+_OPTIONAL, _REPEATED = 1, 2
+_BYTE_ARRAY, _FIXED_BYTES = 6, 7
+#: Bytes of a value of each physical type; of bytes of a fixed length the schema tells it.
+_VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}
+
+
+@dataclass(frozen=True)
+class FooterFacts:
+    """What a footer tells of its row groups and their columns.
+
+    Attributes:
+        columns: of each field the numbers of the columns of Parquet that it is stored in: a struct has several.
+        is_required: of each of those whether it is there in every row, shape ``(n_columns,)``.
+        n_rows: shape ``(n_row_groups,)``.
+        n_values: nulls included; of lists their elements, shape ``(n_row_groups, n_columns)``.
+        n_nulls: -1 where the footer does not tell, or nothing sensible.
+        n_bytes: as they are stored.
+    """
+
+    columns: dict[str, list[int]]
+    is_required: npt.NDArray[np.bool_]
+    n_rows: _Integers
+    n_values: _Integers
+    n_nulls: _Integers
+    n_bytes: _Integers
+
+
+class _Column(NamedTuple):
+    """A column of the schema: its path, physical type, the bytes of a value, and how deep it lies."""
+
+    path: tuple[str, ...]
+    type: int
+    value_bytes: int
+    definition_level: int
+    repetition_level: int
+
+
+def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
+    """Read a footer, and check that it does not contradict itself or its file.
+
+    Args:
+        footer: the serialized ``FileMetaData``, without length and magic.
+        file_bytes: size of the file that it ends; None if it tells of other files.
+
+    Raises:
+        ValueError: the footer is damaged; the message says how.
+    """
+    try:
+        metadata, _ = read_struct(footer, 0, 0)
+        columns = _columns(metadata[2])
+        groups = metadata.get(4, [])
+        told = [
+            [_checked(column, chunk, group[3], file_bytes, number) for column, chunk in zip(columns, group[1], strict=True)]
+            for number, group in enumerate(groups)
+        ]
+        n_rows = np.array([group[3] for group in groups], np.int64)
+        if n_rows.sum() != metadata[3]:
+            raise ValueError(f"it states {metadata[3]} rows, its row groups have {n_rows.sum()}")
+    except (IndexError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"its footer lacks what every footer has ({error!s:.60})") from error
+    facts = np.array(told, np.int64).reshape(len(groups), len(columns), 3)
+    by_field: dict[str, list[int]] = {}
+    for number, column in enumerate(columns):
+        by_field.setdefault(column.path[0], []).append(number)
+    is_required = np.array([column.definition_level == 0 for column in columns], np.bool_)
+    return FooterFacts(by_field, is_required, n_rows, facts[:, :, 0], facts[:, :, 1], facts[:, :, 2])
+
+
+def _columns(elements: Sequence[Struct]) -> list[_Column]:
+    """The columns of a schema, which is stored as a tree, parents first."""
+    columns: list[_Column] = []
+    parents: list[tuple[int, tuple[str, ...], int, int]] = [(elements[0].get(5, 0), (), 0, 0)]  # children left, path, levels
+    for element in elements[1:]:
+        while parents and not parents[-1][0]:
+            parents.pop()
+        if not parents or len(parents) > 100:
+            raise ValueError("its schema is no tree of columns")
+        n_left, path, definition, repetition = parents[-1]
+        parents[-1] = n_left - 1, path, definition, repetition
+        kind = element.get(3, 0)
+        path = (*path, element[4].decode())
+        definition, repetition = definition + (kind in (_OPTIONAL, _REPEATED)), repetition + (kind == _REPEATED)
+        if element.get(5):
+            parents.append((element[5], path, definition, repetition))
+        elif 1 in element:
+            value_bytes = element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
+            columns.append(_Column(path, element[1], value_bytes, definition, repetition))
+    return columns
+
+
+def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int]:
+    """Values, nulls and bytes of a column of a row group."""
+    if 8 in chunk or 9 in chunk:
+        raise ValueError("it is encrypted, and such files are not read")
+    meta = chunk[3]
+    n_values, n_bytes, start = meta[5], meta[7], meta[9]
+    if 0 < meta.get(11, 0) < start:
+        start = meta[11]
+    fault = ""
+    if meta[1] != column.type:
+        fault = "is of another type than the schema says"
+    elif min(n_rows, n_values, n_bytes, start) < 0 or (not column.repetition_level and n_values != n_rows):
+        fault = f"has {n_values} values in {n_rows} rows, in {n_bytes} bytes from {start} on"
+    elif file_bytes is not None and start + n_bytes > file_bytes:
+        fault = f"is said to lie at bytes {start} to {start + n_bytes} of {file_bytes}"
+    n_nulls = -1
+    statistics = meta.get(12)
+    if statistics is not None:
+        for bound in (1, 2, 5, 6):
+            if bound in statistics and 0 < len(statistics[bound]) < column.value_bytes:
+                fault = "has a least or greatest value that is cut short"
+        n_nulls = statistics.get(3, -1)
+        if n_nulls > n_values:
+            n_nulls = -1
+    sizes = meta.get(16)
+    if sizes is not None:
+        if 1 in sizes and column.type != _BYTE_ARRAY:
+            fault = "is said to have texts, and has none"
+        for histogram, level in ((2, column.repetition_level), (3, column.definition_level)):
+            if len(sizes.get(histogram, ())) not in (0, level + 1):
+                fault = "has a histogram of other levels than it has"
+    if fault:
+        raise ValueError(f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} {fault}")
+    return n_values, max(n_nulls, -1), n_bytes

@@ -1,0 +1,131 @@
+"""Reads the structs of a footer, which are stored in Thrift's compact protocol.
+
+https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+__all__ = ["Struct", "read_struct"]
+
+Struct = dict[int, Any]
+"""Values by field number: integers, bytes, truth values, lists and structs."""
+
+#: Structs in structs; a footer has six levels.
+_MOST_DEPTH: Final = 16
+_NUMBER: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+
+
+@functools.cache
+def _matcher(kind: int, length: int) -> re.Pattern[bytes]:
+    """A list of integers (kind 5 or 6), or of structs of integers."""
+    each = _NUMBER if kind in (5, 6) else rb"(?:[\x15\x16\x25\x26]" + _NUMBER + rb")*\x00"
+    return re.compile(b"(?:%s){%d}" % (each, length))
+
+
+def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
+    """A struct, and where it ends.
+
+    Args:
+        data: of a footer.
+        at: where the struct begins.
+        depth: in how many others it lies.
+
+    Raises:
+        ValueError: the footer is damaged.
+        IndexError: it ends too early.
+    """
+    if depth > _MOST_DEPTH:
+        raise ValueError("its footer is nested too deep")
+    found: Struct = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        if head > 0x0F:
+            number += head >> 4
+        else:
+            number, at = _integer(data, at)
+        kind = head & 0x0F
+        if kind == 5 or kind == 6:  # most values are
+            byte = data[at]
+            if byte < 0x80:
+                found[number] = (byte >> 1) ^ -(byte & 1)
+                at += 1
+            else:
+                found[number], at = _integer(data, at)
+        elif kind == 8:
+            length = data[at]
+            if length < 0x80:
+                at += 1
+            else:
+                length, at = _unsigned(data, at)
+            end = at + length
+            if end > len(data):
+                raise IndexError("its end")
+            found[number], at = data[at:end], end
+        elif kind <= 2:
+            found[number] = kind == 1
+        else:
+            found[number], at = _value(data, at, kind, depth)
+    return found, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    if kind == 12:
+        return read_struct(data, at, depth + 1)
+    if kind in (9, 10):
+        return _list(data, at, depth + 1)
+    if kind in (4, 5, 6):
+        return _integer(data, at)
+    if kind == 8:
+        length, at = _unsigned(data, at)
+        if at + length > len(data):
+            raise IndexError("its end")
+        return data[at : at + length], at + length
+    if kind in (1, 2, 3):  # in a list a truth value takes a byte
+        return data[at], at + 1
+    if kind == 7:
+        return None, at + 8
+    raise ValueError(f"its footer holds a value of the kind {kind}, which no footer has")
+
+
+def _list(data: bytes, at: int, depth: int) -> tuple[Sequence[Any], int]:
+    if depth > _MOST_DEPTH:
+        raise ValueError("its footer is nested too deep")
+    head, at = data[at], at + 1
+    length, kind = head >> 4, head & 0x0F
+    if length == 15:
+        length, at = _unsigned(data, at)
+    if length > len(data) - at:  # each takes a byte at least
+        raise IndexError("its end")
+    if length < 16 and (kind in (5, 6) or (kind == 12 and depth > 4)):  # encodings and the like, of which only the number matters
+        match = _matcher(kind, length).match(data, at)
+        if match is not None:
+            return range(length), match.end()
+    found = []
+    for _ in range(length):
+        value, at = _value(data, at, kind, depth)
+        found.append(value)
+    return found, at
+
+
+def _integer(data: bytes, at: int) -> tuple[int, int]:
+    number, at = _unsigned(data, at)
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number & 0xFFFF_FFFF_FFFF_FFFF, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("its footer holds a number of more than 64 bits")

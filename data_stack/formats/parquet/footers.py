@@ -1,0 +1,288 @@
+"""What the footers of a dataset's files tell: row groups, statistics, metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_stack.exception import DatasetFileCorruptError, DataStackError, ResourceChangedError, StorageError
+from data_stack.formats.parquet.dataset_names import COMMON_METADATA
+from data_stack.formats.parquet.files import ParquetFiles, opened_for_arrow
+from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
+from data_stack.io.parallel import Workers
+from data_stack.util.processors import n_processors
+
+__all__ = ["Footers", "digest_of_row_groups", "reading_parquet"]
+
+#: Footers of a store that is far away are fetched by so many threads.
+_MOST_THREADS = 16
+#: So many are fetched before they are looked at.
+_FILES_AT_ONCE = 512
+#: So much of the end of a file is read at once, in the hope that the footer is no longer.
+_TAIL_BYTES = 1 << 16
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class _Footer:
+    """The footer of a file.
+
+    Attributes:
+        metadata: as pyarrow has it.
+        facts: the same, checked.
+        digest: of the end of the file.
+        file_bytes: its size.
+        version: of the file; None where the store tells none.
+    """
+
+    metadata: pq.FileMetaData
+    facts: FooterFacts
+    digest: bytes
+    file_bytes: int
+    version: Any
+
+
+class Footers:
+    """The footers of all files, read once, and kept. Threads may share it.
+
+    It pickles as what the files were when it was made: elsewhere a footer is read when it is needed, and it is an error if it is
+    another one then.
+
+    Args:
+        files: of the dataset.
+        lazily: read a footer only when it is asked for; there are no row groups before :meth:`read_all`.
+
+    Attributes:
+        file_of: for each row group which file it is in, shape ``(n_row_groups,)``; row groups are in the order of the files.
+        index_of: for each row group its number in its file.
+        n_rows: of each row group.
+
+    Raises:
+        DatasetFileCorruptError: a file is no Parquet, or damaged.
+        StorageError: one cannot be read.
+    """
+
+    def __init__(self, files: ParquetFiles, *, lazily: bool = False) -> None:
+        self.files = files
+        self._footers: list[_Footer | None] = [None] * len(files.paths)
+        self._digests: list[bytes | None] = [None] * len(files.paths)
+        self._common: pq.FileMetaData | None = None
+        if lazily:
+            self._set_row_groups([], np.empty(0, np.int64))
+        else:
+            self.read_all()
+
+    def read_all(self) -> None:
+        """Read all footers that have not been read; raises as :meth:`of`."""
+        self._read_all()
+        n_rows = [self.facts(file).n_rows for file in range(len(self.files.paths))]
+        self._set_row_groups([len(each) for each in n_rows], np.concatenate([np.empty(0, np.int64), *n_rows]))
+
+    def _set_row_groups(self, counts: Sequence[int], n_rows: npt.NDArray[np.int64]) -> None:
+        self._counts = counts
+        self.file_of: npt.NDArray[np.int64] = np.repeat(np.arange(len(counts)), counts)
+        self.index_of: npt.NDArray[np.int64] = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])
+        self.n_rows: npt.NDArray[np.int64] = n_rows
+
+    def __len__(self) -> int:
+        """Row groups."""
+        return len(self.n_rows)
+
+    def of(self, file: int) -> pq.FileMetaData:
+        """The footer of a file.
+
+        Raises:
+            DatasetFileCorruptError: the file is no Parquet, or damaged.
+            ResourceChangedError: it is another file than it was when the dataset was opened.
+            StorageError: it cannot be read.
+        """
+        return self._of(file).metadata
+
+    def facts(self, file: int) -> FooterFacts:
+        """What the footer of a file tells of its row groups; raises as :meth:`of`."""
+        return self._of(file).facts
+
+    def check_unchanged(self, file: int, source: Any) -> None:
+        """Raise if an open file is not the one whose footer is known: its row groups would be read at the wrong places.
+
+        Raises:
+            ResourceChangedError: it was replaced or changed.
+        """
+        known = self._of(file)
+        version = _version_of(source)
+        if known.file_bytes == source.size() and known.version == version and version is not None:
+            return
+        name = self.files.name(file)
+        if known.file_bytes != source.size():
+            raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
+        self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
+        # touched, or copied to where it was; or of a store that does not tell versions
+        self._footers[file] = _Footer(known.metadata, known.facts, known.digest, known.file_bytes, version)
+
+    @property
+    def common(self) -> pq.FileMetaData | None:
+        """What stands beside the files in ``_common_metadata``; None where there is none.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged.
+        """
+        if self._common is None and self._has_common():
+            place = self.files.place
+            name = place.full_name(COMMON_METADATA)
+            with reading_parquet(name), opened_for_arrow(place, COMMON_METADATA) as source:
+                self._common, _ = _parsed(_tail(source, name), None)
+        return self._common
+
+    @property
+    def metadata(self) -> Mapping[bytes, bytes]:
+        """The key-value metadata of the dataset: those beside the files, else those of the first file."""
+        footer = self.common or (self.of(0) if self.files.paths else None)
+        return dict((footer.metadata if footer is not None else None) or {})
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the first file; if there is none, of what stands beside them."""
+        footer = self.of(0) if self.files.paths else self.common
+        if footer is None:
+            return pa.schema([])
+        with reading_parquet(self.files.name(0) if self.files.paths else COMMON_METADATA):
+            return footer.schema.to_arrow_schema()
+
+    def name_of(self, group: int) -> str:
+        """What to call a row group in messages."""
+        return f"row group {self.index_of[group]} of {self.files.name(int(self.file_of[group]))}"
+
+    def _of(self, file: int) -> _Footer:
+        footer = self._footers[file]
+        if footer is None:
+            footer = self._understood(file, *self._fetched(file))
+        return footer
+
+    def _fetched(self, file: int) -> tuple[bytes, int, Any]:
+        """The end of a file, its size, and its version."""
+        name = self.files.name(file)
+        with reading_parquet(name), self.files.open(file) as source:
+            return _tail(source, name), source.size(), _version_of(source)
+
+    def _understood(self, file: int, tail: bytes, file_bytes: int, version: Any) -> _Footer:
+        digest = hashlib.sha256(tail).digest()
+        self._check_digest(file, digest)
+        with reading_parquet(self.files.name(file)):
+            footer = _Footer(*_parsed(tail, file_bytes), digest, file_bytes, version)
+        self._footers[file], self._digests[file] = footer, digest
+        return footer
+
+    def _check_digest(self, file: int, digest: bytes) -> None:
+        known = self._digests[file]
+        if known is not None and known != digest:
+            raise ResourceChangedError(
+                self.files.name(file), f"a footer with SHA-256 {known.hex()[:16]}…", f"one with {digest.hex()[:16]}…"
+            )
+
+    def _has_common(self) -> bool:
+        return self.files.place.exists(COMMON_METADATA)
+
+    def _read_all(self) -> None:
+        n_threads = n_processors() if self.files.place.path is not None else _MOST_THREADS
+        n_files = len(self.files.paths)
+        for start in range(0, n_files, _FILES_AT_ONCE):
+            files = [file for file in range(start, min(start + _FILES_AT_ONCE, n_files)) if self._footers[file] is None]
+            fetched: dict[int, tuple[bytes, int, Any]] = {}
+
+            def fetch(file: int, fetched: dict[int, tuple[bytes, int, Any]] = fetched) -> None:
+                fetched[file] = self._fetched(file)
+
+            if len(files) > 1:
+                Workers(files, fetch, n_threads).run()
+            elif files:
+                fetch(files[0])
+            for file in files:  # in one thread: they would wait for each other
+                self._understood(file, *fetched[file])
+
+    def __getstate__(self) -> dict[str, Any]:
+        n_rows = self.n_rows.astype(np.int32) if self.n_rows.max(initial=0) < 1 << 31 else self.n_rows
+        return {"files": self.files, "digests": self._digests, "counts": self._counts, "n_rows": n_rows}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.files, self._digests, self._common = state["files"], state["digests"], None
+        self._footers = [None] * len(self.files.paths)
+        self._set_row_groups(state["counts"], state["n_rows"].astype(np.int64))
+
+
+def _tail(source: Any, name: str) -> bytes:
+    """The end of a Parquet file: footer, its length, magic."""
+    size = source.size()
+    tail: bytes = source.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+    if len(tail) < 12 or tail[-4:] != _MAGIC:
+        if tail[-4:] == b"PARE":
+            raise DatasetFileCorruptError(f"{name} is encrypted, and such files are not read")
+        raise DatasetFileCorruptError(f"{name} cannot be read: it is cut short, or no Parquet file: its footer is missing")
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if length > size - 4:
+        raise DatasetFileCorruptError(f"{name} is damaged or cut short: it is to end with a footer of {length - 8} bytes")
+    if length > len(tail):
+        tail = source.read_at(length, size - length)
+        if len(tail) != length:
+            raise DatasetFileCorruptError(f"{name} became shorter while its footer was read")
+    return tail[len(tail) - length :]
+
+
+def _parsed(tail: bytes, file_bytes: int | None) -> tuple[pq.FileMetaData, FooterFacts]:
+    """The footer at the end of a file, as pyarrow has it, and checked."""
+    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
+    return metadata, footer_facts(tail[:-8], file_bytes)
+
+
+def _version_of(source: Any) -> Any:
+    """Tells a file from one that took its place later; None where there is nothing that does."""
+    if isinstance(source, pa.OSFile):
+        status = os.fstat(source.fileno())
+        return status.st_dev, status.st_ino, status.st_mtime_ns
+    if hasattr(source, "version"):
+        return source.version
+    told = source.metadata() or {}  # of S3 and the like, as they were when it was opened
+    return told.get(b"ETag") or told.get("ETag")
+
+
+def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str:
+    """SHA-256 of what the footers tell of row groups: their files, rows, and how long each column of them is."""
+    digest = hashlib.sha256()
+    for group in groups.tolist():
+        file, index = int(footers.file_of[group]), int(footers.index_of[group])
+        facts = footers.facts(file)
+        content = [footers.files.paths[file], index, int(facts.n_rows[index]), facts.n_bytes[index].tolist()]
+        digest.update(json.dumps(content).encode())
+    return digest.hexdigest()
+
+
+class reading_parquet:  # noqa: N801  # a context manager; a class takes half the time of a generator
+    """Errors of pyarrow while it reads a file as ours.
+
+    Args:
+        name: what is read.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        if error is None or isinstance(error, DataStackError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
+            raise StorageError(f"could not read {self._name}: {os.strerror(error.errno)}", error.errno) from error
+        if isinstance(error, (pa.ArrowException, OSError, ValueError, OverflowError, UnicodeDecodeError, NotImplementedError)):
+            raise DatasetFileCorruptError(
+                f"{self._name} cannot be read: it is damaged or cut short, or no Parquet file: {error!s:.300}"
+            ) from error

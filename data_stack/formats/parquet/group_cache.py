@@ -1,0 +1,144 @@
+"""Keeps row groups in memory while they are used."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+
+from data_stack.formats.parquet.columns import GroupColumn
+
+__all__ = ["GroupCache"]
+
+#: What is kept at first; more as soon as row groups are asked for again that had to go.
+_FIRST_BYTES = 32 << 20
+#: Of row groups that had to go before all their rows were taken, so many are known, or as many as are kept.
+_FEWEST_REMEMBERED = 8
+#: What may be kept grows where at least so many of the last reads were of row groups that had just gone. Now and then one of them
+#: is that at the beginning of an epoch too, of which a worker process took but its share in the one before.
+_LAST_READS = 16
+_MOST_RETURNS = 3
+#: So many of the oldest are looked at for one of which all rows have been taken: that goes first.
+_CANDIDATES = 64
+
+Columns = dict[str, GroupColumn]
+Read = Callable[[int, Sequence[str]], Columns]
+
+
+class GroupCache:
+    """Columns of row groups, the most recently used ones. Threads may share it: each column is read by one of them.
+
+    It keeps no more than is used: streaming through a dataset needs a row group or two, a shuffle as many as its window, samples
+    at random all that may be kept. So the limit begins low, and grows when a row group is wanted soon that had to go while there
+    were still samples to take of it. One of which all were taken is wanted again in the next epoch: nothing is kept for that.
+
+    Args:
+        read: reads columns of a row group.
+        max_bytes: what may be kept at most; one row group is always kept.
+        n_samples: how many samples a row group has.
+    """
+
+    def __init__(self, read: Read, max_bytes: int, n_samples: Callable[[int], int]) -> None:
+        self._read, self._max_bytes, self._n_samples = read, max_bytes, n_samples
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._groups: OrderedDict[int, Columns] = OrderedDict()
+        self._n_taken: dict[int, int] = {}
+        self._n_bytes, self._limit = 0, min(_FIRST_BYTES, self._max_bytes)
+        self._gone: OrderedDict[int, int] = OrderedDict()
+        self._returns: deque[bool] = deque(maxlen=_LAST_READS)
+        self._being_read: dict[int, threading.Event] = {}
+
+    @property
+    def n_bytes(self) -> int:
+        """What is kept now."""
+        return self._n_bytes
+
+    def __contains__(self, group: int) -> bool:
+        return group in self._groups
+
+    def columns(self, group: int, names: Sequence[str], n_taken: int) -> Columns:
+        """Columns of a row group; there may be more than were asked for.
+
+        Args:
+            group: its number.
+            names: of the columns.
+            n_taken: how many of its samples are taken now.
+
+        Raises:
+            DatasetFileCorruptError, StorageError: as the reading function.
+        """
+        if self._pid != os.getpid():  # forked; a thread of the parent may have held the lock
+            self._reset()
+        while True:
+            with self._lock:
+                found = self._groups.get(group)
+                if found is not None and all(map(found.__contains__, names)):
+                    self._groups.move_to_end(group)
+                    self._n_taken[group] += n_taken
+                    return found
+            mine = threading.Event()
+            try:
+                with self._lock:
+                    event = self._being_read.setdefault(group, mine)
+                    found = self._groups.get(group, {})
+                if event is mine:
+                    missing = [name for name in names if name not in found]
+                    read = self._read(group, missing) if missing else {}  # another thread may have been quicker
+                    with self._lock:
+                        return self._keep(group, {**found, **read}, n_taken)
+            finally:  # also for an interrupt: others wait, and each tries by itself then
+                with self._lock:
+                    if self._being_read.get(group) is mine:
+                        del self._being_read[group]
+                mine.set()
+            event.wait()
+
+    def clear(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._groups.clear()
+            self._n_taken.clear()
+            self._n_bytes = 0
+
+    def _keep(self, group: int, columns: Columns, n_taken: int) -> Columns:
+        """Keep columns, which may have gone while another one of their row group was read; others go for them."""
+        kept = self._groups.get(group, {})
+        new = {name: column for name, column in columns.items() if name not in kept}
+        columns = self._groups[group] = {**kept, **new}
+        self._groups.move_to_end(group)
+        self._n_taken[group] = self._n_taken.get(group, 0) + n_taken
+        n_bytes = _n_bytes(new)
+        self._n_bytes += n_bytes
+        if new:
+            gone = self._gone.pop(group, 0)
+            self._returns.append(gone > 0)
+            if gone and sum(self._returns) > _MOST_RETURNS:  # it should not have gone
+                self._limit = min(self._max_bytes, self._limit + max(gone, n_bytes))
+        while self._n_bytes > self._limit and len(self._groups) > 1:
+            oldest = itertools.islice(self._groups, min(_CANDIDATES, len(self._groups) - 1))
+            self._drop(next(filter(self._is_finished, oldest), next(iter(self._groups))))
+        return columns
+
+    def _is_finished(self, group: int) -> bool:
+        """Whether all samples have been taken, once or several times."""
+        return self._n_taken[group] % max(1, self._n_samples(group)) == 0
+
+    def _drop(self, group: int) -> None:
+        is_finished = self._is_finished(group)
+        n_bytes = _n_bytes(self._groups.pop(group))
+        del self._n_taken[group]
+        self._n_bytes -= n_bytes
+        if not is_finished:
+            self._gone[group] = n_bytes
+            if len(self._gone) > max(_FEWEST_REMEMBERED, len(self._groups)):
+                self._gone.popitem(last=False)
+
+
+def _n_bytes(columns: Columns) -> int:
+    return sum(column.n_bytes for column in columns.values())

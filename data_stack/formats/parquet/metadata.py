@@ -1,0 +1,279 @@
+"""What lies beside the files of a Parquet dataset: the manifest that lists them, and ``_common_metadata``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.records.place import Place
+
+__all__ = [
+    "INDEXES_KEY",
+    "ParquetFileRecord",
+    "ParquetManifest",
+    "read_common_metadata",
+    "write_common_metadata",
+]
+
+#: Where the row-group indexes stand in the key-value metadata of ``_common_metadata``.
+INDEXES_KEY: Final = b"data_stack.row_group_indexes"
+
+_FORMAT: Final = "data_stack parquet 1"
+_NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
+
+
+@dataclass(frozen=True)
+class ParquetFileRecord:
+    """One Parquet file of a dataset.
+
+    Attributes:
+        name: relative to the dataset, with the folders of its partition: ``"day=2024-01-01/part-000000.parquet"``.
+        size: bytes.
+        row_groups: rows of each row group.
+        footer_bytes: from the beginning of the footer to the end of the file; one request of that size reads it.
+        null_columns: columns of which at least one value is null, or of which the footer does not tell, sorted.
+        sha256: 64 hex digits; None where nobody has read the whole file.
+    """
+
+    name: str
+    size: int
+    row_groups: tuple[int, ...]
+    footer_bytes: int
+    null_columns: tuple[str, ...] = ()
+    sha256: str | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows."""
+        return sum(self.row_groups)
+
+    @classmethod
+    def of(cls, name: str, size: int, footer: pq.FileMetaData, footer_bytes: int, sha256: str | None = None) -> ParquetFileRecord:
+        """The record of a file with this footer."""
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        return cls(name, size, tuple(group.num_rows for group in groups), footer_bytes, _null_columns(groups), sha256)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, of strings and integers."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "row_groups": ",".join(map(str, self.row_groups)),
+            "footer_bytes": self.footer_bytes,
+            "null_columns": json.dumps(list(self.null_columns)),
+            "sha256": self.sha256,
+        }
+
+    @classmethod
+    def from_json(cls, fields: JsonObject, what: str) -> ParquetFileRecord:
+        """The record that :meth:`to_json` described.
+
+        Raises:
+            DatasetFileCorruptError: it is none.
+        """
+        name, groups = fields.text("name"), fields.text("row_groups")
+        if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name or "\\" in name:  # it could lead anywhere
+            raise DatasetFileCorruptError(f"{what} lists {name!r:.80}, which is no file of a dataset")
+        if not _NUMBERS.fullmatch(groups):
+            raise DatasetFileCorruptError(f"{what}: {groups!r:.60} are no numbers of rows of {name!r:.80}")
+        record = cls(
+            name,
+            fields.size("size"),
+            tuple(map(int, groups.split(","))) if groups else (),
+            fields.size("footer_bytes"),
+            parsed_names(fields.text("null_columns"), what),
+            fields.optional_hexadecimal("sha256", 64),
+        )
+        fields.done()
+        if record.footer_bytes > record.size:
+            raise DatasetFileCorruptError(f"{what}: the footer of {name!r:.80} is longer than the file")
+        return record
+
+
+@dataclass(frozen=True)
+class ParquetManifest:
+    """The content of ``_data_stack_manifest.json``: which files a dataset has, and what is in them.
+
+    It is written last, so that a dataset with a manifest is complete; a file of a partition or of a later writer that it does not
+    list is not part of the dataset while ``_data_stack_progress`` is there (somebody is appending). It knows of no changes that
+    other tools make: where sizes or names differ from what is stored, ``data-stack parquet generate-metadata`` makes it anew.
+
+    Attributes:
+        schema: of the rows, partition columns included; None for files that say it themselves.
+        files: sorted by name. Rows are numbered through them in this order, and so are row groups.
+        partition_by: the columns that are no columns of the files but folders, outermost first.
+        n_parts: how many times a writer completed files; the next ones get this number.
+    """
+
+    schema: Schema | None
+    files: tuple[ParquetFileRecord, ...]
+    partition_by: tuple[str, ...] = ()
+    n_parts: int = 0
+    _by_name: Mapping[str, ParquetFileRecord] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", tuple(sorted(self.files, key=lambda file: file.name)))
+        object.__setattr__(self, "_by_name", {file.name: file for file in self.files})
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all files."""
+        return sum(file.n_rows for file in self.files)
+
+    @property
+    def n_row_groups(self) -> int:
+        """Row groups of all files."""
+        return sum(len(file.row_groups) for file in self.files)
+
+    def file(self, name: str) -> ParquetFileRecord | None:
+        """The file of that name; None if it is not listed."""
+        return self._by_name.get(name)
+
+    def to_json(self) -> bytes:
+        """As it is stored: sealed, so that one flipped bit is noticed."""
+        return sealed_json(
+            {
+                "format": _FORMAT,
+                "n_rows": self.n_rows,
+                "n_parts": self.n_parts,
+                "schema": None if self.schema is None else json.dumps(self.schema.to_json()),
+                "partition_by": json.dumps(list(self.partition_by)),
+                "files": [file.to_json() for file in self.files],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, what: str = PARQUET_MANIFEST) -> ParquetManifest:
+        """Parse what :meth:`to_json` gave.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
+            ConfigError: its schema has a codec or dtype that is not known here.
+        """
+        fields = JsonObject.unsealed(data, what)
+        stated = fields.text("format")
+        if stated != _FORMAT:
+            raise DatasetFileCorruptError(f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}")
+        n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
+        schema = parsed_schema(fields.optional_text("schema"), what)
+        partition_by = parsed_names(fields.text("partition_by"), what)
+        files = tuple(ParquetFileRecord.from_json(each, what) for each in fields.objects("files"))
+        fields.done()
+        manifest = cls(schema, files, partition_by, n_parts)
+        if len(manifest._by_name) != len(files) or manifest.n_rows != n_rows:
+            raise DatasetFileCorruptError(f"{what} is damaged: it lists a file twice, or not as many rows as it states")
+        return manifest
+
+    @classmethod
+    def read(cls, place: Place) -> ParquetManifest | None:
+        """The manifest of the dataset at ``place``; None if there is none.
+
+        Raises:
+            DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
+        """
+        if not place.exists(PARQUET_MANIFEST):
+            return None
+        return cls.from_json(place.read(PARQUET_MANIFEST), place.full_name(PARQUET_MANIFEST))
+
+    def write(self, place: Place) -> None:
+        """Store it, in the place of an older one.
+
+        Raises:
+            StorageError: it could not be written; an older one is still there.
+        """
+        with place.create(PARQUET_MANIFEST) as file:
+            file.write(self.to_json())
+
+
+def parsed_schema(text: str | None, what: str) -> Schema | None:
+    """A schema out of its JSON.
+
+    Raises:
+        DatasetFileCorruptError: it is none; the message begins with ``what``.
+        ConfigError: it has a codec or dtype that is not known here.
+    """
+    if text is None:
+        return None
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DatasetFileCorruptError(f"{what}: its schema cannot be read: {error!s:.200}") from error
+    return Schema.from_json(content)
+
+
+def parsed_names(text: str, what: str) -> tuple[str, ...]:
+    """Names out of a JSON list of them.
+
+    Raises:
+        DatasetFileCorruptError: it is none; the message begins with ``what``.
+    """
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DatasetFileCorruptError(f"{what}: {text!r:.60} is no list of columns")
+    return tuple(names)
+
+
+def read_common_metadata(place: Place) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
+    """Schema of the files and key-value metadata in ``_common_metadata``; None if there is none.
+
+    Raises:
+        DatasetFileCorruptError: it is damaged.
+    """
+    if not place.exists(COMMON_METADATA):
+        return None
+    data = place.read(COMMON_METADATA)
+    try:
+        footer = pq.read_metadata(pa.BufferReader(data))
+        schema = footer.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DatasetFileCorruptError(
+            f"{place.full_name(COMMON_METADATA)} is damaged: {error!s:.200}. Remove it, or make it anew: "
+            f"data-stack parquet generate-metadata"
+        ) from error
+    return schema, {key: value for key, value in (footer.metadata or {}).items() if key != b"ARROW:schema"}
+
+
+def write_common_metadata(place: Place, schema: pa.Schema, metadata: Mapping[bytes, bytes]) -> None:
+    """Store ``_common_metadata``, in the place of an older one.
+
+    Args:
+        place: of the dataset.
+        schema: of the columns of the files.
+        metadata: key-value metadata, instead of that of ``schema``.
+
+    Raises:
+        ConfigError: Parquet has no such schema.
+        StorageError: it could not be written; an older one is still there.
+    """
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_metadata(schema.with_metadata(dict(metadata)), sink)
+    except pa.ArrowException as error:
+        raise ConfigError(f"{place.full_name(COMMON_METADATA)} cannot be written: {error!s:.200}") from error
+    with place.create(COMMON_METADATA) as file:
+        file.write(sink.getvalue().to_pybytes())
+
+
+def _null_columns(groups: list[Any]) -> tuple[str, ...]:
+    """Columns with nulls, or of which that is not known. Of nested ones the footer counts nulls inside of a value too."""
+    found: set[str] = set()
+    for group in groups:
+        for number in range(group.num_columns):
+            column = group.column(number)
+            statistics = column.statistics
+            if statistics is None or not statistics.has_null_count or statistics.null_count:
+                found.add(column.path_in_schema.partition(".")[0])
+    return tuple(sorted(found))

@@ -1,0 +1,144 @@
+"""Makes the manifest and ``_common_metadata`` of Parquet files that others wrote, or appended to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, Final
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.files import ParquetFiles, find_files, partition_names
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.metadata import (
+    INDEXES_KEY,
+    ParquetFileRecord,
+    ParquetManifest,
+    read_common_metadata,
+    write_common_metadata,
+)
+from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY, petastorm_metadata
+from data_stack.formats.parquet.row_groups import RowGroups
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.stored_indexes import stored_indexes
+from data_stack.formats.parquet.stored_schema import stored_schema
+
+__all__ = ["MetadataReport", "generate_metadata"]
+
+_READ_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class MetadataReport:
+    """What was made.
+
+    Attributes:
+        manifest: of the dataset, as it is stored now.
+        schema_from: ``"data_stack"``, ``"petastorm"``, ``"given"``, or ``"inferred"`` from the columns.
+        dropped_indexes: whether there were row-group indexes of other row groups than there are now.
+    """
+
+    manifest: ParquetManifest
+    schema_from: str
+    dropped_indexes: bool
+
+
+def generate_metadata(
+    source: Any,
+    *,
+    prefix: str = "",
+    schema: Schema | None = None,
+    checksums: bool = False,
+    petastorm: bool = False,
+) -> MetadataReport:
+    """Write the manifest and ``_common_metadata`` of a dataset, out of the footers of its files; no row is read.
+
+    For datasets that other tools wrote, or appended to, or removed files from. Petastorm's metadata are kept where they are, with
+    the row groups that there are now.
+
+    Args:
+        source: a folder, a storage connector or the URL of one.
+        prefix: folder below it.
+        schema: of the rows, partition columns included; None for the one that is there (ours, or Petastorm's), or that the
+            columns tell.
+        checksums: read all files whole, to store their SHA-256.
+        petastorm: write the metadata that Petastorm needs, too.
+
+    Raises:
+        ResourceNotFoundError: there are no Parquet files.
+        ConfigError: files do not fit the schema; or Petastorm does not know a field.
+        DatasetFileCorruptError: a file is damaged, or not finished by its writer.
+        StorageError: it cannot be read or written.
+    """
+    files = find_files(source, prefix)
+    if files.given:
+        raise ConfigError("metadata lie beside the files of a dataset: give its folder, not one file")
+    footers = Footers(files)
+    found = stored_schema(footers) if schema is None else schema
+    RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is no value
+    metadata = dict(footers.metadata)
+    origin = _origin(metadata) if schema is None else "given"
+    records = tuple(_record(files, number, footers, checksums) for number in range(len(files.paths)))
+    had_indexes = INDEXES_KEY in metadata or PICKLED_INDEXES_KEY in metadata
+    drops = had_indexes and not _are_indexes_current(footers)
+    if drops:
+        metadata.pop(INDEXES_KEY, None)
+        metadata.pop(PICKLED_INDEXES_KEY, None)
+    metadata |= found.metadata()
+    if petastorm or UNISCHEMA_KEY in metadata:
+        made = petastorm_metadata(found, records)
+        if schema is None and UNISCHEMA_KEY in metadata:  # as Petastorm wrote it
+            made = {ROW_GROUPS_KEY: made[ROW_GROUPS_KEY]}
+        metadata |= made
+    metadata.pop(b"ARROW:schema", None)
+    before = ParquetManifest.read(files.place)
+    manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
+    common = read_common_metadata(files.place)
+    write_common_metadata(files.place, footers.arrow_schema if files.paths or common is None else common[0], metadata)
+    manifest.write(files.place)
+    return MetadataReport(manifest, origin, drops)
+
+
+def _origin(metadata: dict[bytes, bytes]) -> str:
+    if Schema.from_metadata(metadata) is not None:
+        return "data_stack"
+    return "petastorm" if UNISCHEMA_KEY in metadata else "inferred"
+
+
+def _are_indexes_current(footers: Footers) -> bool:
+    try:
+        stored_indexes(footers)
+    except (ConfigError, DatasetFileCorruptError):
+        return False
+    # Petastorm's do not tell of which files they are, but which it had then.
+    counts = footers.metadata.get(ROW_GROUPS_KEY)
+    return INDEXES_KEY in footers.metadata or counts is None or _petastorm_counts(counts) == _counts(footers)
+
+
+def _petastorm_counts(data: bytes) -> dict[str, int]:
+    """The row groups of each file, as Petastorm noted them; empty where that is damaged."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _counts(footers: Footers) -> dict[str, int]:
+    return {path: footers.of(number).num_row_groups for number, path in enumerate(footers.files.paths)}
+
+
+def _record(files: ParquetFiles, number: int, footers: Footers, checksums: bool) -> ParquetFileRecord:
+    with files.place.open(files.paths[number]) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 8))
+        footer_bytes = int.from_bytes(file.read(8)[:4], "little") + 8
+        sha256 = None
+        if checksums:
+            digest = hashlib.sha256()
+            file.seek(0)
+            while data := file.read(_READ_BYTES):
+                digest.update(data)
+            sha256 = digest.hexdigest()
+    return ParquetFileRecord.of(files.paths[number], size, footers.of(number), footer_bytes, sha256)

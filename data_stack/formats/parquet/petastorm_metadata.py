@@ -1,0 +1,171 @@
+"""What Petastorm keeps in the metadata of a dataset: read as ours, and written so that it can read what we wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs import (
+    CellCodec,
+    CompressedNdarrayCodec,
+    JpegCodec,
+    ListCodec,
+    NdarrayCodec,
+    PngCodec,
+    RecordCodec,
+    ScalarCodec,
+)
+from data_stack.formats.parquet.metadata import ParquetFileRecord
+from data_stack.formats.parquet.pickled import PickledCodec, PickledField, PickledSchema, write_pickled_schema
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.types import (
+    arrow_for_spark,
+    arrow_type_named,
+    arrow_type_of_dtype,
+    dtype_name,
+    name_of_arrow,
+    numpy_dtype,
+)
+
+__all__ = [
+    "PICKLED_INDEXES_KEY",
+    "ROW_GROUPS_KEY",
+    "UNISCHEMA_KEY",
+    "is_petastorms",
+    "petastorm_metadata",
+    "pickled_from_schema",
+    "schema_from_pickled",
+]
+
+#: Its schema, pickled.
+UNISCHEMA_KEY: Final = b"dataset-toolkit.unischema.v1"
+#: How many row groups each file has, as JSON. Petastorm reads no other files.
+ROW_GROUPS_KEY: Final = b"dataset-toolkit.num_row_groups_per_file.v1"
+#: Its row-group indexes, pickled.
+PICKLED_INDEXES_KEY: Final = b"dataset-toolkit.rowgroups_index.v1"
+
+
+def is_petastorms(key: bytes) -> bool:
+    """Whether a key of the metadata is Petastorm's."""
+    return key.startswith(b"dataset-toolkit.")
+
+
+def petastorm_metadata(schema: Schema, files: Sequence[ParquetFileRecord]) -> dict[bytes, bytes]:
+    """Key-value metadata for ``_common_metadata``, without which Petastorm does not read the files.
+
+    Raises:
+        ConfigError: Petastorm knows no such field.
+    """
+    counts = {file.name: len(file.row_groups) for file in files}
+    return {UNISCHEMA_KEY: write_pickled_schema(pickled_from_schema(schema)), ROW_GROUPS_KEY: json.dumps(counts).encode()}
+
+
+def schema_from_pickled(pickled: PickledSchema) -> Schema:
+    """The schema that Petastorm wrote, in its order of fields.
+
+    Raises:
+        ConfigError: a field has a codec or dtype that is not known here.
+    """
+    return Schema(pickled.name, [_field_from_pickled(field) for field in pickled.fields])
+
+
+def _field_from_pickled(field: PickledField) -> Field:
+    dtype: Any = Decimal if field.numpy_type == "Decimal" else _numpy_dtype(field)
+    return Field(field.name, dtype, field.shape, _codec_from_pickled(field), field.nullable)
+
+
+def _numpy_dtype(field: PickledField) -> np.dtype[Any]:
+    names = {"str_": "str", "bytes_": "bytes", "object_": "object", "bool_": "bool"}  # as any version of numpy knows them
+    try:
+        return np.dtype(names.get(field.numpy_type, field.numpy_type))
+    except TypeError as error:
+        raise ConfigError(f"field {field.name!r} has the dtype {field.numpy_type!r:.60}, which numpy does not know") from error
+
+
+def _codec_from_pickled(field: PickledField) -> CellCodec | None:
+    codec = field.codec
+    if codec is None:
+        if len(field.shape) > 1:
+            raise ConfigError(f"field {field.name!r} of shape {field.shape} has no codec, and Parquet itself has no such arrays")
+        return None  # as Parquet has it: a scalar, or a list
+    if codec.kind == "scalar":
+        return ListCodec(codec.spark_type) if field.shape else ScalarCodec(codec.spark_type)
+    if codec.kind == "ndarray":
+        return NdarrayCodec()
+    if codec.kind == "compressed_ndarray":
+        return CompressedNdarrayCodec()
+    if codec.image_format == "png":
+        return PngCodec()
+    if codec.image_format in ("jpeg", "jpg"):
+        quality = 80 if codec.quality is None else min(max(codec.quality, 1), 100)
+        return JpegCodec(quality)
+    if codec.image_format == "webp":
+        return RecordCodec("webp")
+    raise ConfigError(
+        f"field {field.name!r} holds images of format {codec.image_format!r:.40}, which are not read; png, jpeg and webp are"
+    )
+
+
+def pickled_from_schema(schema: Schema) -> PickledSchema:
+    """The schema as Petastorm has it, so that it can read the rows.
+
+    Raises:
+        ConfigError: Petastorm has no such field; the message names it.
+    """
+    return PickledSchema(schema.name, tuple(_pickled_field(field) for field in schema))
+
+
+def _pickled_field(field: Field) -> PickledField:
+    codec = field.codec
+    if not field.name.isidentifier() or field.name.startswith("_"):
+        raise ConfigError(f"Petastorm cannot name a field {field.name!r}: it makes named tuples of rows")
+    if field.dtype is Decimal:
+        numpy_type = "Decimal"
+    else:
+        names = {"U": "str_", "S": "bytes_", "b": "bool_", "M": "datetime64"}
+        dtype = numpy_dtype(field.dtype)
+        if dtype.kind not in "USbMiufc":
+            raise _unknown_to_petastorm(field)
+        numpy_type = names.get(dtype.kind, dtype.name)
+    return PickledField(field.name, numpy_type, field.shape, _pickled_codec(field, codec), field.nullable)
+
+
+def _pickled_codec(field: Field, codec: CellCodec) -> PickledCodec | None:
+    if isinstance(codec, ScalarCodec):
+        return PickledCodec("scalar", spark_type=_spark_type(field, codec.type))
+    if isinstance(codec, ListCodec):
+        _spark_type(field, codec.type)
+        return None
+    if isinstance(codec, NdarrayCodec):
+        return PickledCodec("ndarray")
+    if isinstance(codec, CompressedNdarrayCodec):
+        return PickledCodec("compressed_ndarray")
+    if isinstance(codec, PngCodec):
+        if len(field.shape) == 3 and field.shape[2] != 3:
+            raise ConfigError(f"field {field.name!r}: Petastorm's images have shape (height, width) or (height, width, 3)")
+        return PickledCodec("image", image_format="png", quality=80)
+    if isinstance(codec, JpegCodec):
+        return PickledCodec("image", image_format="jpeg", quality=codec.quality)
+    raise _unknown_to_petastorm(field)
+
+
+def _spark_type(field: Field, name: str | None) -> str:
+    """The type of Spark's that reads the cells of a field: what Petastorm would write them as. It takes them as they are."""
+    stored = arrow_type_of_dtype(field.dtype) if name is None else arrow_type_named(name)
+    for_spark = name_of_arrow(arrow_for_spark(stored))
+    if for_spark is None or for_spark == "void" or pa.types.is_decimal256(stored):
+        raise _unknown_to_petastorm(field)
+    return for_spark
+
+
+def _unknown_to_petastorm(field: Field) -> ConfigError:
+    return ConfigError(
+        f"field {field.name!r} of dtype {dtype_name(field.dtype)}, shape {field.shape}, codec {field.codec!r:.80} is nothing "
+        f"that Petastorm reads"
+    )

@@ -1,0 +1,79 @@
+"""What Petastorm keeps in its pickles, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["PickledCodec", "PickledField", "PickledIndex", "PickledSchema"]
+
+
+@dataclass(frozen=True, slots=True)
+class PickledCodec:
+    """How Petastorm stored the cells of a field.
+
+    Attributes:
+        kind: ``"scalar"``, ``"ndarray"``, ``"compressed_ndarray"`` or ``"image"``.
+        spark_type: of a scalar, Spark's simple name: ``"boolean"``, ``"tinyint"``, ``"smallint"``, ``"int"``, ``"bigint"``,
+            ``"float"``, ``"double"``, ``"decimal(10,3)"``, ``"string"``, ``"binary"``, ``"date"``, ``"timestamp"`` or
+            ``"timestamp_ntz"``; None for the others.
+        image_format: of an image, ``"png"`` or ``"jpeg"`` (or another one that OpenCV knows, e.g. ``"webp"``); else None.
+        quality: of an image, 0 to 100, meant for jpeg; else None.
+    """
+
+    kind: Literal["scalar", "ndarray", "compressed_ndarray", "image"]
+    spark_type: str | None = None
+    image_format: str | None = None
+    quality: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PickledField:
+    """One field of a Petastorm schema.
+
+    Attributes:
+        name: of the Parquet column.
+        numpy_type: name of the numpy scalar type as numpy 2 spells it (``"int32"``, ``"str_"``, ``"bytes_"``, ``"bool_"``,
+            ``"datetime64"``), or ``"Decimal"``.
+        shape: ``()`` for a scalar; None where a dimension is free.
+        codec: None if the schema names none: a scalar stored as Parquet's own type.
+        nullable: whether a cell may be missing.
+    """
+
+    name: str
+    numpy_type: str
+    shape: tuple[int | None, ...]
+    codec: PickledCodec | None
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PickledSchema:
+    """A Petastorm schema ("Unischema"): its name and its fields, in the order they were declared in."""
+
+    name: str
+    fields: tuple[PickledField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PickledIndex:
+    """One of Petastorm's row-group indexes.
+
+    A row group is known by its number: row groups are counted through all files, which are sorted by path.
+
+    Attributes:
+        name: of the index.
+        kind: ``"single_field"`` or ``"not_null"``.
+        column: the field that was indexed.
+        row_groups: of a single-field index: value → the row groups that hold it. The values are plain Python values (str,
+            bytes, bool, int, float, Decimal, date, datetime, time, timedelta; a numpy.datetime64 or numpy.timedelta64 if those
+            cannot hold it exactly). Else empty.
+        ordinals: of a not-null index: the row groups with at least one value. Else empty.
+    """
+
+    name: str
+    kind: Literal["single_field", "not_null"]
+    column: str
+    row_groups: Mapping[Any, frozenset[int]] = field(default_factory=dict)
+    ordinals: frozenset[int] = frozenset()

@@ -1,0 +1,301 @@
+"""Reads row groups: the cells of their columns as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.parquet.codecs import ListCodec, NdarrayCodec, ScalarCodec
+from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn, objects
+from data_stack.formats.parquet.files import ParquetFiles, partition_names
+from data_stack.formats.parquet.footers import Footers, reading_parquet
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
+
+__all__ = ["RowGroups", "files_that_could_match"]
+
+
+class RowGroups:
+    """The row groups of a dataset. Threads may share it, and it pickles without the footers.
+
+    Args:
+        footers: of the files.
+        schema: of all fields, those in the names of folders included.
+
+    Raises:
+        DatasetFileCorruptError: a file lacks a field that must not be missing, or a folder's name is none of its field's values.
+    """
+
+    def __init__(self, footers: Footers, schema: Schema) -> None:
+        self.footers, self.schema = footers, schema
+        partitions = footers.files.partitions
+        self._partitioned = {name for name in partition_names(partitions) if name in schema}
+        self._partition_values = self._parsed_partitions()
+        self._absent = [self._absent_of(file) for file in range(len(footers.files.paths))]
+        #: By field of lists the length that all of them have, as far as is known; None where they differ.
+        self._list_lengths = {field.name: self._list_length(field) for field in schema if isinstance(field.codec, ListCodec)}
+        self._with_nulls = {field.name: self._has_nulls(field) for field in schema}
+
+    def __len__(self) -> int:
+        return len(self.footers)
+
+    def read(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
+        """Columns of a row group.
+
+        Raises:
+            DatasetFileCorruptError: the file is damaged; the message names file, row group, row and field.
+            StorageError: it cannot be read.
+        """
+        footers = self.footers
+        file, n_rows = int(footers.file_of[group]), int(footers.n_rows[group])
+        stored = [name for name in names if name not in self._partitioned and name not in self._absent[file]]
+        columns: dict[str, GroupColumn] = {}
+        if stored:
+            table = self._table(group, file, stored)
+            for name in stored:
+                field = self.schema[name]
+                try:
+                    cells = _joined(table.column(name))
+                    if len(cells) != n_rows:
+                        raise DatasetFileCorruptError(
+                            f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, the footer states {n_rows} rows"
+                        )
+                    column = field.codec.column(field, cells, has_nulls=self._with_nulls[name])
+                    if name in self._list_lengths and not _has_length(column, self._list_lengths[name]):
+                        self._list_lengths[name] = None
+                    columns[name] = column
+                    self._check_nulls(field, cells)
+                except CellError as error:
+                    raise DatasetFileCorruptError(
+                        f"{footers.name_of(group)}, row {error.row}, field {name!r}: {error.why}"
+                    ) from error
+                except (ValueError, pa.ArrowException) as error:
+                    raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
+        for name in names:
+            if name in self._partitioned:
+                columns[name] = self._partition_column(file, name, n_rows)
+            elif name in self._absent[file]:
+                columns[name] = ObjectColumn(objects([None] * n_rows))
+        return columns
+
+    def are_gathered(self, names: Sequence[str]) -> bool:
+        """Whether these columns have one dtype and shape in all row groups, and nothing is decoded to give rows of them.
+
+        Lists are taken to be equally long where the counts in the footers allow it, until one is read that is not.
+        """
+        return all(self._is_gathered(name) for name in names)
+
+    def empty(self, name: str) -> npt.NDArray[Any]:
+        """The column of no rows."""
+        field = self.schema[name]
+        if self._with_nulls[name] or field.dtype is Decimal or not isinstance(field.dtype, np.dtype):
+            return np.empty(0, object)
+        sizes = [size for size in field.shape if size is not None]
+        if len(sizes) != len(field.shape) or field.dtype.kind in "USO":
+            return np.empty(0, object)
+        try:
+            return np.empty((0, *sizes), field.dtype)
+        except ValueError as error:  # more than numpy can count
+            raise DatasetFileCorruptError(f"field {name!r} cannot have the shape {field.shape}: {error}") from error
+
+    def statistics(self, group: int, names: Sequence[str]) -> dict[str, ColumnStatistics]:
+        """What is known of columns of a row group without reading it; of some nothing is."""
+        footers = self.footers
+        file, n_rows = int(footers.file_of[group]), int(footers.n_rows[group])
+        index = int(footers.index_of[group])
+        stored = footers.of(file).row_group(index)
+        known = {}
+        for name in names:
+            if name in self._partitioned:
+                value = self._partition_values[file][name]
+                known[name] = ColumnStatistics(value, value, n_rows if value is None else 0, n_rows, True)
+            elif name in self._absent[file]:
+                known[name] = ColumnStatistics(None, None, n_rows, n_rows, True)
+            else:
+                facts = footers.facts(file)
+                leaves = facts.columns.get(name, [])
+                if len(leaves) == 1 and isinstance(self.schema[name].codec, ScalarCodec):
+                    n_nulls = int(facts.n_nulls[index, leaves[0]])
+                    known[name] = _column_statistics(stored.column(leaves[0]), n_rows, None if n_nulls < 0 else n_nulls)
+        return known
+
+    # ------------------------------------------------------------------ inside
+
+    def _table(self, group: int, file: int, names: list[str]) -> pa.Table:
+        footers = self.footers
+        columns = footers.facts(file).columns
+        # by their numbers: a column called "a.b" has the same path as the field b of a struct a
+        numbers = [number for name in names for number in columns[name]]
+        with reading_parquet(footers.name_of(group)), footers.files.open(file) as source:
+            footers.check_unchanged(file, source)
+            opened = pq.ParquetFile(source, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True)
+            return opened.reader.read_row_group(int(footers.index_of[group]), column_indices=numbers, use_threads=True)
+
+    def _parsed_partitions(self) -> list[dict[str, Any]]:
+        """Of each file the values of the partition columns."""
+        files = self.footers.files
+        return [
+            {name: _partition_value(self.schema[name], values.get(name), files, number) for name in self._partitioned}
+            for number, values in enumerate(files.partitions)
+        ]
+
+    def _partition_column(self, file: int, name: str, n_rows: int) -> GroupColumn:
+        value = self._partition_values[file][name]
+        field = self.schema[name]
+        if self._with_nulls[name] or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
+            return ObjectColumn(objects([value] * n_rows))
+        return ArrayColumn(np.full(n_rows, value, field.dtype))
+
+    def _absent_of(self, file: int) -> frozenset[str]:
+        """The fields that a file lacks."""
+        leaves = self.footers.facts(file).columns
+        absent = frozenset(
+            field.name for field in self.schema if field.name not in self._partitioned and field.name not in leaves
+        )
+        for name in absent:
+            if not self.schema[name].nullable:
+                raise DatasetFileCorruptError(
+                    f"{self.footers.files.name(file)} has no column {name!r}, which other files or the schema have; it has "
+                    f"{', '.join(leaves)}. Leave it out with columns=…, or make the field nullable with schema=…"
+                )
+        return absent
+
+    def _has_nulls(self, field: Field) -> bool:
+        """Whether a footer counts nulls of a field, or does not count them."""
+        name, footers = field.name, self.footers
+        if name in self._partitioned:
+            return any(values[name] is None for values in self._partition_values)
+        if not field.nullable:
+            return False
+        if any(name in absent for absent in self._absent):
+            return True
+        for file in range(len(footers.files.paths)):
+            facts = footers.facts(file)
+            columns = [number for number in facts.columns[name] if not facts.is_required[number]]
+            if facts.n_nulls[facts.n_rows > 0][:, columns].any():  # or unknown
+                return True
+        return False
+
+    def _list_length(self, field: Field) -> int | None:
+        """The length of all lists of a field, if they have one; it may be that some are longer in return for shorter ones."""
+        found: set[int] = set()
+        for file in range(len(self.footers.files.paths)):
+            facts = self.footers.facts(file)
+            columns = facts.columns.get(field.name, [])
+            if len(columns) != 1:
+                return None
+            has_rows = facts.n_rows > 0
+            if facts.n_nulls[has_rows, columns[0]].any():  # or unknown
+                return None
+            lengths, rest = np.divmod(facts.n_values[has_rows, columns[0]], facts.n_rows[has_rows])
+            found.update(lengths.tolist())
+            if rest.any() or len(found) > 1:
+                return None
+        return found.pop() if found else None
+
+    def _is_gathered(self, name: str) -> bool:
+        codec = self.schema[name].codec
+        if isinstance(codec, ListCodec):
+            return self._list_lengths[name] is not None
+        if isinstance(codec, ScalarCodec):
+            return True
+        return isinstance(codec, NdarrayCodec) and None not in self.schema[name].shape and not self._with_nulls[name]
+
+    def _check_nulls(self, field: Field, cells: pa.Array) -> None:
+        if cells.null_count and not field.nullable:
+            row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
+            raise CellError(row, "it is null, but the schema says that the field is not nullable")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_partition_values"}  # names of folders tell
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._partition_values = self._parsed_partitions()
+
+
+def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
+    """The files that may hold rows that a predicate takes, by the names of their folders; one file is always left.
+
+    Raises:
+        DatasetFileCorruptError: a folder's name is none of its field's values.
+    """
+    names = [name for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
+    if not names:
+        return files
+    kept = []
+    for number, texts in enumerate(files.partitions):
+        values = {name: _partition_value(schema[name], texts.get(name), files, number) for name in names}
+        known = {name: ColumnStatistics(value, value, int(value is None), 1, True) for name, value in values.items()}
+        if predicate.could_match(known):
+            kept.append(number)
+    kept = kept or [0]
+    if len(kept) == len(files.paths):
+        return files
+    return replace(
+        files, paths=tuple(files.paths[number] for number in kept), partitions=tuple(files.partitions[number] for number in kept)
+    )
+
+
+def _has_length(column: GroupColumn, length: int | None) -> bool:
+    return isinstance(column, ArrayColumn) and column.array.shape[1:] == (length,)
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_binary(column.type) and column.nbytes > 1 << 31:
+        column = column.cast(pa.large_binary())
+    if pa.types.is_string(column.type) and column.nbytes > 1 << 31:
+        column = column.cast(pa.large_string())
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+def _partition_value(field: Field, text: str | None, files: ParquetFiles, file: int) -> Any:
+    """The value that the name of a folder tells."""
+    if text is None:
+        if not field.nullable:
+            raise DatasetFileCorruptError(
+                f"{files.name(file)} lies in no folder {field.name}=…, or in that for null, but the schema says that the "
+                f"field {field.name!r} is not nullable"
+            )
+        return None
+    dtype = field.dtype
+    try:
+        if not isinstance(dtype, np.dtype):
+            return Decimal(text)
+        if dtype.kind == "U":
+            return text
+        if dtype.kind == "S":
+            return text.encode()
+        if dtype.kind == "b":
+            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
+        value = np.array(text).astype(dtype)[()]
+        if dtype.kind in "mM" and np.isnat(value):
+            raise ValueError("no time")
+        return value
+    except (ValueError, ArithmeticError, KeyError) as error:
+        raise DatasetFileCorruptError(
+            f"{files.name(file)} lies in a folder {field.name}={text!r:.60}, which is no {dtype}"
+        ) from error
+
+
+def _column_statistics(column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> ColumnStatistics:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max:
+        return ColumnStatistics(None, None, n_nulls, n_rows, False)
+    try:
+        return ColumnStatistics(
+            statistics.min, statistics.max, n_nulls, n_rows, bool(getattr(statistics, "is_max_value_exact", None))
+        )
+    except (ValueError, OverflowError, pa.ArrowException):  # dates beyond what Python has
+        return ColumnStatistics(None, None, n_nulls, n_rows, False)

@@ -1,0 +1,364 @@
+"""What the columns of a Parquet dataset hold: fields with a dtype, a shape and a codec."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import keyword
+import operator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.codecs import CellCodec, codec_from_json, default_codec
+from data_stack.formats.parquet.types import FieldDtype, checked_dtype, dtype_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import torch
+    from pyspark.sql.types import StructType
+
+__all__ = ["SCHEMA_KEY", "Field", "FieldChoice", "Schema"]
+
+#: Where the schema stands in the key-value metadata of each file.
+SCHEMA_KEY = b"data_stack.schema"
+_VERSION = 1
+
+
+@dataclass(frozen=True, init=False)
+class Field:
+    """What one column holds.
+
+    ::
+
+        Field("id", "int64")
+        Field("image", "uint8", (None, None, 3), JpegCodec(quality=90))
+        Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True)
+
+    Attributes:
+        name: of the column.
+        dtype: of the values: a dtype of numpy (``str`` for text, ``bytes`` for bytes, ``object`` for structs, maps and nested
+            lists), or ``decimal.Decimal``.
+        shape: of each value, None for a size that differs from value to value; ``()`` for scalars.
+        codec: how values are stored. Given as None it is chosen: scalars and lists of numbers as Parquet has them, arrays of
+            more dimensions as ``NdarrayCodec``.
+        nullable: whether a value may be missing.
+
+    Raises:
+        ConfigError: there is no such dtype or shape, or the codec cannot hold such values.
+    """
+
+    name: str
+    dtype: FieldDtype
+    shape: tuple[int | None, ...]
+    codec: CellCodec
+    nullable: bool
+
+    def __init__(
+        self,
+        name: str,
+        dtype: npt.DTypeLike | type[Decimal],
+        shape: Sequence[int | None] = (),
+        codec: CellCodec | None = None,
+        nullable: bool = False,
+    ) -> None:
+        if not name or type(name) is not str:
+            raise ConfigError(f"a field has a name, not {name!r:.60}")
+        try:
+            sizes = tuple(None if size is None else operator.index(size) for size in shape)
+        except TypeError as error:
+            raise ConfigError(f"the shape of field {name!r} is a tuple of sizes and None, not {shape!r:.80}") from error
+        if any(size is not None and size < 0 for size in sizes):
+            raise ConfigError(f"the shape of field {name!r} has a negative size: {shape!r:.80}")
+        if codec is not None and not isinstance(codec, CellCodec):
+            raise ConfigError(f"the codec of field {name!r} is a CellCodec such as NdarrayCodec(), not {codec!r:.80}")
+        try:
+            kind = checked_dtype(dtype)
+        except ConfigError as error:
+            raise ConfigError(f"field {name!r}: {error}") from error
+        for attribute, value in (("name", name), ("dtype", kind), ("shape", sizes), ("nullable", bool(nullable))):
+            object.__setattr__(self, attribute, value)
+        object.__setattr__(self, "codec", default_codec(self) if codec is None else codec)
+        self.arrow_type()  # which refuses what does not fit
+
+    def arrow_type(self) -> pa.DataType:
+        """The type of the Parquet column."""
+        try:
+            return self.codec.arrow_type(self)
+        except ConfigError as error:
+            raise ConfigError(f"field {self.name!r}: {error}") from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data from which :meth:`from_json` makes the same field."""
+        content = {"name": self.name, "dtype": dtype_name(self.dtype), "shape": list(self.shape), **self.codec.to_json()}
+        return {**content, "nullable": self.nullable}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Field:
+        """The field that :meth:`to_json` described.
+
+        Raises:
+            ConfigError: there is no such dtype, shape or codec.
+        """
+        try:
+            name, dtype, shape, nullable = content["name"], content["dtype"], content["shape"], content["nullable"]
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"a field has name, dtype, shape and nullable, this is {content!r:.80}") from error
+        if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(nullable, bool):
+            raise ConfigError(
+                f"dtype, shape and nullable of field {name!r:.60} are {dtype!r:.40}, {shape!r:.40}, {nullable!r:.40}"
+            )
+        return cls(name, dtype, shape, codec_from_json(content), nullable)
+
+
+FieldChoice = "str | Field | re.Pattern[str]"
+"""Chooses fields: a name or regular expression (of the whole name), or a field."""
+
+
+@functools.lru_cache(maxsize=512)
+def _row_type(name: str, fields: tuple[str, ...]) -> Any:
+    """The class of rows: one for equal names and fields, and its rows pickle."""
+    # names that are none in Python become _0, _1 …
+    class_name = re.sub(r"\W", "_", name) if re.sub(r"\W", "_", name).isidentifier() and not keyword.iskeyword(name) else "Row"
+    make: Any = collections.namedtuple
+    row_type = make(class_name, fields, rename=True)  # its fields are data, which a declaration cannot tell
+    row_type.__module__ = __name__
+    row_type.__reduce__ = lambda row: (_row, (name, fields, tuple(row)))
+    return row_type
+
+
+def _row(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return _row_type(name, fields)._make(values)
+
+
+class Schema:
+    """The fields of a dataset, in their order.
+
+    ::
+
+        schema = Schema("frames", [Field("id", "int64"), Field("image", "uint8", (None, None, 3), PngCodec())])
+        schema["image"].shape
+        schema.view(["id", "image.*"])       # by name or regular expression
+
+    Args:
+        name: of the schema; anything.
+        fields: with different names.
+
+    Raises:
+        ConfigError: two fields have one name.
+    """
+
+    def __init__(self, name: str, fields: Iterable[Field]) -> None:
+        self._name = str(name)
+        self._fields: dict[str, Field] = {}
+        for field in fields:
+            if not isinstance(field, Field):
+                raise ConfigError(f"the fields of a schema are Fields, not {field!r:.80}")
+            if field.name in self._fields:
+                raise ConfigError(f"two fields of schema {name!r} are called {field.name!r}")
+            self._fields[field.name] = field
+
+    @property
+    def name(self) -> str:
+        """Of the schema."""
+        return self._name
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """The fields by name."""
+        return dict(self._fields)
+
+    def __getitem__(self, name: str) -> Field:
+        if name not in self._fields:
+            raise ConfigError(
+                f"schema {self._name!r} has no field {name!r:.60}{did_you_mean(str(name)[:60], list(self._fields))}; "
+                f"it has: {', '.join(self._fields)}"
+            )
+        return self._fields[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self._fields.values())
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and (self._name, list(self)) == (other._name, list(other))
+
+    def __hash__(self) -> int:
+        return hash((self._name, tuple(self._fields)))
+
+    def __repr__(self) -> str:
+        lines = "".join(f"\n    {field!r}," for field in self)
+        return f"Schema({self._name!r}, [{lines}\n])"
+
+    def view(self, choices: Iterable[str | Field | re.Pattern[str]]) -> Schema:
+        """The schema of some of the fields, in the order of this one, whatever the order of the choices.
+
+        Args:
+            choices: names, regular expressions that match whole names, or fields of this schema.
+
+        Raises:
+            ConfigError: one of them matches no field.
+        """
+        wanted: set[str] = set()
+        if isinstance(choices, (str, Field, re.Pattern)):
+            choices = [choices]
+        for choice in choices:
+            if isinstance(choice, Field):
+                if self._fields.get(choice.name) != choice:
+                    raise ConfigError(f"schema {self._name!r} has no such field: {choice!r:.200}")
+                wanted.add(choice.name)
+                continue
+            if isinstance(choice, str) and choice in self._fields:
+                wanted.add(choice)
+                continue
+            try:
+                matches = {name for name in self._fields if re.fullmatch(choice, name)}
+            except (re.error, TypeError) as error:
+                raise ConfigError(f"a choice of fields is a name, a regular expression or a field, not {choice!r:.80}") from error
+            if not matches:
+                self[choice if isinstance(choice, str) else choice.pattern]  # raises, with the names that there are
+            wanted |= matches
+        return Schema(self._name, [field for field in self if field.name in wanted])
+
+    # ------------------------------------------------------------------ rendered
+
+    def arrow_schema(self) -> pa.Schema:
+        """As pyarrow's schema; its metadata hold this one."""
+        import pyarrow as pa
+
+        fields = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self]
+        return pa.schema(fields, metadata=self.metadata())
+
+    def spark_schema(self) -> StructType:
+        """As Spark's ``StructType``: the columns of a DataFrame that holds the cells.
+
+        What Spark cannot store becomes the next wider type, as in Petastorm: uint8 smallint, uint16 int, uint32 bigint, uint64
+        decimal(20,0), float16 float.
+
+        Raises:
+            ConfigError: Spark has nothing like a field.
+            MissingDependencyError: pyspark is not installed.
+        """
+        from data_stack.formats.parquet.spark_types import spark_schema
+
+        return spark_schema(self)
+
+    def numpy_dtypes(self) -> dict[str, np.dtype[Any]]:
+        """By field, the dtype of a column without nulls; object for text, bytes, decimals and nested values.
+
+        A column with nulls is an array of objects, and so is one whose values differ in shape.
+        """
+        return {
+            field.name: field.dtype if isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO" else np.dtype(object)
+            for field in self
+        }
+
+    def torch_specs(self) -> dict[str, tuple[torch.dtype | None, tuple[int | None, ...]]]:
+        """By field, PyTorch's dtype and the shape of one value; None as dtype where PyTorch has none, as for text.
+
+        Raises:
+            MissingDependencyError: torch is not installed.
+        """
+        from data_stack.formats.parquet.tensor_specs import torch_specs
+
+        return torch_specs(self)
+
+    def tensorflow_specs(self) -> dict[str, Any]:
+        """By field, the ``tf.TensorSpec`` of one value: text, bytes, decimals and nested values as strings, times as int64.
+
+        Raises:
+            MissingDependencyError: tensorflow is not installed.
+        """
+        from data_stack.formats.parquet.tensor_specs import tensorflow_specs
+
+        return tensorflow_specs(self)
+
+    # ------------------------------------------------------------------ rows
+
+    @property
+    def row_type(self) -> Any:
+        """A named tuple of the fields: the same class for each schema of this name and these fields. Its rows pickle.
+
+        A field whose name is none in Python is called by its position, ``_3``.
+        """
+        return _row_type(self._name, tuple(self._fields))
+
+    def make_namedtuple(self, **values: Any) -> Any:
+        """A row as :attr:`row_type`. What is left out is None where the field is nullable.
+
+        Raises:
+            ConfigError: a value is missing, or there is no such field.
+        """
+        for name in values:
+            self[name]
+        missing = [field.name for field in self if field.name not in values and not field.nullable]
+        if missing:
+            raise ConfigError(f"a row of schema {self._name!r} needs {', '.join(missing)}")
+        return self.row_type._make(values.get(name) for name in self._fields)
+
+    def generate(self, n_rows: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+        """Made-up rows as columns, shape ``(n_rows, ...)``: of the dtypes and shapes, and null where that is allowed.
+
+        Equal arguments give equal rows. Of objects of ``RecordCodec("json")`` nothing is known: they are dicts.
+
+        Raises:
+            ConfigError: ``n_rows`` is negative.
+        """
+        from data_stack.formats.parquet.made_up_rows import generated_columns
+
+        return generated_columns(self, n_rows, seed)
+
+    # ------------------------------------------------------------------ as JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data from which :meth:`from_json` makes the same schema."""
+        return {"version": _VERSION, "name": self._name, "fields": [field.to_json() for field in self]}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Schema:
+        """The schema that :meth:`to_json` described.
+
+        Raises:
+            DatasetFileCorruptError: that is no schema.
+            ConfigError: it has a codec or dtype that is not known here.
+        """
+        if not isinstance(content, dict) or not isinstance(content.get("fields"), list):
+            raise DatasetFileCorruptError(f"this is no schema of data_stack: {content!r:.80}")
+        if content.get("version") != _VERSION:
+            raise DatasetFileCorruptError(
+                f"this schema is of version {content.get('version')!r:.20}, this data_stack knows version {_VERSION}: update it"
+            )
+        return cls(str(content.get("name", "")), [Field.from_json(each) for each in content["fields"]])
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """What stands in the key-value metadata of a file of such rows."""
+        return {SCHEMA_KEY: json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=True).encode("ascii")}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> Schema | None:
+        """The schema in the key-value metadata of a file; None where there is none.
+
+        Raises:
+            DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
+        """
+        stored = (metadata or {}).get(SCHEMA_KEY)
+        if stored is None:
+            return None
+        try:
+            content = json.loads(stored)
+        except (ValueError, RecursionError) as error:
+            raise DatasetFileCorruptError(f"the schema in the file's metadata is damaged: {error!s:.200}") from error
+        return cls.from_json(content)

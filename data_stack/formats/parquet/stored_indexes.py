@@ -1,0 +1,171 @@
+"""Row-group indexes beside a dataset: built from its columns, stored in ``_common_metadata``, and known to be out of date."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.indexes import (
+    NotNullIndex,
+    RowGroupIndex,
+    SingleFieldIndex,
+    build_index,
+    from_json,
+    index_of_pickled,
+    to_json,
+)
+from data_stack.formats.parquet.metadata import INDEXES_KEY, read_common_metadata, write_common_metadata
+from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY
+from data_stack.formats.parquet.pickled import read_pickled_indexes
+from data_stack.formats.parquet.row_groups import RowGroups
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.stored_schema import stored_schema
+
+__all__ = ["build_indexes", "built_indexes", "indexes_json", "stored_indexes"]
+
+
+def build_indexes(
+    source: Any, indexes: Iterable[RowGroupIndex], *, prefix: str = "", filesystem: Any = None
+) -> dict[str, RowGroupIndex]:
+    """Build row-group indexes of a dataset, and store them beside it, where selectors find them.
+
+    ::
+
+        build_indexes("frames", [SingleFieldIndex("vehicle", "vehicle"), NotNullIndex("with_events", "events")])
+        ParquetDataset("frames", row_groups=SingleIndexSelector("vehicle", ["car 7"]))
+
+    Only the columns that are indexed are read. Indexes of other names that are there and up to date are kept.
+
+    Args:
+        source: as for :class:`ParquetDataset`.
+        indexes: names and fields.
+        prefix: folder below ``source``.
+        filesystem: of pyarrow or fsspec, in which ``source`` is a path.
+
+    Returns:
+        All indexes of the dataset, by name.
+
+    Raises:
+        ConfigError: the dataset has no such field, or one whose values cannot be looked up.
+        DatasetFileCorruptError, StorageError: it cannot be read, or what lies beside it cannot be written.
+    """
+    indexes = list(indexes)
+    footers = Footers(find_files(source, prefix, filesystem=filesystem))
+    if footers.files.given:
+        raise ConfigError("indexes lie beside the files of a dataset: give its folder, not one file or a list of them")
+    schema = stored_schema(footers)
+    built = built_indexes(footers, schema, indexes)
+    place = footers.files.place
+    common = read_common_metadata(place)
+    arrow_schema, metadata = (footers.arrow_schema, dict(footers.metadata)) if common is None else common
+    kept: dict[str, RowGroupIndex] = {}
+    if INDEXES_KEY in metadata:
+        try:
+            kept = _parsed(metadata[INDEXES_KEY], footers)
+        except (ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
+            kept = {}
+    kept.update(built)
+    metadata.pop(b"ARROW:schema", None)
+    write_common_metadata(place, arrow_schema, {**metadata, INDEXES_KEY: indexes_json(kept, footers)})
+    return kept
+
+
+def built_indexes(footers: Footers, schema: Schema, indexes: Sequence[RowGroupIndex]) -> dict[str, RowGroupIndex]:
+    """Indexes of a dataset, by name.
+
+    Raises:
+        ConfigError: the dataset has no such field, or two indexes have one name.
+    """
+    names = [index.name for index in indexes]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"two indexes have one name: {', '.join(map(repr, names))}")
+    for index in indexes:
+        schema[index.field]
+    row_groups = RowGroups(footers, schema)
+    built: dict[str, RowGroupIndex] = {}
+    for index in indexes:
+        built[index.name] = build_index(_columns(row_groups, index.field), index)
+    return built
+
+
+def _columns(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    for group in range(len(row_groups)):
+        column = row_groups.read(group, [name])[name]
+        yield group, column.take(np.arange(len(column), dtype=np.int64))
+
+
+def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
+    """The indexes beside a dataset, by name: ours, or else Petastorm's.
+
+    Raises:
+        ConfigError: they are of other row groups than the dataset has now.
+        DatasetFileCorruptError: they are damaged, or hostile.
+    """
+    common = footers.common
+    metadata: Mapping[bytes, bytes] = (common.metadata if common is not None else None) or {}
+    if INDEXES_KEY in metadata:
+        return _parsed(metadata[INDEXES_KEY], footers)
+    if PICKLED_INDEXES_KEY not in metadata:
+        return {}
+    pickled = read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
+    found: dict[str, RowGroupIndex] = {name: index_of_pickled(index) for name, index in pickled.items()}
+    # Petastorm's do not say what they were built of; a row group that there is none of tells.
+    last = max((group for index in found.values() for group in _groups_of(index)), default=-1)
+    if last >= len(footers):
+        raise ConfigError(
+            f"Petastorm's row-group indexes of {footers.files.place.name} name row group {last}, and there are {len(footers)}: "
+            f"{_ADVICE}"
+        )
+    return found
+
+
+def indexes_json(indexes: Mapping[str, RowGroupIndex], footers: Footers) -> bytes:
+    """Indexes as they are stored, with what they were built of."""
+    return json.dumps(
+        {"n_row_groups": len(footers), "layout": _layout(footers), "indexes": json.loads(to_json(indexes))}
+    ).encode()
+
+
+_ADVICE: Final = "the dataset was changed since. Build them again: build_indexes(source, indexes)"
+
+
+def _parsed(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
+    try:
+        content = json.loads(data)
+        n_row_groups, layout, indexes = content["n_row_groups"], content["layout"], content["indexes"]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise DatasetFileCorruptError(
+            f"the row-group indexes of {footers.files.place.name} are damaged: {error!s:.200}. Build them again: "
+            f"build_indexes(source, indexes)"
+        ) from error
+    if layout != _layout(footers):
+        raise ConfigError(
+            f"the row-group indexes of {footers.files.place.name} are of {n_row_groups!s:.20} row groups, it has {len(footers)} "
+            f"of other files or sizes now: {_ADVICE}"
+        )
+    return dict(from_json(json.dumps(indexes)))
+
+
+def _layout(footers: Footers) -> str:
+    """Names which rows lie in which row group of which file, as far as footers tell."""
+    digest = hashlib.sha256()
+    for number, path in enumerate(footers.files.paths):
+        rows = footers.n_rows[footers.file_of == number].tolist()
+        digest.update(json.dumps([path, rows]).encode())
+    return digest.hexdigest()
+
+
+def _groups_of(index: RowGroupIndex) -> Iterator[int]:
+    if isinstance(index, NotNullIndex):
+        yield from index.row_groups
+    elif isinstance(index, SingleFieldIndex):
+        for groups in index.row_groups.values():
+            yield from groups

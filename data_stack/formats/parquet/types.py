@@ -1,0 +1,358 @@
+"""Types of values: by the names that Spark has for them (``simpleString``), as Arrow's types, and as numpy's."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.exception import ConfigError
+
+__all__ = [
+    "FieldDtype",
+    "arrow_for_spark",
+    "arrow_type_named",
+    "arrow_type_of_dtype",
+    "check_type_suits",
+    "checked_dtype",
+    "described_type",
+    "dtype_name",
+    "dtype_of_arrow",
+    "element_type",
+    "is_bytes",
+    "is_list",
+    "is_text",
+    "name_of_arrow",
+    "numpy_dtype",
+    "plain_type",
+    "type_described",
+]
+
+FieldDtype: TypeAlias = "np.dtype[Any] | type[Decimal]"
+"""What the values of a field are: a dtype of numpy (``str`` text, ``bytes`` bytes, ``object`` anything), or Decimal."""
+
+#: Spark's names; a timestamp is an instant (UTC), a timestamp_ntz a reading of a clock.
+_SPARK: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+#: What Parquet has besides.
+_OTHERS: Final[dict[str, pa.DataType]] = {
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float16": pa.float16(),
+    **{f"timestamp[{unit}]": pa.timestamp(unit, "UTC") for unit in ("ms", "ns")},
+    **{f"timestamp_ntz[{unit}]": pa.timestamp(unit) for unit in ("ms", "ns")},
+    **{f"time[{unit}]": (pa.time32 if unit == "ms" else pa.time64)(unit) for unit in ("ms", "us", "ns")},
+    **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
+    "void": pa.null(),
+}
+_BY_NAME: Final = {**_SPARK, **_OTHERS}
+_NAMES: Final = {type_: name for name, type_ in _BY_NAME.items()}
+_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
+#: Numbers and days that Spark does not have.
+_FOR_SPARK: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
+#: Structs in structs: deeper than anybody nests them, less deep than Python recurses.
+_MAX_DEPTH: Final = 100
+#: Units of numpy's times by the one of Arrow that holds them all exactly.
+_TIME_UNITS: Final = {"h": "ms", "m": "ms", "s": "ms", "ms": "ms", "us": "us", "ns": "ns"}
+_DURATION_UNITS: Final = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+
+
+def arrow_type_named(name: Any) -> pa.DataType:
+    """Arrow's type for a name such as ``"bigint"`` or ``"decimal(10,3)"``.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+    decimal = _DECIMAL.fullmatch(str(name))
+    if decimal is not None and 1 <= int(decimal[1]) <= 76 and int(decimal[2]) <= int(decimal[1]):
+        precision, scale = int(decimal[1]), int(decimal[2])
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    if str(name) not in _BY_NAME:
+        raise ConfigError(f"there is no type of scalars {name!r:.60}; there are: {', '.join(_BY_NAME)}, decimal(precision,scale)")
+    return _BY_NAME[str(name)]
+
+
+def name_of_arrow(type_: pa.DataType) -> str | None:
+    """The name of a scalar type of Arrow's, or of the one that holds the same values; None where it has none."""
+    type_ = plain_type(type_)
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})" if 0 <= type_.scale <= type_.precision else None
+    if is_text(type_):
+        return "string"
+    if is_bytes(type_):
+        return "binary"
+    if pa.types.is_timestamp(type_):
+        unit = "ms" if type_.unit == "s" else type_.unit  # Parquet has no seconds
+        return _NAMES[pa.timestamp(unit, None if type_.tz is None else "UTC")]  # an instant is the same one in every zone
+    if pa.types.is_date64(type_):
+        return "date"  # days, by its definition
+    if pa.types.is_time32(type_):
+        return "time[ms]"
+    return _NAMES.get(type_)
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values, without what only says how they are stored."""
+    while True:
+        if isinstance(type_, pa.BaseExtensionType):
+            type_ = pa.bool_() if type_.extension_name == "arrow.bool8" else type_.storage_type
+        elif pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+            type_ = type_.value_type
+        else:
+            return type_
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether it is one of Arrow's types of text."""
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Whether it is one of Arrow's types of bytes."""
+    types = pa.types
+    return bool(
+        types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_) or types.is_binary_view(type_)
+    )
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether it is one of Arrow's types of lists."""
+    types = pa.types
+    return bool(
+        types.is_list(type_)
+        or types.is_large_list(type_)
+        or types.is_fixed_size_list(type_)
+        or types.is_list_view(type_)
+        or types.is_large_list_view(type_)
+    )
+
+
+def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
+    """The type of Arrow that Spark takes for values of another type, and in which they keep their values: the next larger one.
+
+    Spark has no unsigned numbers, no float16, no times of the day nor durations (which become their number of units), and no
+    times finer than microseconds.
+    """
+    type_ = plain_type(type_)
+    if type_ in _FOR_SPARK:
+        return _FOR_SPARK[type_]
+    types = pa.types
+    if is_text(type_):
+        return pa.string()
+    if is_bytes(type_):
+        return pa.binary()
+    if types.is_time(type_) or types.is_duration(type_):
+        return pa.int64()
+    if types.is_timestamp(type_):
+        return pa.timestamp("us", None if type_.tz is None else "UTC")
+    if is_list(type_):
+        return pa.list_(pa.field("element", arrow_for_spark(type_.value_type)))
+    if types.is_struct(type_):
+        return pa.struct([pa.field(each.name, arrow_for_spark(each.type), each.nullable) for each in type_])
+    if types.is_map(type_):
+        return pa.map_(arrow_for_spark(type_.key_type), arrow_for_spark(type_.item_type))
+    return type_
+
+
+def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
+    """The type that stores scalars of a dtype unless another is asked for.
+
+    Raises:
+        ConfigError: nothing stores such scalars.
+    """
+    if dtype is Decimal:
+        return pa.decimal128(38, 18)
+    dtype = numpy_dtype(dtype)
+    if dtype.kind == "U":
+        return pa.string()
+    if dtype.kind == "S":
+        return pa.binary()
+    if dtype.kind in "mM":
+        unit, number = np.datetime_data(dtype)
+        if dtype.kind == "M" and number == 1 and unit in ("Y", "M", "W", "D"):
+            return pa.date32()
+        units = _TIME_UNITS if dtype.kind == "M" else _DURATION_UNITS
+        if number == 1 and unit in units:
+            return pa.timestamp(units[unit]) if dtype.kind == "M" else pa.duration(units[unit])
+        raise ConfigError(f"Parquet has no times of dtype {dtype}; take {dtype.kind}8[ns] or a codec, such as NdarrayCodec()")
+    try:
+        return pa.from_numpy_dtype(dtype)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise ConfigError(f"Parquet has no scalars of dtype {dtype}; give the field a codec, such as NdarrayCodec()") from error
+
+
+def element_type(dtype: FieldDtype, name: str | None) -> pa.DataType:
+    """The type that stores scalars of a dtype, if it was named, by that name.
+
+    Raises:
+        ConfigError: there is no such type, or it holds other values.
+    """
+    if name is None:
+        return arrow_type_of_dtype(dtype)
+    type_ = arrow_type_named(name)
+    check_type_suits(dtype, type_)
+    return type_
+
+
+def check_type_suits(dtype: FieldDtype, type_: pa.DataType) -> None:
+    """Whether values of a dtype are made of those of a type.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    if dtype is Decimal:
+        kind = "#"
+    else:
+        kind = numpy_dtype(dtype).kind
+        kind = "#" if kind in "biuf" else kind
+    if pa.types.is_decimal(type_) or pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        suits = kind == "#"
+    elif is_text(type_) or is_bytes(type_):
+        suits = kind in "US"
+    elif pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        suits = kind == "M"
+    elif pa.types.is_time(type_) or pa.types.is_duration(type_):
+        suits = kind == "m"
+    else:
+        suits = kind == "O"
+    if not suits and kind != "O":
+        raise ConfigError(f"a column of type {type_} holds no values of dtype {dtype_name(dtype)}")
+
+
+def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
+    """The dtype that values of a scalar type have; object where numpy has none."""
+    type_ = plain_type(type_)
+    if pa.types.is_decimal(type_):
+        return Decimal
+    if is_text(type_):
+        return np.dtype(np.str_)
+    if is_bytes(type_):
+        return np.dtype(np.bytes_)
+    if pa.types.is_date(type_):
+        return np.dtype("datetime64[D]")
+    if pa.types.is_timestamp(type_):
+        return np.dtype(f"datetime64[{type_.unit}]")
+    if pa.types.is_time(type_) or pa.types.is_duration(type_):
+        return np.dtype(f"timedelta64[{type_.unit}]")
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        numbers: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
+        return numbers
+    return np.dtype(object)
+
+
+_PYTHON_TIMES: Final = {
+    datetime.datetime: np.dtype("datetime64[us]"),
+    datetime.date: np.dtype("datetime64[D]"),
+    datetime.timedelta: np.dtype("timedelta64[us]"),
+    datetime.time: np.dtype("timedelta64[us]"),
+}
+
+
+def checked_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
+    """A dtype of numpy for whatever it takes for one, and for ``datetime``'s types; lengths of text and bytes are dropped.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if dtype is Decimal or (isinstance(dtype, str) and dtype == "Decimal"):
+        return Decimal
+    if isinstance(dtype, type) and dtype in _PYTHON_TIMES:
+        return _PYTHON_TIMES[dtype]
+    try:
+        if dtype is None:  # which numpy takes for float64
+            raise TypeError
+        checked: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError) as error:  # what numpy says of a text that is no dtype
+        raise ConfigError(f"a field has a dtype of numpy, or decimal.Decimal, not {dtype!r:.80}") from error
+    if checked.kind == "T":
+        return np.dtype("U")
+    if checked.kind in "US":
+        return np.dtype(checked.kind)
+    if checked.kind == "O" and isinstance(dtype, type) and dtype not in (object, np.object_, dict, list, tuple):
+        raise ConfigError(f"no field holds values of {dtype.__qualname__:.60}; dtype object holds structs, maps and lists")
+    if checked.kind == "V":
+        raise ConfigError(f"a field has one dtype, not {dtype!r:.80}; store each of its fields in a field of its own")
+    if checked.kind in "mM" and np.datetime_data(checked)[0] == "generic":
+        return np.dtype(f"{checked.kind}8[ns]")  # as Petastorm's np.datetime64 is meant
+    native: np.dtype[Any] = checked.newbyteorder("=")
+    return native
+
+
+def dtype_name(dtype: FieldDtype) -> str:
+    """A name from which :func:`checked_dtype` makes the same dtype."""
+    if dtype is Decimal:
+        return "Decimal"
+    dtype = numpy_dtype(dtype)
+    return {"U": "str", "S": "bytes", "O": "object"}.get(dtype.kind) or dtype.name
+
+
+def numpy_dtype(dtype: FieldDtype) -> np.dtype[Any]:
+    """The dtype of arrays of such values: object for decimals."""
+    return dtype if isinstance(dtype, np.dtype) else np.dtype(object)
+
+
+# ---------------------------------------------------------------------- nested types as JSON
+
+
+def described_type(type_: pa.DataType) -> Any:
+    """A type as plain data: its name, ``{"list": …}``, ``{"struct": {name: …}}`` or ``{"map": [key, value]}``."""
+    type_ = plain_type(type_)
+    if is_list(type_):
+        return {"list": described_type(type_.value_type)}
+    if pa.types.is_struct(type_):
+        inner = [type_.field(number) for number in range(type_.num_fields)]
+        return {"struct": {each.name: described_type(each.type) for each in inner}}
+    if pa.types.is_map(type_):
+        return {"map": [described_type(type_.key_type), described_type(type_.item_type)]}
+    name = name_of_arrow(type_)
+    if name is None:
+        raise ConfigError(f"Parquet has no values of type {type_!s:.80}")
+    return name
+
+
+def type_described(content: Any, depth: int = 0) -> pa.DataType:
+    """The type that :func:`described_type` wrote down.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+    if depth > _MAX_DEPTH:
+        raise ConfigError(f"a type that is nested more than {_MAX_DEPTH} deep is not read")
+    if isinstance(content, str):
+        return arrow_type_named(content)
+    if isinstance(content, Mapping) and len(content) == 1:
+        ((kind, inner),) = content.items()
+        if kind == "list":
+            return pa.list_(type_described(inner, depth + 1))
+        if kind == "struct" and isinstance(inner, Mapping) and all(isinstance(name, str) for name in inner):
+            return pa.struct([pa.field(name, type_described(each, depth + 1)) for name, each in inner.items()])
+        if kind == "map" and isinstance(inner, (list, tuple)) and len(inner) == 2:
+            return pa.map_(type_described(inner[0], depth + 1), type_described(inner[1], depth + 1))
+    raise ConfigError(f"this is no type of a column: {content!r:.80}")

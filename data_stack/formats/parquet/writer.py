@@ -1,0 +1,636 @@
+"""Writes Parquet datasets, from rows, columns or the samples of any iterator."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.exception import ConfigError, DataStackError, StorageConflictError
+from data_stack.formats.named_samples import by_name, samples_at_once
+from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, is_data_file
+from data_stack.formats.parquet.files import ParquetFiles, partition_of
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.metadata import (
+    INDEXES_KEY,
+    ParquetFileRecord,
+    ParquetManifest,
+    read_common_metadata,
+    write_common_metadata,
+)
+from data_stack.formats.parquet.petastorm_metadata import is_petastorms, petastorm_metadata
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.stored_indexes import built_indexes, indexes_json
+from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values, plain_value
+from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
+from data_stack.formats.parquet.writer_inference import schema_of_columns, schema_of_rows, undecided_fields
+from data_stack.formats.parquet.writer_partitions import Partitions
+from data_stack.formats.parquet.writer_progress import WriterProgress, check_same, clear_progress
+from data_stack.formats.records.place import TEMPORARY, Place, place_of
+from data_stack.io.progress import batch_bar
+
+__all__ = ["ParquetWriter", "remove_dataset"]
+
+_LOCK: Final = "_data_stack.lock"
+_OURS: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
+_MEGABYTE: Final = 1 << 20
+#: So many rows are kept to see what a field holds of which the first have no value.
+_MOST_UNDECIDED: Final = 1000
+#: What rows in memory of all open files together take at most.
+_MOST_PENDING_BYTES: Final = 512 << 20
+
+
+class ParquetWriter:
+    """Writes a Parquet dataset: files of a size, with row groups of a size, and a manifest that lists them, last.
+
+    ::
+
+        schema = Schema("frames", [Field("id", "int64"), Field("day", str), Field("image", "uint8", (None, None, 3), PngCodec())])
+        with ParquetWriter("s3://bucket/frames", schema, partition_by=["day"]) as writer:
+            writer.append({"id": 0, "day": "2024-01-01", "image": image})
+            writer.append_columns({"id": ids, "day": days, "image": images})
+
+    Each file is invisible until it is whole. A dataset has its manifest when it is complete. Opened again after an interruption,
+    the writer goes on behind the rows of all files that were complete: ``len(writer)`` says how many these are, and the caller
+    gives the rows from there on. So does one that is opened on a complete dataset, to append to it; until it is closed, readers
+    see the dataset as it was.
+
+    Threads and processes do not share a writer, and no two write one dataset at the same time. Where a store cannot list and
+    remove (and among the resources that ``preprocess()`` gets, whose steps are resumed as a whole), nothing is resumed.
+
+    Args:
+        target: a folder, a storage connector or the URL of one (``"s3://bucket/frames"``), or the PreparedResources that
+            ``preprocess()`` gets.
+        schema: of the rows; None to take that of the dataset, or to see it from the first rows or columns: integers become int64,
+            floats float64, arrays arrays of their dtype and number of dimensions (in columns: of their shape), images of Pillow
+            PNG, dicts structs; all are nullable.
+        prefix: folder below ``target``.
+        row_group_mb: size of a row group in MiB, as stored, estimated from those before. A reader holds some row groups in
+            memory: small ones suit random access.
+        row_group_rows: rows of a row group at most.
+        file_mb: size of a file in MiB, about; a file ends with a row group.
+        rows_per_file: rows of a file at most.
+        partition_by: columns that become folders (``day=2024-01-01``) instead of columns of the files.
+        most_open_partitions: files that are open at once; beyond that the one that was not written to for longest is completed.
+        compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Cells that are compressed
+            themselves, such as images, are stored as they are.
+        indexes: row-group indexes to build in the end, such as ``SingleFieldIndex("vehicle", "vehicle")``.
+        petastorm: whether Petastorm, too, shall be able to read it (``make_reader``): its metadata is written as well.
+        resume: go on with what is there; False to refuse a folder in which there is a dataset.
+        overwrite: remove the dataset that is there first.
+
+    Raises:
+        ConfigError: an argument is wrong; or what is there is a dataset of another schema, or none of this writer's.
+        StorageConflictError: another writer is at work there.
+        DatasetFileCorruptError: what an earlier writer left is damaged.
+        StorageError: it cannot be written.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        schema: Schema | None = None,
+        *,
+        prefix: str = "",
+        row_group_mb: float = 32.0,
+        row_group_rows: int | None = None,
+        file_mb: float = 512.0,
+        rows_per_file: int | None = None,
+        partition_by: Sequence[str] | None = None,
+        most_open_partitions: int = 64,
+        compression: str = "zstd",
+        indexes: Iterable[Any] = (),
+        petastorm: bool = False,
+        resume: bool = True,
+        overwrite: bool = False,
+    ) -> None:
+        if schema is not None and not isinstance(schema, Schema):
+            raise ConfigError(f"a schema is a Schema, not {schema!r:.80}")
+        if isinstance(partition_by, str):
+            raise ConfigError(f"partition_by is a list of columns, such as [{partition_by!r}]")
+        if compression not in COMPRESSIONS:
+            raise ConfigError(f"there is no compression {compression!r:.40}; there are: {', '.join(COMPRESSIONS)}")
+        self._format = FileFormat(
+            int(_at_least("row_group_mb", row_group_mb, 0) * _MEGABYTE) or 1,
+            None if row_group_rows is None else int(_at_least("row_group_rows", row_group_rows, 1)),
+            compression,
+        )
+        self._file_bytes = int(_at_least("file_mb", file_mb, 0) * _MEGABYTE)
+        self._rows_per_file = None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1))
+        self._most_open = int(_at_least("most_open_partitions", most_open_partitions, 1))
+        self._indexes, self._petastorm = tuple(indexes), bool(petastorm)
+        self._place = place_of(target, prefix)
+        self._name = self._place.name or type(self._place).__name__.strip("_").lower()
+        self._pid, self._state = os.getpid(), ""
+        self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
+        self._undecided: list[dict[str, Any]] = []
+        self._open: dict[str, GrowingParquetFile] = {}
+        self._published: list[ParquetFileRecord] = []
+        self._n_in_folder: dict[str, int] = {}
+        self._n_rows_in_part = 0
+        self._progress: WriterProgress | None = None
+        self._manifest: ParquetManifest | None = None
+        self._stack = contextlib.ExitStack()
+        with self._stack:
+            lease = self._stack.enter_context(self._place.lease(_LOCK))
+            if not lease.acquire():
+                raise StorageConflictError(
+                    f"another writer has the Parquet dataset {self._name!r} open. Wait until it is closed, or write to another "
+                    f"folder"
+                )
+            self._take_up(resume, overwrite)
+            if self._schema is not None:
+                self._prepare(self._schema)
+            self._stack = self._stack.pop_all()
+
+    # ------------------------------------------------------------------ what there is
+
+    def __len__(self) -> int:
+        """Number of rows, those included that are not durable yet. Of a writer that was just opened: those that are."""
+        waiting = self._cells.n_rows if self._progress is not None else 0
+        return self._n_complete + self._n_rows_in_part + waiting + len(self._undecided)
+
+    @property
+    def schema(self) -> Schema | None:
+        """Of the rows; None while it is not known."""
+        return self._schema
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._name!r}: {len(self):,} rows{', ' + self._state if self._state else ''}>"
+
+    # ------------------------------------------------------------------ writing
+
+    def append(self, row: Mapping[str, Any]) -> int:
+        """Append a row: a value for each field, None for null. Nullable fields may be left out.
+
+        Values are Python's or numpy's, tensors, or images of Pillow. They may be changed afterwards.
+
+        Returns:
+            Its position.
+
+        Raises:
+            ConfigError: a value is none of its field, or a field is missing or unknown. Nothing of the row was appended.
+            StorageError: there is no room, for instance; the writer is unusable then.
+        """
+        self._check_usable()
+        if self._progress is None:
+            self._append_undecided(row)
+            return len(self) - 1
+        number = len(self)
+        self._cells.append(row, number)
+        if self._cells.is_full:
+            self._spread(self._cells.taken())
+        return number
+
+    def append_columns(self, columns: Mapping[str, Any], *, encoded: Collection[str] = ()) -> None:
+        """Append many rows, given as columns: arrays of shape ``(n, ...)``, lists of n values, or a DataFrame of pandas.
+
+        Args:
+            columns: values by name; nullable fields may be left out.
+            encoded: fields of which the cells are given instead of the values, such as the bytes of image files; what they show
+                is not looked at.
+
+        Raises:
+            ConfigError: as for :meth:`append`, or the columns differ in their length. ``len(writer)`` says how far it got.
+            StorageError: as for :meth:`append`.
+        """
+        self._check_usable()
+        if self._progress is None:
+            self._decide(columns)
+        self._flush_rows()
+        n_rows, step, arrays = self._cells.steps(columns)
+        for start in range(0, n_rows, step):
+            self._spread(self._cells.encoded_columns(arrays, start, min(n_rows, start + step), len(self), frozenset(encoded)))
+
+    def append_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
+        """Append rows whose cells are encoded already, as another dataset of the same schema has them; nothing is decoded.
+
+        Args:
+            table: columns by name, partition columns included, of the types that the schema stores, or of such as become these
+                without a loss.
+
+        Raises:
+            ConfigError: a column is missing, unknown, of another type, or has nulls that it may not have. Nothing was appended.
+            StorageError: as for :meth:`append`.
+        """
+        self._check_usable()
+        if self._progress is None:
+            raise ConfigError("the schema of encoded cells cannot be seen from them: give the writer one")
+        self._flush_rows()
+        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        for batch in self._cells.stored(table, len(self)):
+            self._spread(batch)
+
+    def write(self, iterator: DatasetIteratorIF, *, names: Sequence[str] | None = None, progress: bool | None = None) -> int:
+        """Write the samples of an iterator, from ``len(writer)`` on: what an earlier run has written is not written again.
+
+        Args:
+            iterator: dicts, or tuples with ``names``; bare samples are taken for tuples of one.
+            names: of the fields of tuples, by position.
+            progress: show a bar; None to show it on a terminal.
+
+        Returns:
+            Number of rows in the dataset.
+
+        Raises:
+            ConfigError: as for :meth:`append`; or the dataset is longer than the iterator.
+            StorageError: as for :meth:`append`.
+        """
+        self._check_usable()
+        n_samples, start = len(iterator), len(self)
+        if start > n_samples:
+            raise ConfigError(f"{self!r} is longer than the {n_samples} samples to write: it holds something else")
+        if start == n_samples:
+            return start
+        size = samples_at_once(by_name(iterator[start], names))
+        for first in batch_bar(range(start, n_samples, size), "writing Parquet", "row", progress):
+            self.append_columns(by_name(iterator.read_batch(range(first, min(n_samples, first + size))), names))
+        return len(self)
+
+    def checkpoint(self) -> None:
+        """Complete the files that are open: the rows so far are durable, and the next writer goes on behind them.
+
+        Raises:
+            StorageError: as for :meth:`append`.
+        """
+        self._check_usable()
+        if self._progress is None:
+            self._decide_rows()
+        self._flush_rows()
+        self._complete_part()
+
+    def close(self) -> None:
+        """Complete the dataset: all files, ``_common_metadata``, and the manifest last. Closing again does nothing.
+
+        Raises:
+            ConfigError: there is neither a schema nor a row that tells one.
+            StorageError: it could not be written. What is complete stays, to be gone on with.
+        """
+        if self._state == "closed":
+            return
+        try:
+            self._check_usable()
+            if self._progress is None:
+                self._decide_rows()
+            self._flush_rows()
+            self._complete_part(is_last=True)
+            self._finish()
+        except BaseException:
+            self.abandon()
+            raise
+        self._leave("closed")
+
+    def abandon(self) -> None:
+        """Throw away what is not durable, and leave the rest to be gone on with."""
+        if self._state in ("closed", "abandoned"):
+            return
+        try:
+            if os.getpid() == self._pid:
+                self._discard()
+        finally:
+            self._leave("abandoned")
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            if self._state != "abandoned":
+                self.close()
+        else:
+            with contextlib.suppress(Exception):  # what goes wrong already is what the caller shall see
+                self.abandon()
+
+    # ------------------------------------------------------------------ taking up what is there
+
+    def _take_up(self, resume: bool, overwrite: bool) -> None:
+        """See what is there, and go on with it."""
+        self._n_complete, self._before = 0, tuple[ParquetFileRecord, ...]()
+        if overwrite:
+            remove_dataset(self._place)
+        self._manifest = ParquetManifest.read(self._place)
+        progress = WriterProgress.find(self._place)
+        if self._manifest is not None:
+            if progress is not None and progress.first_part < self._manifest.n_parts:
+                clear_progress(self._place)  # its writer died when all was done
+                progress = None
+            if not resume:
+                raise ConfigError(
+                    f"there is a Parquet dataset in {self._name!r} already; choose another folder, or overwrite=True"
+                )
+            if not self._place.can_remove:
+                raise ConfigError(f"{self._name!r} holds a Parquet dataset; nothing can be appended to it in this store")
+            self._n_complete, self._before = self._manifest.n_rows, self._manifest.files
+            if self._manifest.schema is None:
+                raise ConfigError(
+                    f"the manifest of {self._name!r} tells no schema: `data-stack parquet generate-metadata` adds it"
+                )
+            check_same(self._place, self._manifest.schema, self._manifest.partition_by, self._schema, self._asked_partition_by)
+            self._schema, self._asked_partition_by = self._manifest.schema, self._manifest.partition_by
+        if progress is not None:
+            if not resume:
+                raise ConfigError(
+                    f"a writer of {self._name!r} was interrupted: go on with resume=True, or begin anew with overwrite=True"
+                )
+            progress.check(self._schema, self._asked_partition_by)
+            self._schema, self._asked_partition_by = progress.schema, progress.partition_by
+            self._n_complete += progress.n_rows
+        self._found_progress = progress
+        if self._place.can_remove:
+            self._clear_left_over(progress)
+
+    def _clear_left_over(self, progress: WriterProgress | None) -> None:
+        """Remove files of parts that were not completed; refuse those that nobody knows."""
+        known = {file.name for file in (*self._before, *(progress.files if progress is not None else ()))}
+        there = self._place.tree()
+        if self._place.path is not None:  # stores clear up after themselves
+            for name in there:
+                if name.rpartition("/")[2].startswith(TEMPORARY):
+                    self._place.remove(name)
+        stray = [name for name in there if is_data_file(name) and name not in known]
+        for name in stray:
+            if progress is None or not _OURS.fullmatch(name):
+                raise ConfigError(
+                    f"there is {self._place.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
+                    f"`data-stack parquet generate-metadata` makes a manifest of what is there, and overwrite=True removes it"
+                )
+        for name in stray:
+            self._place.remove(name)
+
+    def _prepare(self, schema: Schema) -> None:
+        """Begin to write, now that the schema is known."""
+        partition_by = self._asked_partition_by or ()
+        self._partitions = Partitions(schema, partition_by)
+        if self._petastorm:
+            petastorm_metadata(schema, ())  # refuses what Petastorm does not know before anything is written
+        for index in self._indexes:
+            schema[index.field]
+        self._cells = Cells(schema, self._partitions, self._name, self._rows_per_file)
+        self._precompressed = frozenset(field.name for field in schema if field.codec.kind in _COMPRESSED_KINDS)
+        if self._found_progress is None:
+            numbers = [int(match[1]) + 1 for file in self._before if (match := _OURS.fullmatch(file.name))]
+            first_part = max([self._manifest.n_parts if self._manifest is not None else 0, *numbers])
+            self._progress = WriterProgress.begin(self._place, schema, partition_by, first_part)
+        else:
+            self._progress = self._found_progress
+        self._schema = schema
+
+    def _append_undecided(self, row: Mapping[str, Any]) -> None:
+        if not isinstance(row, Mapping):
+            raise ConfigError(f"row {len(self)} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
+        self._undecided.append({name: _copied(value) for name, value in row.items()})
+        if len(self._undecided) >= _MOST_UNDECIDED or not undecided_fields(self._undecided):
+            try:
+                self._decide_rows()
+            except ConfigError:
+                if self._progress is None and len(self._undecided) < _MOST_UNDECIDED:
+                    self._undecided.pop()  # the writer is as it was before this row
+                raise
+
+    def _decide_rows(self) -> None:
+        """Take the schema from the rows so far, and append them."""
+        self._prepare(schema_of_rows(_last_part(self._name), self._undecided))
+        rows, self._undecided = self._undecided, []
+        for row in rows:
+            self.append(row)
+
+    def _decide(self, columns: Mapping[str, Any]) -> None:
+        if self._undecided:
+            self._decide_rows()
+            return
+        if not hasattr(columns, "keys"):
+            raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
+        values = {name: column_values(columns[name]) for name in list(columns.keys())}
+        self._prepare(schema_of_columns(_last_part(self._name), values))
+
+    # ------------------------------------------------------------------ rows into files
+
+    def _flush_rows(self) -> None:
+        if self._cells.n_rows:
+            self._spread(self._cells.taken())
+
+    def _spread(self, cells: CellBatch) -> None:
+        """Put rows into the files of their folders."""
+        batch, folders = cells
+        try:
+            if folders is None:
+                start = 0
+                while start < batch.num_rows:
+                    n_rows = batch.num_rows - start
+                    if self._rows_per_file is not None:
+                        n_rows = min(n_rows, self._rows_per_file - self._n_rows_in_part)
+                    self._add("", batch.slice(start, n_rows))
+                    start += n_rows
+                return
+            names, inverse = np.unique(np.array(folders, dtype=object), return_inverse=True)
+            order = np.argsort(inverse, kind="stable")
+            ends = np.cumsum(np.bincount(inverse, minlength=len(names)))
+            for number, name in enumerate(names):
+                rows = order[ends[number - 1] if number else 0 : ends[number]]
+                self._add_to_folder(name, batch.take(pa.array(rows)))
+            self._complete_part_if_full()
+        except BaseException as error:
+            self._state = f"broken by an error ({error!s:.200}); open the dataset anew: it goes on behind its last complete file"
+            raise
+
+    def _add(self, folder: str, batch: pa.RecordBatch) -> None:
+        """Add rows to the one open file of a dataset without partitions."""
+        file = self._file(folder)
+        file.add(batch)
+        self._n_rows_in_part += batch.num_rows
+        if file.n_bytes >= self._file_bytes and self._n_rows_in_part != self._rows_per_file:
+            rest = file.taken_pending()  # for the next file, instead of a small row group at the end of this one
+            self._n_rows_in_part -= sum(each.num_rows for each in rest)
+            self._complete_part()
+            for each in rest:
+                self._add(folder, each)
+            return
+        self._complete_part_if_full()
+
+    def _add_to_folder(self, folder: str, batch: pa.RecordBatch) -> None:
+        start = 0
+        while start < batch.num_rows:
+            file = self._file(folder)
+            n_rows = batch.num_rows - start
+            if self._rows_per_file is not None:
+                n_rows = min(n_rows, self._rows_per_file - file.n_rows)
+            file.add(batch.slice(start, n_rows))
+            self._n_rows_in_part += n_rows
+            start += n_rows
+            if self._is_full(file):
+                self._complete_file(folder)
+        while sum(file.pending_bytes for file in self._open.values()) > _MOST_PENDING_BYTES:
+            max(self._open.values(), key=lambda file: file.pending_bytes).write_pending()
+
+    def _file(self, folder: str) -> GrowingParquetFile:
+        """The open file of a folder."""
+        file = self._open.pop(folder, None)
+        if file is None:
+            if len(self._open) >= self._most_open:
+                self._complete_file(next(iter(self._open)))  # that was not written to for longest
+            file = self._opened(folder)
+        self._open[folder] = file
+        return file
+
+    def _opened(self, folder: str) -> GrowingParquetFile:
+        part, number = self._begun.n_parts, self._n_in_folder.get(folder, 0)
+        name = f"{folder}/part-{part:06d}-{number:03d}.parquet" if self._partitions else f"part-{part:06d}.parquet"
+        self._n_in_folder[folder] = number + 1
+        return GrowingParquetFile(
+            self._place, name, self._cells.arrow_schema, self._format, self._begun.share, self._precompressed
+        )
+
+    def _is_full(self, file: GrowingParquetFile) -> bool:
+        return file.n_bytes >= self._file_bytes or (self._rows_per_file is not None and file.n_rows >= self._rows_per_file)
+
+    def _complete_file(self, folder: str) -> None:
+        file = self._open[folder]
+        file.finish()
+        del self._open[folder]
+        self._published.append(file.publish())
+
+    def _complete_part_if_full(self) -> None:
+        """Complete a part once its files are as large, on average, as files are to be."""
+        n_folders = max(1, len(self._n_in_folder))
+        n_bytes = sum(file.n_bytes for file in self._open.values()) + sum(file.size for file in self._published)
+        if n_bytes >= self._file_bytes * n_folders or (
+            self._rows_per_file is not None and self._n_rows_in_part >= self._rows_per_file * n_folders
+        ):
+            self._complete_part()
+
+    def _complete_part(self, *, is_last: bool = False) -> None:
+        """Complete all open files, and note that these rows are there."""
+        has_files = self._before or self._begun.files or self._open or self._published
+        if is_last and not has_files and not self._partitions:
+            self._file("")  # without a file, no tool would see the columns
+        if not self._open and not self._published:
+            return
+        try:
+            for file in self._open.values():
+                file.finish()
+            while self._open:
+                self._complete_published(next(iter(self._open)))
+            self._begun.add(self._published)
+        except BaseException as error:
+            self._state = f"broken by an error ({error!s:.200}); open the dataset anew: it goes on behind its last complete file"
+            raise
+        self._n_complete += self._n_rows_in_part
+        self._published, self._n_in_folder, self._n_rows_in_part = [], {}, 0
+
+    def _complete_published(self, folder: str) -> None:
+        self._published.append(self._open.pop(folder).publish())
+
+    # ------------------------------------------------------------------ the end
+
+    def _finish(self) -> None:
+        """Write what lies beside the files, the manifest last."""
+        begun = self._begun
+        schema = begun.schema
+        if self._manifest is not None and not begun.files and not self._indexes and not self._petastorm:
+            begun.clear()  # nothing was appended
+            return
+        manifest = ParquetManifest(schema, (*self._before, *begun.files), begun.partition_by, begun.n_parts)
+        metadata: dict[bytes, bytes] = {}
+        common = read_common_metadata(self._place) if self._place.can_remove else None
+        if common is not None:
+            metadata = {key: value for key, value in common[1].items() if key != INDEXES_KEY}  # they are of other row groups
+        metadata |= schema.metadata()
+        if self._petastorm or any(map(is_petastorms, metadata)):
+            metadata = {key: value for key, value in metadata.items() if not is_petastorms(key)}
+            metadata |= petastorm_metadata(schema, manifest.files)
+        if self._indexes:
+            names = tuple(file.name for file in manifest.files)
+            footers = Footers(ParquetFiles(self._place, names, tuple(map(partition_of, names))))
+            metadata[INDEXES_KEY] = indexes_json(built_indexes(footers, schema, self._indexes), footers)
+        write_common_metadata(self._place, self._cells.arrow_schema, metadata)
+        manifest.write(self._place)
+        begun.clear()
+
+    def _discard(self) -> None:
+        """Remove what is not durable."""
+        while self._open:
+            _, file = self._open.popitem()
+            with contextlib.suppress(DataStackError):
+                file.discard()
+        if self._place.can_remove:
+            for record in self._published:
+                with contextlib.suppress(DataStackError):
+                    self._place.remove(record.name)
+        self._published = []
+        if self._progress is not None and not self._progress.files:
+            with contextlib.suppress(DataStackError):
+                self._progress.clear()  # as if nobody had begun
+
+    @property
+    def _begun(self) -> WriterProgress:
+        """What is complete, of a writer that knows its schema."""
+        if self._progress is None:
+            raise ConfigError(f"the writer of {self._name!r} has no schema yet")
+        return self._progress
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ConfigError(f"the writer of {self._name!r} is of another process, which this one was forked from")
+        if self._state:
+            raise ConfigError(f"nothing can be appended to {self._name!r}: its writer is {self._state}")
+
+    def _leave(self, state: str) -> None:
+        self._state = state
+        self._stack.close()
+
+
+#: The kinds of codecs whose cells are compressed already.
+_COMPRESSED_KINDS: Final = frozenset({"png", "jpeg", "compressed_ndarray"})
+
+
+def remove_dataset(place: Place) -> None:
+    """Remove a Parquet dataset: its manifest first, so that it is never half there. Other files stay.
+
+    Raises:
+        ConfigError: this store cannot remove.
+        StorageError: something could not be removed.
+    """
+    if not place.can_remove:
+        if place.exists(PARQUET_MANIFEST):
+            raise ConfigError(f"{place.name!r} holds a Parquet dataset, which cannot be removed from this store")
+        return
+    names = place.tree()
+    for name in (PARQUET_MANIFEST, COMMON_METADATA, "_metadata"):
+        if name in names:
+            place.remove(name)
+    for name in names:
+        if is_data_file(name):
+            place.remove(name)
+    clear_progress(place)
+
+
+def _at_least(name: str, value: Any, least: float) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.integer, np.floating))
+        or not value >= least
+        or value <= 0
+    ):
+        raise ConfigError(f"{name} is a number of at least {least or 'more than 0'}, not {value!r:.40}")
+    return float(value)
+
+
+def _copied(value: Any) -> Any:
+    """A value that its owner may change afterwards."""
+    plain = plain_value(value)
+    if isinstance(getattr(value, "mode", None), str):  # an image: its kind tells how it is to be stored
+        return value.copy()
+    return plain.copy() if isinstance(plain, np.ndarray) else plain
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2] or "dataset"

@@ -1,0 +1,360 @@
+"""Turns rows and columns of values into batches of cells, and refuses what is none of the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.iterator.stacking import as_array
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.formats.parquet.codecs import CellValueError
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.writer_partitions import Partitions
+
+__all__ = ["CellBatch", "Cells", "column_values", "plain_value"]
+
+#: Rows are turned into a batch when so many of them, or so many bytes, have come.
+_MOST_ROWS: Final = 4096
+_MOST_BYTES: Final = 8 << 20
+#: Columns are encoded in steps of about so many bytes.
+_STEP_BYTES: Final = 32 << 20
+
+CellBatch = tuple[pa.RecordBatch, "list[str] | None"]
+"""Cells of rows, and the folder of each row; None where all lie in one without partitions."""
+
+
+class Cells:
+    """Rows that are encoded and wait to be written.
+
+    Args:
+        schema: of the rows.
+        partitions: which of its columns are folders.
+        name: of the dataset, for messages.
+        most_rows: that wait at most; None: as many as suit.
+
+    Attributes:
+        n_rows: that wait.
+    """
+
+    def __init__(self, schema: Schema, partitions: Partitions, name: str, most_rows: int | None = None) -> None:
+        self._schema, self._partitions, self._name = schema, partitions, name
+        self._most_rows = min(_MOST_ROWS, most_rows or _MOST_ROWS)
+        in_files = [field for field in schema if field not in partitions.fields]
+        self.arrow_schema = pa.schema(
+            [pa.field(field.name, field.arrow_type(), field.nullable) for field in in_files], metadata=schema.metadata()
+        )
+        self._columns = [_CellBuffer(field, self.arrow_schema.field(field.name).type) for field in in_files]
+        self._names = frozenset(field.name for field in schema)
+        self._folders: list[str] = []
+        self._n_bytes = self.n_rows = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows that wait are worth being taken."""
+        return self.n_rows >= self._most_rows or self._n_bytes >= _MOST_BYTES
+
+    def append(self, row: Mapping[str, Any], number: int) -> None:
+        """Encode a row.
+
+        Args:
+            row: values by name; nullable ones may be left out.
+            number: of the row in the dataset.
+
+        Raises:
+            ConfigError: a value is none of its field, or a field is missing or unknown. Nothing of the row was taken.
+        """
+        name, n_bytes, encoded = "", 0, []
+        try:
+            for column in self._columns:
+                name = column.field.name
+                cell, size = column.encoded(row.get(name))
+                encoded.append(cell)
+                n_bytes += size
+            values = [plain_value(row.get(field.name)) for field in self._partitions.fields]
+        except Exception as error:  # noqa: BLE001  # codecs of others raise whatever they like
+            self._refuse_row(row, name, number, error)
+        try:
+            folder = self._partitions.folder(values)
+        except CellValueError as error:
+            self._refuse_row(row, self._partitions.fields[error.row].name, number, error)
+        if not self._names.issuperset(row):
+            self._refuse_row(row, "", number, KeyError())
+        for column, cell in zip(self._columns, encoded, strict=True):
+            column.cells.append(cell)
+        if self._partitions:
+            self._folders.append(folder)
+        self._n_bytes += n_bytes
+        self.n_rows += 1
+
+    def taken(self) -> CellBatch:
+        """All rows that wait, which they do no longer."""
+        batch = pa.RecordBatch.from_arrays([column.array() for column in self._columns], schema=self.arrow_schema)
+        folders = self._folders if self._partitions else None
+        for column in self._columns:
+            column.cells = []
+        self._folders, self._n_bytes, self.n_rows = [], 0, 0
+        return batch, folders
+
+    # ------------------------------------------------------------------ columns
+
+    def steps(self, columns: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
+        """How many rows columns have, how many of them to encode at a time, and the columns as arrays and lists.
+
+        Raises:
+            ConfigError: a column is missing, unknown, or of another length.
+        """
+        if not hasattr(columns, "keys"):
+            raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
+        given = list(columns.keys())
+        self._check_names(given, f"what is given to {self._name!r}", is_row=False)
+        arrays, lengths = {}, {}
+        for name in given:
+            arrays[name] = values = column_values(columns[name])
+            if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
+                raise ConfigError(
+                    f"field {name!r} of {self._name!r} takes an array of shape (n, ...) or a list of n values, not {values!r:.80}"
+                )
+            lengths[name] = len(values)
+        if len(set(lengths.values())) > 1:
+            raise ConfigError(f"the columns for {self._name!r} differ in their length: {lengths}. Nothing was appended")
+        n_rows = next(iter(lengths.values()), 0)
+        row_bytes = sum(values.nbytes if isinstance(values, np.ndarray) else 64 * n_rows for values in arrays.values()) / (
+            n_rows or 1
+        )
+        return n_rows, max(1, min(1 << 17, int(_STEP_BYTES / max(row_bytes, 1)))), arrays
+
+    def encoded_columns(
+        self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: frozenset[str] = frozenset()
+    ) -> CellBatch:
+        """The cells of some rows of columns.
+
+        Args:
+            columns: arrays and lists as :meth:`steps` gives them.
+            start: the first row of them.
+            stop: behind the last one.
+            number: in the dataset, of the row at ``start``.
+            encoded: fields of which there are cells instead of values.
+
+        Raises:
+            ConfigError: a value is none of its field.
+        """
+        arrays = []
+        for buffer in self._columns:
+            field = buffer.field
+            values = columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
+            try:
+                arrays.append(_encoded_column(field, buffer.type, values, field.name in encoded))
+            except CellValueError as error:
+                self._refuse(field.name, number + error.row, error, number)
+            except (MissingDependencyError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001  # as above
+                self._refuse(field.name, None, error, number)
+        folders = None
+        if self._partitions:
+            folders = []
+            parts = [
+                columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
+                for field in self._partitions.fields
+            ]
+            lists = [part.tolist() if isinstance(part, np.ndarray) and part.dtype.kind != "M" else part for part in parts]
+            for row, values in enumerate(zip(*lists, strict=True)):
+                try:
+                    folders.append(self._partitions.folder([plain_value(value) for value in values]))
+                except CellValueError as error:
+                    self._refuse(self._partitions.fields[error.row].name, number + row, error, number)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema), folders
+
+    def stored(self, table: pa.Table, number: int) -> list[CellBatch]:
+        """Rows whose cells are encoded already.
+
+        Args:
+            table: all columns by name, in any order.
+            number: of the first row in the dataset.
+
+        Raises:
+            ConfigError: a column is missing, unknown, of another type, or has nulls that it may not have.
+        """
+        self._check_names(table.column_names, f"the table that is given to {self._name!r}", is_row=False)
+        columns = []
+        for field in self.arrow_schema:
+            column = table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
+            try:
+                column = column if column.type == field.type else column.cast(field.type)
+            except pa.ArrowException as error:
+                self._refuse(field.name, None, error, number)
+            if column.null_count and not field.nullable:
+                row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+                self._refuse(field.name, number + row, ValueError("the cell is null, and the field is not nullable"), number)
+            columns.append(column)
+        folders = self._folders_of(table, number) if self._partitions else None
+        batches, start = [], 0
+        for batch in pa.Table.from_arrays(columns, schema=self.arrow_schema).to_batches():
+            batches.append((batch, None if folders is None else folders[start : start + batch.num_rows]))
+            start += batch.num_rows
+        return batches
+
+    def _folders_of(self, table: pa.Table, number: int) -> list[str]:
+        fields = self._partitions.fields
+        absent = [None] * len(table)
+        values = [table.column(field.name).to_pylist() if field.name in table.column_names else absent for field in fields]
+        folders = []
+        for row, each in enumerate(zip(*values, strict=True)):
+            try:
+                folders.append(self._partitions.folder(each))
+            except CellValueError as error:
+                self._refuse(fields[error.row].name, number + row, error, number)
+        return folders
+
+    # ------------------------------------------------------------------ refusals
+
+    def _refuse_row(self, row: Any, name: str, number: int, error: Exception) -> NoReturn:
+        if isinstance(error, (MissingDependencyError, MemoryError)):
+            raise error
+        if not isinstance(row, Mapping):
+            raise ConfigError(
+                f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields. {number} rows are appended"
+            ) from error
+        self._check_names(list(row), f"row {number} of {self._name!r}", is_row=True)
+        self._refuse(name, number, error, number)
+
+    def _refuse(self, name: str, row: int | None, error: Exception, n_rows: int) -> NoReturn:
+        where = f"field {name!r}" + ("" if row is None else f", row {row},")
+        raise ConfigError(
+            f"{where} of {self._name!r} does not hold that value: {error!s:.400}. {n_rows} rows are appended"
+        ) from error
+
+    def _check_names(self, given: Sequence[Any], what: str, *, is_row: bool) -> None:
+        unknown = [name for name in given if name not in self._names]
+        missing = [field.name for field in self._schema if field.name not in given and not field.nullable]
+        if unknown:
+            raise ConfigError(
+                f"{what} has {', '.join(map(repr, unknown))}, which is no field"
+                f"{did_you_mean(str(unknown[0])[:60], list(self._names))}; the schema has: {', '.join(sorted(self._names))}"
+            )
+        if missing:
+            raise ConfigError(
+                f"{what} lacks {', '.join(map(repr, missing))}, which {'is' if len(missing) == 1 else 'are'} not nullable"
+            )
+
+
+class _CellBuffer:
+    """The cells of one field, of rows that wait."""
+
+    def __init__(self, field: Field, type_: pa.DataType) -> None:
+        self.field, self.type = field, type_
+        self.cells: list[Any] = []
+        self._encode: Callable[[Any], tuple[Any, int]] = self._by_column
+        self._array: Callable[[], pa.Array] = self._joined
+        kind = field.dtype.kind if isinstance(field.dtype, np.dtype) else ""
+        stored = pa.from_numpy_dtype(field.dtype) if kind and kind in "biuf" else None
+        if pa.types.is_binary(type_):
+            self._encode, self._array = self._as_bytes, self._of_cells
+        elif pa.types.is_string(type_) and kind == "U":
+            self._encode, self._array = self._as_bytes, self._of_text
+        elif stored is not None and not field.shape and stored == type_:
+            self._encode, self._array = self._as_number, self._of_cells
+        elif stored is not None and field.codec.kind == "list" and pa.list_(stored) == type_:
+            self._encode, self._array = self._as_list, self._of_lists
+
+    def encoded(self, value: Any) -> tuple[Any, int]:
+        """The cell of a value, and about how many bytes it has."""
+        value = plain_value(value)
+        if value is None:
+            if not self.field.nullable:
+                raise ValueError("the value is null, and the field is not nullable")
+            return None, 1
+        return self._encode(value)
+
+    def array(self) -> pa.Array:
+        """All cells."""
+        return self._array()
+
+    def _of_cells(self) -> pa.Array:
+        return pa.array(self.cells, self.type)
+
+    def _of_text(self) -> pa.Array:
+        return pa.array(self.cells, pa.binary()).view(pa.string())
+
+    def _of_lists(self) -> pa.Array:
+        return self.field.codec.encode_column(self.field, self.cells)
+
+    def _joined(self) -> pa.Array:
+        nulls = pa.nulls(1, self.type)
+        return pa.concat_arrays([nulls if cell is None else cell for cell in self.cells])
+
+    def _as_bytes(self, value: Any) -> tuple[Any, int]:
+        cell = self.field.codec.encode(self.field, value)
+        if isinstance(cell, str):
+            cell = cell.encode()  # here and now: not all text is UTF-8
+        elif not isinstance(cell, bytes):
+            cell = bytes(cell)
+        return cell, len(cell)
+
+    def _as_number(self, value: Any) -> tuple[Any, int]:
+        return self.field.codec.encode(self.field, value), 8
+
+    def _as_list(self, value: Any) -> tuple[Any, int]:
+        cell = self.field.codec.encode(self.field, value)
+        cell = np.array(cell) if isinstance(cell, np.ndarray) else cell  # a copy: its owner may change it
+        return cell, 8 * len(cell)
+
+    def _by_column(self, value: Any) -> tuple[Any, int]:
+        """A column of one row: what the type refuses is refused here."""
+        cell = self.field.codec.encode_column(self.field, [value])
+        if cell.type != self.type:
+            cell = cell.cast(self.type)
+        return cell, cell.nbytes
+
+
+def _encoded_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
+    cells = pa.array(values, type_) if are_cells else field.codec.encode_column(field, values)
+    if isinstance(cells, pa.ChunkedArray):
+        cells = cells.combine_chunks()
+    if cells.type != type_:
+        cells = cells.cast(type_)
+    if cells.null_count and not field.nullable:
+        row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
+        raise CellValueError(row, "the value is null, and the field is not nullable")
+    return _owned(cells, values)
+
+
+def _owned(cells: pa.Array, values: Any) -> pa.Array:
+    """Cells that share no memory with the caller's array, which may change."""
+    if isinstance(values, np.ndarray) and values.dtype != object and values.size:
+        for buffer in cells.buffers():
+            if buffer is not None and buffer.size and np.may_share_memory(np.frombuffer(buffer, np.uint8), values):
+                return cells.take(pa.array(np.arange(len(cells))))
+    return cells
+
+
+def plain_value(value: Any) -> Any:
+    """Tensors, images and arrays of no dimension as the array, number or text that they are."""
+    if isinstance(value, np.ndarray):
+        return value[()] if value.ndim == 0 else value
+    if isinstance(value, np.generic) or not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+        return value
+    array = as_array(value)
+    return array[()] if array.ndim == 0 else array
+
+
+def column_values(values: Any) -> Any:
+    """A column as an array, or a list of plain values."""
+    if hasattr(values, "isna") and hasattr(values, "to_numpy"):  # a Series of pandas
+        is_plain = isinstance(values.dtype, np.dtype) and values.dtype != object
+        if not is_plain and values.isna().any():  # pandas has several kinds of nulls, and floats instead of some of them
+            values = values.astype(object).where(values.notna(), None)
+        values = values.to_numpy()
+    elif hasattr(values, "to_pylist"):  # an array of pyarrow
+        return values.to_pylist()
+    elif not isinstance(values, np.ndarray) and hasattr(values, "__array__"):
+        return as_array(values)
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or isinstance(values, Mapping):
+        return values
+    return [plain_value(value) for value in values]

@@ -1,0 +1,281 @@
+"""One Parquet file while it is written: row groups of a size, published whole."""
+
+from __future__ import annotations
+
+import io
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_stack.exception import ConfigError, DataStackError, MalformedIdentifierError
+from data_stack.formats.parquet.metadata import ParquetFileRecord
+from data_stack.formats.records.place import Place
+
+__all__ = ["COMPRESSIONS", "FileFormat", "GrowingParquetFile", "StoredShare"]
+
+#: The codecs of Parquet that pyarrow writes, by their names in pyarrow.
+COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+#: Before the first row group is written, so much is compressed to see how small it becomes.
+_TRIAL_BYTES: Final = 4 << 20
+#: A row group of well compressible rows takes at most so many times its size in memory.
+_MOST_IN_MEMORY: Final = 16
+
+
+class StoredShare:
+    """How many bytes are stored of one byte in memory: as all row groups so far had it."""
+
+    def __init__(self) -> None:
+        self.in_memory = self.stored = 0
+
+    def add(self, in_memory: int, stored: int) -> None:
+        """Note what a row group took."""
+        self.in_memory += in_memory
+        self.stored += stored
+
+    def of(self, in_memory: int) -> float:
+        """What so many bytes in memory will take, about."""
+        share = self.stored / self.in_memory if self.in_memory else 1.0
+        return in_memory * max(share, 1 / _MOST_IN_MEMORY)
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How the files of a dataset are written.
+
+    Attributes:
+        row_group_bytes: of each row group, as stored.
+        row_group_rows: rows of each row group at most; None: as many as have that size.
+        compression: of :data:`COMPRESSIONS`.
+    """
+
+    row_group_bytes: int
+    row_group_rows: int | None
+    compression: str
+
+    def writer(
+        self, sink: Any, schema: pa.Schema, precompressed: frozenset[str], footers: list[pq.FileMetaData]
+    ) -> pq.ParquetWriter:
+        """A writer of pyarrow's.
+
+        Args:
+            sink: to write to.
+            schema: of the file.
+            precompressed: columns whose cells are compressed already.
+            footers: takes in the footer when the writer is closed.
+        """
+        leaves = _leaves(schema)
+        compression: Any = self.compression
+        if precompressed:
+            compression = {leaf: "none" if leaf.partition(".")[0] in precompressed else self.compression for leaf, _ in leaves}
+        return pq.ParquetWriter(
+            sink,
+            schema,
+            compression=compression,
+            # Worth it for words and small numbers; floats and files hardly ever occur twice.
+            use_dictionary=[leaf for leaf, kind in leaves if kind != "BYTE_ARRAY_FILE" and kind not in ("FLOAT", "DOUBLE")],
+            write_page_checksum=True,
+            metadata_collector=footers,
+        )
+
+
+def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The columns as Parquet counts them, with their physical types; of bytes without a meaning, ``BYTE_ARRAY_FILE``."""
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(schema.remove_metadata(), sink)
+    parquet = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    leaves = []
+    for number in range(len(parquet.names)):
+        column = parquet.column(number)
+        is_file = column.physical_type == "BYTE_ARRAY" and column.logical_type.type == "NONE"
+        leaves.append((column.path, "BYTE_ARRAY_FILE" if is_file else column.physical_type))
+    return leaves
+
+
+class GrowingParquetFile:
+    """A file that row groups are written into, as soon as enough rows are there. Nothing of it is visible before it is published.
+
+    Args:
+        place: of the dataset.
+        name: of the file, with its folders.
+        schema: of the file.
+        file_format: how it is written.
+        share: what row groups took so far; shared by all files of a writer.
+        precompressed: columns whose cells are compressed already.
+
+    Attributes:
+        n_rows: that were added.
+        pending_bytes: of rows in memory.
+        n_bytes: that were written.
+
+    Raises:
+        ConfigError: the place has no such names.
+        StorageError: it cannot be written.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        name: str,
+        schema: pa.Schema,
+        file_format: FileFormat,
+        share: StoredShare,
+        precompressed: frozenset[str],
+    ) -> None:
+        self.name, self._place, self._schema, self._format, self._share = name, place, schema, file_format, share
+        self._precompressed = precompressed
+        self._pending: list[pa.RecordBatch] = []
+        self.n_rows = self._pending_rows = self.pending_bytes = 0
+        folder, _, file = name.rpartition("/")
+        try:
+            for segment in folder.split("/") if folder else ():
+                place = place.child(segment)
+            self._opened: AbstractContextManager[Any] | None = place.create(file)
+            self._file = self._opened.__enter__()
+        except MalformedIdentifierError as error:
+            raise ConfigError(
+                f"{place.full_name(name)!r} cannot be stored: {error}. A folder of this machine takes values of partitions with "
+                f"any characters, a store does not"
+            ) from error
+        self._sink = _Sink(self._file)
+        self._footers: list[pq.FileMetaData] = []
+        try:
+            self._writer = file_format.writer(self._sink, schema, precompressed, self._footers)
+        except BaseException as error:
+            self.discard(error)
+            raise
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that were written."""
+        return self._sink.size
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows, and write the row groups that are complete by them.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self.pending_bytes += batch.nbytes
+        self.n_rows += batch.num_rows
+        if not self._share.in_memory and self.pending_bytes >= min(_TRIAL_BYTES, self._format.row_group_bytes):
+            self._try()
+        while n_rows := self._complete_rows():
+            self._write(n_rows)
+
+    def write_pending(self) -> None:
+        """Write all rows in memory as a row group, however small."""
+        if self._pending_rows:
+            self._write(self._pending_rows)
+
+    def taken_pending(self) -> list[pa.RecordBatch]:
+        """The rows in memory, which are no rows of this file any more."""
+        taken, self._pending = self._pending, []
+        self.n_rows -= self._pending_rows
+        self._pending_rows = self.pending_bytes = 0
+        return taken
+
+    def finish(self) -> None:
+        """Write all that there is, and the footer. Nothing can be added afterwards."""
+        self.write_pending()
+        self._writer.close()
+
+    def publish(self) -> ParquetFileRecord:
+        """Make the finished file visible, whole and durable.
+
+        Raises:
+            StorageError: it could not be stored; nothing is visible.
+        """
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.__exit__(None, None, None)
+        digest = getattr(self._file, "digest", None)
+        sha256 = None if digest is None else digest.sha256
+        return ParquetFileRecord.of(self.name, self._sink.size, self._footers[0], self._sink.footer_bytes, sha256)
+
+    def discard(self, error: BaseException | None = None) -> None:
+        """Throw away what was written."""
+        opened, self._opened, self._sink.is_broken = self._opened, None, True
+        if opened is not None:
+            error = error or DataStackError("given up")
+            try:
+                opened.__exit__(type(error), error, error.__traceback__)
+            except BaseException as raised:
+                if raised is not error:
+                    raise
+
+    # ------------------------------------------------------------------ row groups
+
+    def _complete_rows(self) -> int:
+        """How many of the pending rows fill a row group; 0 if they do not."""
+        if not self._pending_rows:
+            return 0
+        row_bytes = self._share.of(self.pending_bytes) / self._pending_rows
+        n_rows = max(1, int(self._format.row_group_bytes / max(row_bytes, 1e-9)))
+        if self._format.row_group_rows is not None:
+            n_rows = min(n_rows, self._format.row_group_rows)
+        return n_rows if self._pending_rows >= n_rows else 0
+
+    def _write(self, n_rows: int) -> None:
+        """Write the first pending rows as a row group."""
+        taken, rest, missing = [], [], n_rows
+        for batch in self._pending:
+            here = min(missing, batch.num_rows)
+            if here:
+                taken.append(batch.slice(0, here))
+            if here < batch.num_rows:
+                rest.append(batch.slice(here))
+            missing -= here
+        table, before = pa.Table.from_batches(taken, self._schema), self._sink.size
+        self._writer.write_table(table, row_group_size=n_rows)
+        self._share.add(table.nbytes, self._sink.size - before)
+        self._pending, self._pending_rows = rest, self._pending_rows - n_rows
+        self.pending_bytes = sum(batch.nbytes for batch in rest)
+
+    def _try(self) -> None:
+        """See how small rows become, so that the first row group has its size too."""
+        table = pa.Table.from_batches(self._pending, self._schema)
+        sink = pa.BufferOutputStream()
+        with self._format.writer(sink, self._schema, self._precompressed, []) as writer:
+            writer.write_table(table, row_group_size=table.num_rows)
+            footer_from = sink.tell()
+        self._share.add(table.nbytes, footer_from)
+
+
+class _Sink(io.RawIOBase):
+    """What pyarrow writes into. Once it is broken it takes nothing: pyarrow finishes what it holds when it is thrown away."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._end = file, b""
+        self.size = 0
+        self.is_broken = False
+
+    @property
+    def footer_bytes(self) -> int:
+        """From the beginning of the footer to the end: its length stands before the last four bytes."""
+        return int.from_bytes(self._end[:4], "little") + 8
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self.is_broken:
+            return len(data)
+        try:
+            self._file.write(data)
+        except BaseException:
+            self.is_broken = True
+            raise
+        self.size += len(data)
+        self._end = (self._end + bytes(data[-8:]))[-8:]
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        pass

@@ -1,0 +1,167 @@
+"""What a writer that has not finished has completed, so that the next one goes on from there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.dataset_names import PROGRESS_FOLDER
+from data_stack.formats.parquet.metadata import ParquetFileRecord, parsed_names, parsed_schema
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.writer_files import StoredShare
+from data_stack.formats.records.place import Place
+
+__all__ = ["WriterProgress"]
+
+_BEGUN: Final = "begun.json"
+_FORMAT: Final = "data_stack parquet progress 1"
+
+
+@dataclass
+class WriterProgress:
+    """Notes in a folder of the dataset: what is written, and one note for each part that is complete.
+
+    A part is one file; of a dataset with partitions, one or more in each of them. Its note is written when all of them are
+    durable, so the files that are noted always hold the first rows that the writer was given.
+
+    Attributes:
+        place: of the dataset.
+        schema: of the rows.
+        partition_by: columns that are folders.
+        first_part: number of the first part of this writer.
+        n_parts: number of the next one.
+        files: of all complete parts.
+        share: what row groups took so far.
+    """
+
+    place: Place
+    schema: Schema
+    partition_by: tuple[str, ...]
+    first_part: int
+    n_parts: int
+    files: list[ParquetFileRecord]
+    share: StoredShare
+
+    @classmethod
+    def begin(cls, place: Place, schema: Schema, partition_by: tuple[str, ...], first_part: int) -> WriterProgress:
+        """Note that a dataset is begun, or gone on with."""
+        progress = cls(place, schema, partition_by, first_part, first_part, [], StoredShare())
+        if place.can_remove:
+            progress._put(
+                _BEGUN,
+                {
+                    "format": _FORMAT,
+                    "schema": json.dumps(schema.to_json()),
+                    "partition_by": json.dumps(list(partition_by)),
+                    "first_part": first_part,
+                },
+            )
+        return progress
+
+    @classmethod
+    def find(cls, place: Place) -> WriterProgress | None:
+        """What the last writer noted; None if there is nothing.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged.
+        """
+        notes = place.child(PROGRESS_FOLDER)
+        if not place.can_remove or not notes.exists(_BEGUN):
+            return None
+        what = notes.full_name(_BEGUN)
+        fields = JsonObject.unsealed(notes.read(_BEGUN), what)
+        if (stated := fields.text("format")) != _FORMAT:
+            raise DatasetFileCorruptError(f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}")
+        schema = parsed_schema(fields.optional_text("schema"), what)
+        partition_by, first_part = parsed_names(fields.text("partition_by"), what), fields.size("first_part")
+        fields.done()
+        if schema is None:
+            raise DatasetFileCorruptError(f"{what} is damaged: it tells no schema")
+        progress = cls(place, schema, partition_by, first_part, first_part, [], StoredShare())
+        while notes.exists(_note_name(progress.n_parts)):
+            progress._take(notes, _note_name(progress.n_parts))
+        return progress
+
+    def check(self, schema: Schema | None, partition_by: tuple[str, ...] | None) -> None:
+        """Whether a writer of such rows may go on.
+
+        Raises:
+            ConfigError: it may not.
+        """
+        check_same(self.place, self.schema, self.partition_by, schema, partition_by)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all complete parts."""
+        return sum(file.n_rows for file in self.files)
+
+    def add(self, files: list[ParquetFileRecord]) -> None:
+        """Note that a part is complete; all its files are durable."""
+        if self.place.can_remove:
+            self._put(
+                _note_name(self.n_parts),
+                {
+                    "files": [file.to_json() for file in files],
+                    "in_memory": self.share.in_memory,
+                    "stored": self.share.stored,
+                },
+            )
+        self.files += files
+        self.n_parts += 1
+
+    def clear(self) -> None:
+        """Remove all notes: the manifest tells it all now, or the dataset is to be begun anew."""
+        if self.place.can_remove:
+            clear_progress(self.place)
+
+    def _put(self, name: str, fields: dict[str, object]) -> None:
+        with self.place.child(PROGRESS_FOLDER).create(name) as file:
+            file.write(sealed_json(fields))
+
+    def _take(self, notes: Place, name: str) -> None:
+        what = notes.full_name(name)
+        fields = JsonObject.unsealed(notes.read(name), what)
+        self.files += [ParquetFileRecord.from_json(each, what) for each in fields.objects("files")]
+        self.share.in_memory, self.share.stored = fields.size("in_memory"), fields.size("stored")
+        fields.done()
+        self.n_parts += 1
+
+
+def clear_progress(place: Place) -> None:
+    """Remove what a writer noted; the note that there is one goes last."""
+    names = place.child(PROGRESS_FOLDER).names()
+    for name in sorted(names, key=lambda name: name == _BEGUN):
+        place.remove(f"{PROGRESS_FOLDER}/{name}")
+
+
+def check_same(
+    place: Place,
+    schema: Schema,
+    partition_by: tuple[str, ...],
+    asked: Schema | None,
+    asked_partition_by: tuple[str, ...] | None,
+) -> None:
+    """Whether rows of one schema may be written behind those of another.
+
+    Raises:
+        ConfigError: they may not.
+    """
+    if asked is not None and list(asked) != list(schema):
+        differing = [field.name for field in asked if field.name not in schema or schema[field.name] != field]
+        differing += [field.name for field in schema if field.name not in asked]
+        raise ConfigError(
+            f"{place.name!r} holds a Parquet dataset of another schema: {', '.join(differing) or 'the order of its fields'} "
+            f"{'differs' if len(differing) < 2 else 'differ'}. Choose another folder, or overwrite=True"
+        )
+    if asked_partition_by is not None and asked_partition_by != partition_by:
+        raise ConfigError(
+            f"{place.name!r} holds a Parquet dataset partitioned by {list(partition_by)}, not by {list(asked_partition_by)}. "
+            f"Choose another folder, or overwrite=True"
+        )
+
+
+def _note_name(part: int) -> str:
+    return f"{part:06d}.json"

@@ -1,0 +1,165 @@
+"""Plain PNG files by OpenCV, which decodes small ones twice as fast as Pillow; where it is not installed, none.
+
+Images of 28 x 28 pixels a second in one thread, one of two busy cores: OpenCV alone 110,000, through this module 90,000,
+Pillow 24,000. OpenCV leaves Python's lock while it decodes.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+import zlib
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PlainPng", "check_chunks", "decoded_png", "opencv", "plain_png"]
+
+#: What a plain file begins with: a signature, then the chunk IHDR, with its checksum.
+_HEAD_BYTES: Final = 33
+_HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")
+_SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
+_CHUNK: Final = struct.Struct(">I4s")
+_CHECKSUM: Final = struct.Struct(">I")
+_END: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
+#: Chunks that change no pixel, neither in OpenCV nor in Pillow.
+_HARMLESS: Final = frozenset((b"IDAT", b"pHYs", b"tEXt", b"tIME"))
+_CHANNELS: Final = {0: 1, 2: 3, 6: 4}
+_MAX_HEADS: Final = 1024
+#: OpenCV's own limit of what it decodes without being told.
+_MAX_PIXELS: Final = 1 << 30
+
+
+class PlainPng(NamedTuple):
+    """What a plain file holds.
+
+    Attributes:
+        n_pixels: width times height.
+        shape: ``(height, width)``, with the channels behind where there are 3 or 4.
+        dtype: uint8 or uint16.
+        is_deep_colour: whether it has 16 bits of each of several channels.
+        flags: how OpenCV is asked for it.
+        has_bgr: whether OpenCV then gives blue first.
+    """
+
+    n_pixels: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_deep_colour: bool
+    flags: int
+    has_bgr: bool
+
+
+#: Heads that were met: the images of a column mostly have one. None for what is not plain.
+_HEADS: dict[bytes, PlainPng | None] = {}
+
+
+@functools.cache
+def opencv() -> ModuleType | None:
+    """OpenCV, if it is installed; imported when it is first asked for, since that takes a fifth of a second."""
+    try:
+        import cv2
+    except ImportError:
+        return None
+    module: ModuleType = cv2
+    return module
+
+
+def plain_png(record: bytes) -> PlainPng | None:
+    """What a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced, claims to hold; None for any other, and damaged ones."""
+    head = record[:_HEAD_BYTES]
+    try:
+        return _HEADS[head]
+    except KeyError:
+        pass
+    if len(_HEADS) >= _MAX_HEADS:
+        _HEADS.clear()
+    plain = _HEADS[head] = _parsed_head(head)
+    return plain
+
+
+def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
+    """The pixels of a file that :func:`plain_png` told of; None if that is Pillow's task after all.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    cv2 = opencv()
+    if cv2 is None or plain.n_pixels > _MAX_PIXELS or not (_has_one_part(record) or check_chunks(record)):
+        return None
+    try:
+        pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), plain.flags)
+    except cv2.error:  # its limits of size
+        return None
+    if pixels is None:
+        raise ValueError("a png image is damaged: its pixels cannot be decompressed")
+    if pixels.shape != plain.shape or pixels.dtype != plain.dtype:
+        return None
+    if not plain.has_bgr:
+        return pixels
+    # Not by cvtColor: its threads are gone in a process that was forked.
+    exchanged: npt.NDArray[Any] = pixels.copy()
+    exchanged[..., 0], exchanged[..., 2] = pixels[..., 2], pixels[..., 0]
+    return exchanged
+
+
+def _has_one_part(record: bytes) -> bool:
+    """What :func:`check_chunks` tells of most small files, which are IHDR, one IDAT and IEND, in half the time."""
+    n_bytes = len(record)
+    if n_bytes < _HEAD_BYTES + 24 or not record.endswith(_END):
+        return False
+    size, name = _CHUNK.unpack_from(record, _HEAD_BYTES)
+    end = n_bytes - 16
+    return bool(
+        name == b"IDAT"
+        and size == n_bytes - _HEAD_BYTES - 24
+        and zlib.crc32(record[_HEAD_BYTES + 4 : end]) == _CHECKSUM.unpack_from(record, end)[0]
+    )
+
+
+def check_chunks(record: bytes) -> bool:
+    """Whether a PNG file has no chunks but such that change no pixel.
+
+    All its chunks must be there and have their CRC-32 (https://www.w3.org/TR/png-3/#5Chunk-layout): OpenCV and Pillow both
+    look at some of them only.
+
+    Raises:
+        ValueError: it is cut short or damaged.
+    """
+    offset, name, is_plain, n_bytes, crc32 = 8, b"", True, len(record), zlib.crc32
+    if _HEADS.get(record[:_HEAD_BYTES]) is not None:  # whose checksum was right
+        offset = _HEAD_BYTES
+    view = memoryview(record)
+    try:
+        while name != b"IEND":
+            size, name = _CHUNK.unpack_from(record, offset)
+            end = offset + 8 + size
+            if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
+                raise ValueError(f"a png image is damaged: its chunk {name!r} at byte {offset} has another checksum")
+            offset = end + 4
+            if offset + 12 == n_bytes and record.endswith(_END):
+                return is_plain and name in _HARMLESS
+            is_plain = is_plain and name in _HARMLESS
+    except struct.error as error:
+        raise ValueError(f"a png image of {n_bytes} bytes is cut short at byte {min(offset, n_bytes)}") from error
+    return False  # something comes behind its end
+
+
+def _parsed_head(head: bytes) -> PlainPng | None:
+    if len(head) < _HEAD_BYTES:
+        return None
+    signature, size, name, width, height, depth, colours, compression, filters, interlace, checksum = _HEAD.unpack(head)
+    if (signature, size, name, compression, filters, interlace) != (_SIGNATURE, 13, b"IHDR", 0, 0, 0):
+        return None
+    if depth not in (8, 16) or colours not in _CHANNELS or not width or not height or zlib.crc32(head[12:29]) != checksum:
+        return None
+    channels = _CHANNELS[colours]
+    shape = (height, width) if channels == 1 else (height, width, channels)
+    cv2, flags = opencv(), -1  # as it is stored
+    has_rgb = channels == 3 and hasattr(cv2, "IMREAD_COLOR_RGB")
+    if cv2 is not None and has_rgb:  # OpenCV 4.10 or later, without a pass over the pixels to exchange red and blue
+        flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION
+    dtype = np.dtype(np.uint8 if depth == 8 else np.uint16)
+    return PlainPng(width * height, shape, dtype, depth == 16 and channels > 1, flags, channels > 1 and not has_rgb)

@@ -1,0 +1,70 @@
+"""An order in which each rank, or each worker process, has a stretch of its own."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.iterator import IndexArrayOfInts, checked_integer
+from data_stack.exception import ConfigError
+from data_stack.loader.orders import Order
+
+__all__ = ["Lanes"]
+
+
+class Lanes(Order):
+    """Deals another order out so that each of several ranks reads blocks that no other reads.
+
+    ::
+
+        order = Lanes(BlockShuffled(window=8), lanes=world, batch_size=256)
+        Loader(dataset, 256, shuffle=order, shard=(rank, world))
+
+    The positions of the other order are cut into ``lanes`` equal stretches. Batch 0 is of the first stretch, batch 1 of the
+    second and so on in turn, so that rank r of ``lanes`` ranks reads stretch r: its share of the row groups, another one in each
+    epoch. Two neighbours share at most the blocks at the border between them. All ranks have equally many steps, and it remains
+    one order of all samples: another number of ranks goes on with it in the middle of an epoch, each sample once; it is only that
+    ranks share blocks then.
+
+    The same serves worker processes, each of which keeps row groups by itself: ``lanes`` is then the number of all of them.
+
+    Args:
+        order: block-wise, such as :class:`BlockShuffled`.
+        lanes: how many stretches, at least 1.
+        batch_size: of the loader.
+    """
+
+    def __init__(self, order: Order, lanes: SupportsIndex, batch_size: SupportsIndex) -> None:
+        if not isinstance(order, Order):
+            raise ConfigError(f"the lanes are those of an order such as BlockShuffled(), not of {order!r:.80}")
+        self._order = order
+        self._n_lanes = checked_integer("lanes", lanes, at_least=1)
+        self._batch_size = checked_integer("the batch size of lanes", batch_size, at_least=1)
+
+    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+        return self._order.indices(self._positions(positions, n_samples), n_samples, seed, epoch)
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "lanes", "of": self._order.content(), "lanes": self._n_lanes, "batch_size": self._batch_size}
+
+    def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
+        return Lanes(self._order.for_iterator(iterator), self._n_lanes, self._batch_size)
+
+    def _positions(self, positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
+        """Where in the other order they are."""
+        length = n_samples // self._n_lanes  # of each stretch; what is left over comes last
+        in_turns = length // self._batch_size * self._batch_size
+        batches, places = np.divmod(positions, self._batch_size)
+        turns, lanes = np.divmod(batches, self._n_lanes)
+        found: IndexArrayOfInts = lanes * length + turns * self._batch_size + places
+        late = positions - in_turns * self._n_lanes
+        is_late = late >= 0
+        if is_late.any():  # the ends of the stretches, one after the other
+            each = max(1, length - in_turns)
+            lanes = np.minimum(late // each, self._n_lanes)
+            of_lane = lanes * length + in_turns + late % each
+            rest = late - self._n_lanes * (length - in_turns)
+            found = np.where(is_late, np.where(rest >= 0, self._n_lanes * length + rest, of_lane), found)
+        return found

@@ -1,0 +1,53 @@
+"""Petastorm's own spellings: its readers and adapters with its arguments, made of a Parquet dataset and the one loader."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from data_stack.loader.petastorm.readers import Reader, make_batch_reader, make_reader
+    from data_stack.loader.petastorm.tensorflow import make_petastorm_dataset, tf_tensors
+    from data_stack.loader.petastorm.torch import (
+        BatchedDataLoader,
+        DataLoader,
+        InMemBatchedDataLoader,
+        decimal_friendly_collate,
+    )
+    from data_stack.loader.petastorm.weighted import WeightedSamplingReader
+
+_MODULES = {
+    "BatchedDataLoader": "torch",
+    "DataLoader": "torch",
+    "InMemBatchedDataLoader": "torch",
+    "Reader": "readers",
+    "WeightedSamplingReader": "weighted",
+    "decimal_friendly_collate": "torch",
+    "make_batch_reader": "readers",
+    "make_petastorm_dataset": "tensorflow",
+    "make_reader": "readers",
+    "tf_tensors": "tensorflow",
+}
+
+__all__ = [
+    "BatchedDataLoader",
+    "DataLoader",
+    "InMemBatchedDataLoader",
+    "Reader",
+    "WeightedSamplingReader",
+    "decimal_friendly_collate",
+    "make_batch_reader",
+    "make_petastorm_dataset",
+    "make_reader",
+    "tf_tensors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

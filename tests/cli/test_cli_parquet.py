@@ -1,0 +1,139 @@
+"""The commands ``data-stack parquet``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from petastorm_fixtures import petastorm_folder
+
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema, SingleFieldIndex
+
+SCHEMA = Schema(
+    "frames", [Field("id", "int64"), Field("car", str), Field("note", str, nullable=True), Field("x", "float32", (4,))]
+)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "frames"
+    indexes = [SingleFieldIndex("by_car", "car")]
+    with ParquetWriter(folder, SCHEMA, rows_per_file=10, row_group_rows=5, indexes=indexes) as writer:
+        for number in range(20):
+            writer.append(
+                {"id": number, "car": f"car {number // 10}", "note": "n" if number % 2 else None, "x": np.ones(4, np.float32)}
+            )
+    return folder
+
+
+def test_info_tells_what_there_is(command: Any, dataset: Path) -> None:
+    outcome = command("parquet", "info", str(dataset), "--values")
+
+    assert outcome.code == 0
+    for text in (
+        "rows        20",
+        "2 files",
+        "4, of 5 to 5 rows",
+        "up to date",
+        "schema 'frames'",
+        "ZSTD",
+        "by_car",
+        "car 1: 2, 3",
+    ):
+        assert text in outcome.out
+
+
+def test_info_prints_the_same_as_json(command: Any, dataset: Path) -> None:
+    facts = command("parquet", "info", str(dataset), "--json").json
+
+    assert (facts["n_rows"], facts["n_files"], facts["row_groups"]["n"]) == (20, 2, 4)
+    assert Schema.from_json(facts["schema"]) == SCHEMA
+    assert facts["indexes"] == [{"name": "by_car", "field": "car", "kind": "single_field", "n_values": 2}]
+
+
+@pytest.mark.parametrize("name", ["hello_world", "timeseries", "legacy/0.4.0", "legacy/0.7.6"])
+def test_info_reads_what_petastorm_wrote(command: Any, name: str) -> None:
+    facts = command("parquet", "info", str(petastorm_folder(name)), "--json", "--values").json
+
+    assert facts["schema_from"] == "Petastorm"
+    assert facts["manifest"] == "none"
+    assert "schema of Petastorm" in facts["metadata"]
+    assert len(facts["indexes"]) == {"hello_world": 0, "timeseries": 2, "legacy/0.4.0": 3, "legacy/0.7.6": 4}[name]
+
+
+def test_info_of_what_is_none_says_so(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_bytes(b"nonsense")
+
+    missing = command("parquet", "info", str(tmp_path / "nothing"))
+    damaged = command("parquet", "info", str(tmp_path / "bad.parquet"))
+
+    assert missing.code == 1
+    assert "there are no Parquet files" in missing.err
+    assert damaged.code == 1
+    assert "bad.parquet" in damaged.err
+
+
+def test_metadata_are_made_anew_after_files_were_added(command: Any, dataset: Path) -> None:
+    shutil.copy(dataset / "part-000001.parquet", dataset / "part-000005.parquet")
+    outdated = command("parquet", "info", str(dataset))
+
+    outcome = command("parquet", "generate-metadata", str(dataset), "--checksums")
+
+    assert "out of date" in outdated.out
+    assert "build_indexes" in outdated.out
+    assert outcome.code == 0
+    assert "30 rows in 6 row groups of 3 files" in outcome.out
+    assert "build them again" in outcome.err
+    assert "up to date" in command("parquet", "info", str(dataset)).out
+
+
+def test_metadata_take_a_schema_from_a_file(command: Any, dataset: Path, tmp_path: Path) -> None:
+    schema = Schema("other", [Field("id", "int64"), Field("car", str)])
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps({"schema": schema.to_json()}))
+
+    outcome = command("parquet", "generate-metadata", str(dataset), "--schema", str(file), "--petastorm", "--json")
+
+    assert outcome.json["schema_from"] == "given"
+    assert ParquetDataset(dataset).schema == schema
+    file.write_text("{")
+    assert command("parquet", "generate-metadata", str(dataset), "--schema", str(file)).code == 2
+
+
+def test_a_copy_is_made_and_told_of(command: Any, dataset: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    arguments = (
+        "parquet",
+        "copy",
+        str(dataset),
+        str(target),
+        "--fields",
+        "id|car",
+        "--not-null",
+        "note",
+        "--partition-by",
+        "car",
+    )
+
+    outcome = command(*arguments, "--compression", "snappy", "--row-group-mb", "1")
+
+    assert outcome.code == 0
+    assert "10 rows" in outcome.out
+    assert "10 with nulls were left out" in outcome.out
+    assert "by_car" in outcome.out
+    assert sorted(ParquetDataset(target).read_column("id").tolist()) == list(range(1, 20, 2))
+    assert command("parquet", "copy", str(dataset), str(target)).code == 2
+    assert command("parquet", "copy", str(dataset), str(target), "--overwrite", "--json").json["n_rows"] == 20
+
+
+def test_datasets_in_stores_are_named_by_url(command: Any, dataset: Path, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/copied"
+
+    outcome = command("parquet", "copy", str(dataset), url)
+
+    assert outcome.code == 0, outcome.err
+    assert command("parquet", "info", url, "--json").json["n_rows"] == 20

@@ -1,0 +1,102 @@
+"""``data-stack parquet throughput``: what it reads, what it tells, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.cli.measuring import measured
+from data_stack.exception import ConfigError
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,000 rows in ten row groups of two files."""
+    folder = tmp_path_factory.mktemp("table")
+    for part in range(2):
+        ids = np.arange(part * 500, (part + 1) * 500)
+        columns = {"id": ids, "speed": ids.astype("float32"), "text": [f"row {i}" for i in ids]}
+        pq.write_table(pa.table(columns), folder / f"part-{part}.parquet", row_group_size=100)
+    return folder
+
+
+@pytest.mark.parametrize("method", ["loader", "make_reader", "make_batch_reader"])
+def test_whole_epochs_are_read_by_every_method(command: Any, table: Path, method: str) -> None:
+    outcome = command("parquet", "throughput", str(table), "--method", method, "--workers", "2", "--epochs", "3", "--json")
+
+    assert outcome.code == 0, outcome.err
+    found = outcome.json
+    assert (found["n_rows"], found["n_epochs"], found["method"]) == (3000, 3, method)
+    assert found["fields"] == ["id", "speed", "text"]
+    assert found["rows_per_second"] == pytest.approx(3000 / found["seconds"])
+    assert found["first_batch_seconds"] > 0
+    assert found["peak_memory_mb"] > 10
+
+
+def test_bytes_are_those_of_the_fields_that_are_read(table: Path) -> None:
+    found = measured(table, ["speed"], worker_kind="inline")
+
+    stored = sum(
+        pq.read_metadata(file).row_group(group).column(1).total_compressed_size for file in table.iterdir() for group in range(5)
+    )
+    megabytes_per_row = found.stored_mb_per_second / found.rows_per_second
+    assert found.fields == ("speed",)
+    assert megabytes_per_row == pytest.approx(stored / 1000 / 1e6)
+    assert found.decoded_mb_per_second / found.rows_per_second == pytest.approx(4 / 1e6)
+
+
+def test_worker_processes_are_counted(table: Path) -> None:
+    found = measured(table, ["id"], workers=2, worker_kind="processes", warmup=0)
+
+    assert (found.worker_kind, found.n_workers, found.n_rows) == ("processes", 2, 1000)
+    assert found.peak_worker_memory_mb > 10
+    assert found.cpu_percent > 0
+
+
+def test_as_many_epochs_are_read_as_have_the_rows(table: Path) -> None:
+    found = measured(table, rows=2001, warmup=0, worker_kind="inline")
+
+    assert (found.n_epochs, found.n_rows) == (3, 3000)
+
+
+def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
+    outcome = command("parquet", "throughput", str(table), "--fields", "id|sp.*", "--worker-kind", "inline", "--no-shuffle")
+
+    lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
+    assert outcome.code == 0, outcome.err
+    assert lines["fields"] == "id, speed"
+    assert "loader, no workers" in outcome.out
+    assert "1,000 in" in outcome.out
+    assert {"rows/s", "MB/s", "processors", "memory"} <= set(lines)
+
+
+def test_a_field_that_is_not_there_is_wrong_usage(command: Any, table: Path) -> None:
+    outcome = command("parquet", "throughput", str(table), "--fields", "sped")
+
+    assert outcome.code == 2
+    assert "speed" in outcome.err
+
+
+def test_a_dataset_without_rows_is_refused(command: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+
+    with pytest.raises(ConfigError, match="no rows"):
+        measured(tmp_path)
+    assert command("parquet", "throughput", str(tmp_path)).code == 2
+
+
+def test_a_damaged_file_is_a_failure_that_is_named(command: Any, table: Path, tmp_path: Path) -> None:
+    data = (table / "part-0.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(data[: len(data) // 2])
+
+    outcome = command("parquet", "throughput", str(tmp_path))
+
+    assert outcome.code == 1
+    assert "cut.parquet" in outcome.err
+    assert not outcome.out or json.loads(outcome.out)

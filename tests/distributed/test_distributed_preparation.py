@@ -1,0 +1,623 @@
+"""Shards prepared by processes, killed anywhere, give what they give one after the other, once, and leave nothing behind."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import sharded_dataset
+from process_census import is_running
+from sharded_dataset import N_SHARDS, Clashing, Random, Sharded, Whole
+
+from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.engine import PreparationEngine
+from data_stack.dataset.manifest import ResourceRecord
+from data_stack.distributed import ProcessEngine
+from data_stack.exception import ConfigError, PreparationError, StorageFullError, TaskError
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+
+Result = TypeVar("Result")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["file", "mongodb"])
+def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+    if request.param == "file":
+        return FileStorageConnector(tmp_path / "store")
+    from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+    return MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"))
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "attempts.log"
+    path.touch()
+    monkeypatch.setenv("SHARDED_LOG", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResourceRecord, ...]:
+    """What the shards give one after the other."""
+    return prepared(Sharded(FileStorageConnector(tmp_path_factory.mktemp("in_turn"))))
+
+
+def prepared(factory: DatasetFactory, engine: PreparationEngine | None = None) -> tuple[ResourceRecord, ...]:
+    """What a preparation gives."""
+    factory.prepare(engine=engine, progress=False)
+    manifest = factory.manifest()
+    assert manifest is not None
+    return manifest.prepared
+
+
+def attempts(log: Path) -> Counter[str]:
+    return Counter(line.split()[0] for line in log.read_text().splitlines())
+
+
+def assert_nothing_left(factory: DatasetFactory) -> None:
+    """Only what the manifest lists is there, and every byte of it is right."""
+    connector, name = factory.storage_connector, factory.card.name
+    manifest = factory.manifest()
+    assert manifest is not None
+    expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}
+    assert set(connector.list_resources(f"{name}/")) == expected
+    assert factory.verify() == []
+    if isinstance(connector, FileStorageConnector):
+        files = [path.name for path in Path(connector.root_path).rglob("*")]
+        assert [each for each in files if each.startswith(".~") or "preparing" in each] == []
+
+
+def test_processes_give_what_one_process_gives(
+    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path
+) -> None:
+    factory = Sharded(connector)
+
+    records = prepared(factory, ProcessEngine(3))
+
+    assert records == in_turn
+    assert attempts(log) == {f"part-{part}": 1 for part in range(N_SHARDS)}
+    assert len({line.split()[1] for line in log.read_text().splitlines()} - {str(os.getpid())}) > 1
+    assert_nothing_left(factory)
+
+
+def test_processes_that_are_killed_at_each_point_of_a_shard_lose_and_double_nothing(
+    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    monkeypatch.setenv("SHARDED_DIE", str(marks))
+    factory = Sharded(connector)
+    n_dying = 4 if isinstance(connector, FileStorageConnector) else 1  # a process that starts takes its time
+    for part in range(n_dying, N_SHARDS):
+        for point in ("begin", "create", "between", "end"):
+            (marks / f"{part}-{point}").touch()
+
+    records = prepared(factory, ProcessEngine(3, attempts=5))
+
+    assert records == in_turn
+    assert attempts(log) == {f"part-{part}": 5 if part < n_dying else 1 for part in range(N_SHARDS)}
+    assert_nothing_left(factory)
+
+
+def test_processes_that_are_killed_at_random_lose_and_double_nothing(
+    tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDED_PAUSE", "0.05")
+    factory = Sharded(FileStorageConnector(tmp_path / "store"))
+    is_over, killed, choice = threading.Event(), [], random.Random(7)
+
+    def kill() -> None:
+        while not is_over.wait(choice.uniform(0.02, 0.15)):
+            workers = [int(line.split()[1]) for line in log.read_text().splitlines()]
+            with suppress(IndexError, ProcessLookupError):
+                os.kill(victim := choice.choice(sorted(set(workers))[-3:]), signal.SIGKILL)
+                killed.append(victim)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        records = prepared(factory, ProcessEngine(2, attempts=100))
+    finally:
+        is_over.set()
+        killer.join()
+
+    assert records == in_turn
+    assert killed
+    assert_nothing_left(factory)
+
+
+def program(folder: Path, engine: str, **environment: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(ROOT), str(Path(sharded_dataset.__file__).parent)])
+    return subprocess.Popen(
+        [sys.executable, sharded_dataset.__file__, str(folder), engine],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("successor", ["processes", "none"])
+def test_what_a_killed_driver_had_done_is_not_done_again(
+    tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path, successor: str
+) -> None:
+    store = tmp_path / "store"
+    driver = program(store, "processes", SHARDED_PAUSE="0.1")
+    while len(list(store.glob("sharded/preparing@*.json"))) < 6:  # five shards and the mark
+        assert driver.poll() is None
+        time.sleep(0.005)
+    driver.kill()
+    driver.communicate()
+    workers = {int(line.split()[1]) for line in log.read_text().splitlines()}
+    deadline = time.monotonic() + 10
+    while any(map(is_running, workers)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    done = {path.name for path in store.glob("sharded/preparing@*.json")}
+    before = attempts(log)
+
+    process = program(store, successor)
+
+    assert process.communicate()[0] == "prepared\n"
+    again = attempts(log) - before
+    assert len(again) == sum(again.values()) == N_SHARDS - (len(done) - 1)
+    factory = Sharded(FileStorageConnector(store))
+    manifest = factory.manifest()
+    assert manifest is not None
+    assert manifest.prepared == in_turn
+    assert_nothing_left(factory)
+
+
+def test_an_engine_goes_on_where_one_process_was_killed(tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path) -> None:
+    store = tmp_path / "store"
+    alone = program(store, "none", SHARDED_PAUSE="0.1")
+    while attempts(log)["part-4"] == 0:
+        assert alone.poll() is None
+        time.sleep(0.005)
+    alone.kill()
+    alone.communicate()
+    factory = Sharded(FileStorageConnector(store))
+
+    records = prepared(factory, ProcessEngine(2))
+
+    assert records == in_turn
+    assert [attempts(log)[f"part-{part}"] for part in range(N_SHARDS)] == [1, 1, 1, 1, 2, *[1] * 7]
+    assert_nothing_left(factory)
+
+
+def test_two_drivers_at_once_do_the_work_once(tmp_path: Path, log: Path) -> None:
+    drivers = [program(tmp_path / "store", "processes", SHARDED_PAUSE="0.05") for _ in range(2)]
+
+    outputs = [driver.communicate() for driver in drivers]
+
+    assert sorted(out for out, _ in outputs) == ["prepared\n", "ready\n"], outputs
+    assert attempts(log) == {f"part-{part}": 1 for part in range(N_SHARDS)}
+    assert_nothing_left(Sharded(FileStorageConnector(tmp_path / "store")))
+
+
+class NoLease(FileStorageConnector):
+    """A store that lets everybody work at once."""
+
+    def lease(self, identifier: str) -> AbstractContextManager[Lease]:
+        return nullcontext(Lease())
+
+
+class ThreadEngine(PreparationEngine):
+    """Begins each task twice, takes what ends first, and lets the others go on when all is over."""
+
+    leaves_process = False
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def run(
+        self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
+    ) -> Generator[tuple[str, Result], None, None]:
+        for name, task in tasks.items():
+            ends: list[Result] = []
+            has_ended = threading.Event()
+
+            def attempt(task: Any = task, ends: list[Result] = ends, has_ended: threading.Event = has_ended) -> None:
+                ends.append(work(task))
+                has_ended.set()
+
+            for _ in range(3):
+                self.threads.append(threading.Thread(target=attempt))
+                self.threads[-1].start()
+            has_ended.wait()
+            yield name, ends[0]
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(
+    connector: StorageConnector, log: Path, number: int
+) -> None:
+    factory, engine = Random(connector), ThreadEngine()
+
+    records = prepared(factory, engine)
+    engine.join()
+
+    assert sum(attempts(log).values()) > N_SHARDS
+    assert len(records) == 2 * N_SHARDS + 1
+    iterator, _ = factory.get_dataset_iterator()
+    assert all(first == second for [(first, second)] in iterator)
+    assert_nothing_left(factory)
+
+
+def test_drivers_without_leases_never_mix_what_they_make(tmp_path: Path) -> None:
+    factories = [Random(NoLease(tmp_path / "store")) for _ in range(3)]
+    engines = [ThreadEngine() for _ in factories]
+    threads = [
+        threading.Thread(target=factory.prepare, kwargs={"engine": engine, "progress": False})
+        for factory, engine in zip(factories, engines, strict=True)
+    ]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for engine in engines:
+        engine.join()
+
+    iterator, _ = factories[0].get_dataset_iterator()
+    assert all(first == second for [(first, second)] in iterator)
+    factories[0].prepare(progress=False)  # what two who ended at once left to each other
+    assert factories[0].verify() == []
+
+
+def test_a_failing_shard_is_named_and_all_else_is_kept(
+    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDED_FAIL", "7")
+    factory = Sharded(connector)
+
+    with pytest.raises(PreparationError) as caught:
+        prepared(factory, ProcessEngine(2, attempts=2))
+
+    text = str(caught.value)
+    assert 'shard {"part": 7} failed in each of 2 attempts; the last one raised ValueError: part 7 cannot be read' in text
+    assert "in prepare_shard" in text
+    assert isinstance(caught.value.__cause__, TaskError)
+    assert isinstance(caught.value.__cause__.__cause__, ValueError)
+    assert not factory.is_ready()
+    before = attempts(log)
+    monkeypatch.delenv("SHARDED_FAIL")
+
+    assert prepared(factory, ProcessEngine(2)) == in_turn
+
+    again = attempts(log) - before
+    assert set(again) >= {"part-7"}
+    assert again["part-0"] == 0
+    assert_nothing_left(factory)
+
+
+class Deadly(Sharded):
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        if shard["part"] == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_shard_that_kills_each_process_is_given_up(tmp_path: Path) -> None:
+    factory = Deadly(FileStorageConnector(tmp_path))
+
+    with pytest.raises(PreparationError, match=r'shard {"part": 3} failed in each of 3 attempts.*killed by signal 9 \(SIGKILL'):
+        prepared(factory, ProcessEngine(2))
+
+
+class Full(Sharded):
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        raise StorageFullError("there is no room", 28)
+
+
+def test_an_error_of_the_store_in_a_process_is_one_of_the_store_here(tmp_path: Path) -> None:
+    factory = Full(FileStorageConnector(tmp_path))
+
+    with pytest.raises(StorageFullError, match="there is no room") as caught:
+        prepared(factory, ProcessEngine(1, attempts=1))
+
+    assert isinstance(caught.value.__cause__, TaskError)
+
+
+def test_an_earlier_version_is_in_use_until_all_shards_of_the_next_one_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factory = Sharded(FileStorageConnector(tmp_path))
+    earlier = prepared(factory, ProcessEngine(2))
+    monkeypatch.setenv("SHARDED_VERSION", "2.0.0")
+    monkeypatch.setenv("SHARDED_FAIL", "7")
+    later = Sharded(FileStorageConnector(tmp_path))
+
+    with pytest.raises(PreparationError):
+        prepared(later, ProcessEngine(2, attempts=1))
+
+    manifest = factory.manifest()
+    assert manifest is not None
+    assert manifest.prepared == earlier
+    assert factory.verify() == []
+    monkeypatch.delenv("SHARDED_FAIL")
+    assert prepared(later, ProcessEngine(2)) != earlier
+    assert_nothing_left(later)
+
+
+def test_shards_of_another_version_that_was_interrupted_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDED_FAIL", "7")
+    with pytest.raises(PreparationError):
+        prepared(Sharded(FileStorageConnector(tmp_path / "store")), ProcessEngine(2, attempts=1))
+    monkeypatch.delenv("SHARDED_FAIL")
+    monkeypatch.setenv("SHARDED_VERSION", "2.0.0")
+    factory = Sharded(FileStorageConnector(tmp_path / "store"))
+
+    records = prepared(factory, ProcessEngine(2))
+
+    assert records == prepared(Sharded(FileStorageConnector(tmp_path / "other")))
+    assert_nothing_left(factory)
+
+
+def test_two_shards_that_make_the_same_resource_are_both_named(tmp_path: Path) -> None:
+    factory = Clashing(FileStorageConnector(tmp_path))
+
+    with pytest.raises(
+        PreparationError, match=r'both shard {"part": 0} and shard {"part": 11} make the resource \'parts/0.txt\''
+    ):
+        prepared(factory, ProcessEngine(2))
+
+    assert not factory.is_ready()
+
+
+def test_a_dataset_without_shards_is_one_task(tmp_path: Path, log: Path) -> None:
+    factory = Whole(FileStorageConnector(tmp_path / "store"))
+
+    records = prepared(factory, ProcessEngine(2))
+
+    assert records == prepared(Whole(FileStorageConnector(tmp_path / "other")))
+    assert str(os.getpid()) not in log.read_text().splitlines()[0]
+    assert_nothing_left(factory)
+
+
+def test_memory_of_this_process_is_no_store_for_others() -> None:
+    factory = Sharded(InMemoryStorageConnector())
+
+    with pytest.raises(ConfigError, match="cannot store anything in the memory of this one"):
+        prepared(factory, ProcessEngine(2))
+
+
+def test_threads_may_store_in_memory(in_turn: tuple[ResourceRecord, ...]) -> None:
+    factory, engine = Sharded(InMemoryStorageConnector()), ThreadEngine()
+
+    records = prepared(factory, engine)
+    engine.join()
+
+    assert records == in_turn
+
+
+class Elsewhere(FileStorageConnector):
+    """A store that each process has for itself."""
+
+    def __init__(self, root_path: str) -> None:
+        super().__init__(os.path.join(root_path, str(os.getpid())))
+        self.base = root_path
+
+    def __reduce__(self) -> Any:
+        return Elsewhere, (self.base,)
+
+
+def test_a_store_that_tasks_see_otherwise_is_an_error(tmp_path: Path) -> None:
+    factory = Sharded(Elsewhere(str(tmp_path)))
+
+    with pytest.raises(PreparationError, match="All machines that run tasks must reach the same store"):
+        prepared(factory, ProcessEngine(2))
+
+
+class Described(Sharded):
+    def __init__(self, connector: StorageConnector, shards: Any) -> None:
+        super().__init__(connector)
+        self.shards = shards
+
+    def preparation_shards(self, raw: Resources) -> Sequence[Any]:
+        given: Sequence[Any] = self.shards
+        return given
+
+
+@pytest.mark.parametrize(
+    ("shards", "said"),
+    [
+        ([1, 1], "one shard twice: 1"),
+        ([{"a": Path("x")}], "no plain JSON data"),
+        ([float("nan")], "no plain JSON data"),
+        ("abc", "must return a list"),
+        (None, "must return a list"),
+    ],
+)
+@pytest.mark.parametrize("engine", [None, ThreadEngine()])
+def test_shards_that_are_no_list_of_different_values_are_refused(
+    tmp_path: Path, shards: Any, said: str, engine: PreparationEngine | None
+) -> None:
+    factory = Described(FileStorageConnector(tmp_path), shards)
+
+    with pytest.raises(PreparationError, match=said):
+        prepared(factory, engine)
+
+
+def test_a_dataset_that_says_half_of_what_shards_need_is_refused(tmp_path: Path) -> None:
+    class Half(Whole):
+        def preparation_shards(self, raw: Resources) -> Sequence[Any]:
+            return [1]
+
+    with pytest.raises(ConfigError, match="must override both"):
+        Half(FileStorageConnector(tmp_path)).is_ready()
+
+
+class Taking(Sharded):
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        with prepared.create("preparing@x"):
+            pass
+
+
+def test_names_of_what_waits_are_no_names_of_resources(tmp_path: Path) -> None:
+    with pytest.raises(PreparationError, match="names that begin with 'preparing@' are those of shards"):
+        prepared(Taking(FileStorageConnector(tmp_path)))
+
+
+@pytest.mark.parametrize("arguments", [{"n_processes": 0}, {"n_processes": 1.5}, {"attempts": 0}])
+def test_numbers_of_processes_and_attempts_are_checked(arguments: Any) -> None:
+    with pytest.raises(ConfigError, match="is a number from 1 on"):
+        ProcessEngine(**arguments)
+
+
+def test_what_cannot_be_sent_to_processes_is_named(tmp_path: Path) -> None:
+    factory = Described(FileStorageConnector(tmp_path), [1])
+    factory.lock = threading.Lock()  # type: ignore[attr-defined]
+
+    with pytest.raises(PreparationError, match="the factory Described cannot be sent to other processes: TypeError"):
+        prepared(factory, ProcessEngine(1))
+
+
+SCRIPT = """
+import sys
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.distributed import ProcessEngine
+from data_stack.io.storage_connectors import FileStorageConnector
+
+class Own(DatasetFactory):
+    card = DatasetCard("own", "1")
+    splits = ("all",)
+    def preparation_shards(self, raw):
+        return [(1, 2), None, "three"]
+    def prepare_shard(self, shard, raw, prepared):
+        print("not on standard output")
+        with prepared.create(f"{shard}.txt".replace("[1, 2]", "one")) as file:
+            file.write(repr(shard).encode())
+    def open(self, split, prepared):
+        return SequenceDatasetIterator([sorted(prepared)])
+
+factory = Own(FileStorageConnector(sys.argv[1]))
+factory.prepare(engine=ProcessEngine(2))
+print(list(factory.get_dataset_iterator()[0]))
+"""
+
+
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "store")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout == "[('None.txt',), ('one.txt',), ('three.txt',)]\n", done.stderr
+    assert done.stderr.count("not on standard output") == 3
+
+
+def test_an_interrupted_driver_takes_its_processes_along(tmp_path: Path, log: Path) -> None:
+    driver = program(tmp_path / "store", "processes", SHARDED_PAUSE="60")
+    while sum(attempts(log).values()) < 3:
+        assert driver.poll() is None
+        time.sleep(0.005)
+
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=10)
+
+    assert driver.returncode != 0
+    assert not any(is_running(int(line.split()[1])) for line in log.read_text().splitlines())
+
+
+# ---------------------------------------------------------------------------------------------------- giving another name
+
+
+class Third(StorageConnector):
+    """What a third party would write, that can delete."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> Any:
+        from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+
+        inner = InMemoryStorageConnector()
+        if identifier in self.stored:
+            inner.set_resource(identifier, self.stored[identifier])
+        return inner.get_resource(identifier)
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        self.stored[identifier] = resource.read()
+
+    def has_resource(self, identifier: str) -> bool:
+        return identifier in self.stored
+
+    def delete_resource(self, identifier: str) -> None:
+        del self.stored[identifier]
+
+
+@pytest.fixture(params=["file", "touched", "memory", "mongodb", "third"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+    if request.param in ("file", "touched"):
+        connector: StorageConnector = FileStorageConnector(tmp_path)
+    elif request.param == "memory":
+        connector = InMemoryStorageConnector()
+    elif request.param == "third":
+        connector = Third()
+    else:
+        from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+        connector = MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"))
+    return connector
+
+
+@pytest.mark.parametrize("n_bytes", [0, 5, 3 << 20])
+def test_a_resource_that_gets_another_name_replaces_what_had_it(
+    store: StorageConnector, request: pytest.FixtureRequest, tmp_path: Path, n_bytes: int
+) -> None:
+    data = random.Random(1).randbytes(n_bytes)
+    store.set_resource("a/old", io.BytesIO(data))
+    store.set_resource("a/b/new", io.BytesIO(b"what was there"))
+    if "touched" in request.node.callspec.id:
+        os.utime(tmp_path / "a/old", (1, 1))
+
+    store.move_resource("a/old", "a/b/new")
+
+    assert not store.has_resource("a/old")
+    with store.get_resource("a/b/new") as resource:
+        assert resource.read() == data
+    assert store.knows_digests == (store.stat("a/b/new").sha256 is not None)
+    if isinstance(store, FileStorageConnector):
+        assert store.collect_garbage(0.0) == []
+
+
+def test_what_is_not_there_cannot_get_another_name(store: StorageConnector) -> None:
+    from data_stack.exception import ResourceNotFoundError
+
+    store.set_resource("new", io.BytesIO(b"stays"))
+
+    with pytest.raises(ResourceNotFoundError):
+        store.move_resource("old", "new")
+
+    with store.get_resource("new") as resource:
+        assert resource.read() == b"stays"
+
+
+def InMemory(data: bytes) -> Any:
+    import io
+
+    return io.BytesIO(data)

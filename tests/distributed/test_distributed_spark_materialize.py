@@ -1,0 +1,283 @@
+"""Datasets that Spark writes with our schema, and reads decoded."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.distributed.spark_materialize import materialize_dataset
+from data_stack.distributed.spark_reading import dataset_as_dataframe, dataset_as_rdd
+from data_stack.distributed.spark_rows import dict_to_spark_row, encode_rows
+from data_stack.exception import ConfigError, DataStackError, ResourceNotFoundError
+from data_stack.formats.parquet import (
+    CompressedNdarrayCodec,
+    Field,
+    JpegCodec,
+    NdarrayCodec,
+    ParquetDataset,
+    PngCodec,
+    ScalarCodec,
+    Schema,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = Schema(
+    "frames",
+    [
+        Field("id", np.int64),
+        Field("small", np.uint8),
+        Field("image", np.uint8, (4, 5, 3), PngCodec()),
+        Field("depth", np.float32, (None, 2), NdarrayCodec(), nullable=True),
+        Field("packed", np.int16, (3,), CompressedNdarrayCodec()),
+        Field("values", np.float64, (None,)),
+        Field("name", str, nullable=True),
+        Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True),
+        Field("time", "datetime64[us]", (), ScalarCodec("timestamp")),
+    ],
+)
+
+
+def row(i: int) -> dict[str, Any]:
+    return {
+        "id": i,
+        "small": np.uint8(255 - i % 256),
+        "image": np.full((4, 5, 3), i % 256, np.uint8),
+        "depth": None if i % 3 == 0 else np.full((i % 4, 2), i, np.float32),
+        "packed": np.arange(i, i + 3, dtype=np.int16),
+        "values": np.arange(i % 3) / 7,
+        "name": None if i % 5 == 0 else f"näme {i}",
+        "price": None if i % 7 == 0 else Decimal(i) / 8,
+        "time": np.datetime64("2024-01-01T00:00:00.000001") + np.timedelta64(i, "s"),
+    }
+
+
+def assert_rows_equal(samples: list[Any], expected: list[dict[str, Any]]) -> None:
+    assert len(samples) == len(expected)
+    for sample, wanted in zip(sorted(samples, key=lambda each: each["id"]), expected, strict=True):
+        assert list(sample) == list(wanted)
+        for name, value in wanted.items():
+            if isinstance(value, np.ndarray):
+                np.testing.assert_array_equal(sample[name], value)
+                assert sample[name].dtype == value.dtype
+            else:
+                assert sample[name] == value, name
+
+
+def write(spark: SparkSession, url: str, numbers: range, *, mode: str = "errorifexists", **options: Any) -> None:
+    with materialize_dataset(spark, url, SCHEMA, **options):
+        encode_rows(spark.sparkContext.parallelize(numbers, 2).map(row), SCHEMA).write.mode(mode).parquet(url)
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 40 rows in two files."""
+    folder = tmp_path_factory.mktemp("materialized") / "frames"
+    write(spark, folder.as_uri(), range(40))
+    return folder
+
+
+def test_what_spark_writes_is_a_dataset_with_the_schema(written: Path) -> None:
+    dataset = ParquetDataset(written)
+
+    assert dataset.schema == SCHEMA
+    assert_rows_equal(list(dataset), [row(i) for i in range(40)])
+
+
+def test_petastorm_finds_its_metadata(written: Path) -> None:
+    metadata = pq.read_metadata(written / "_common_metadata").metadata
+
+    counts = json.loads(metadata[b"dataset-toolkit.num_row_groups_per_file.v1"])
+    assert counts == {path.name: 1 for path in written.glob("*.parquet")}
+    assert b"petastorm.unischema" in metadata[b"dataset-toolkit.unischema.v1"]
+    assert b"org.apache.spark.sql.parquet.row.metadata" in metadata
+
+
+def test_rows_of_many_kinds_are_encoded_alike(spark: SparkSession) -> None:
+    one = dict_to_spark_row(SCHEMA, row(8))
+    frame = encode_rows([row(8)], SCHEMA, spark)
+    raw = spark.createDataFrame([(8, [1.5, 2.5])], "id bigint, values array<double>")
+    some = Schema("some", [Field("id", np.int64), Field("values", np.float32, (None,), NdarrayCodec())])
+
+    assert frame.first() == spark.createDataFrame([one], SCHEMA.spark_schema()).first()
+    encoded = encode_rows(raw, some).first()
+    assert encoded is not None
+    assert np.frombuffer(bytes(encoded["values"])[-8:], "<f4").tolist() == [1.5, 2.5]
+
+
+def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raises(spark: SparkSession, tmp_path: Path) -> None:
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("parquet.block.size", "777")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    url = str(tmp_path / "t")
+
+    with pytest.raises(ZeroDivisionError):
+        with materialize_dataset(spark, url, SCHEMA, row_group_size_mb=3):
+            inside = hadoop.get("parquet.block.size"), spark.conf.get("spark.sql.parquet.outputTimestampType")
+            encode_rows([row(0)], SCHEMA, spark).coalesce(1).write.parquet(url)
+            _ = 1 // 0
+
+    after = hadoop.get("parquet.block.size"), spark.conf.get("spark.sql.parquet.outputTimestampType")
+    hadoop.unset("parquet.block.size")
+    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    assert inside == (str(3 << 20), "TIMESTAMP_MICROS")
+    assert after == ("777", "INT96")
+    assert hadoop.get("parquet.summary.metadata.level") is None
+    assert not (tmp_path / "t" / "_common_metadata").exists()
+
+
+def test_row_groups_have_the_size_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    schema = Schema("bytes", [Field("noise", np.uint8, (50_000,), NdarrayCodec())])
+    rows = [{"noise": np.random.default_rng(i).integers(0, 256, 50_000, np.uint8)} for i in range(12)]
+    url = str(tmp_path / "t")
+
+    with materialize_dataset(spark, url, schema, row_group_size_mb=0.2):
+        encode_rows(rows, schema, spark).coalesce(1).write.parquet(url)
+
+    assert len(ParquetDataset(url).block_lengths) >= 2
+
+
+def test_more_rows_are_added_in_another_block(spark: SparkSession, tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    write(spark, url, range(10))
+
+    write(spark, url, range(10, 15), mode="append")
+
+    assert_rows_equal(list(ParquetDataset(url)), [row(i) for i in range(15)])
+
+
+def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> None:
+    schema = Schema("parts", [Field("id", np.int64), Field("part", np.int32), Field("vector", np.float32, (2,), NdarrayCodec())])
+    rows = [{"id": i, "part": i % 3, "vector": np.full(2, i, np.float32)} for i in range(9)]
+    url = str(tmp_path / "t")
+
+    with materialize_dataset(spark, url, schema):
+        encode_rows(rows, schema, spark).write.partitionBy("part").parquet(url)
+
+    assert ParquetDataset(url).schema.fields == schema.fields
+    assert_rows_equal(list(ParquetDataset(url)), rows)
+
+
+def test_a_file_system_of_hadoop_gets_metadata_by_sparks_own_client(spark: SparkSession, tmp_path: Path) -> None:
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.viewfs.mounttable.data.link./store", tmp_path.as_uri())
+
+    write(spark, "viewfs://data/store/frames", range(6))
+
+    assert_rows_equal(list(ParquetDataset(tmp_path / "frames")), [row(i) for i in range(6)])
+    assert (tmp_path / "frames" / "_common_metadata").exists()
+
+
+def test_a_file_system_of_ones_own_gets_the_metadata(spark: SparkSession, tmp_path: Path) -> None:
+    def file_system() -> pafs.FileSystem:
+        return pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+
+    with materialize_dataset(spark, "mine://frames", SCHEMA, filesystem_factory=file_system):
+        encode_rows([row(1)], SCHEMA, spark).coalesce(1).write.parquet(str(tmp_path / "frames"))
+
+    assert ParquetDataset(tmp_path / "frames").schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"image": np.zeros((4, 5), np.uint8)}, "field 'image'"),
+        ({"id": None}, "field 'id'.*None"),
+        ({"small": 256}, "field 'small'"),
+        ({"nmae": 1}, "'nmae', which is no field.*did you mean 'name'"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        dict_to_spark_row(SCHEMA, {**row(1), **change})
+
+
+def test_a_missing_field_is_an_error_unless_it_is_nullable() -> None:
+    without = {name: value for name, value in row(1).items() if name not in ("depth", "packed")}
+
+    with pytest.raises(ConfigError, match="no value for field 'packed'"):
+        dict_to_spark_row(SCHEMA, without)
+    assert dict_to_spark_row(SCHEMA, {**without, "packed": np.zeros(3, np.int16)})["depth"] is None
+
+
+def test_files_that_lack_a_field_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+
+    with pytest.raises(DataStackError, match="has no column"):
+        with materialize_dataset(spark, url, SCHEMA):
+            spark.range(3).write.parquet(url)
+    assert not (tmp_path / "t" / "_common_metadata").exists()
+
+
+def test_a_block_that_writes_nothing_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ResourceNotFoundError, match="no Parquet"):
+        with materialize_dataset(spark, str(tmp_path / "t"), SCHEMA):
+            pass
+
+
+# ------------------------------------------------------------------ reading
+
+
+def test_an_rdd_gives_decoded_named_tuples(spark: SparkSession, written: Path) -> None:
+    rdd = dataset_as_rdd(written.as_uri(), spark)
+
+    rows = rdd.collect()
+
+    assert rdd.getNumPartitions() == len(ParquetDataset(written).block_lengths)
+    assert rows[0]._fields == tuple(SCHEMA.fields)
+    assert_rows_equal([each._asdict() for each in rows], [row(i) for i in range(40)])
+    assert pickle.loads(pickle.dumps(rows[0])).id == rows[0].id
+
+
+def test_an_rdd_has_the_fields_and_rows_that_are_asked_for(spark: SparkSession, written: Path) -> None:
+    rows = dataset_as_rdd(written, spark, ["na.*", "id"], filters=[("id", "<", 4)]).collect()
+
+    assert sorted(map(tuple, rows)) == [(i, row(i)["name"]) for i in range(4)]
+
+
+def test_a_dataframe_has_arrays_for_images(spark: SparkSession, written: Path) -> None:
+    frame = dataset_as_dataframe(written, spark)
+
+    found = sorted(frame.collect(), key=lambda each: each["id"])
+
+    assert frame.schema["image"].dataType.simpleString() == "array<array<array<smallint>>>"
+    for each, wanted in zip(found, (row(i) for i in range(40)), strict=True):
+        assert each["image"] == wanted["image"].tolist()
+        assert each["depth"] == (None if wanted["depth"] is None else wanted["depth"].tolist())
+        assert each["packed"] == wanted["packed"].tolist()
+        assert each["values"] == wanted["values"].tolist()
+        assert (each["small"], each["name"], each["price"]) == (wanted["small"], wanted["name"], wanted["price"])
+
+
+def test_a_dataframe_of_no_rows_has_the_columns(spark: SparkSession, written: Path) -> None:
+    frame = dataset_as_dataframe(written, spark, ["id", "image"], filters=[("id", "<", 0)])
+
+    assert (frame.columns, frame.count(), dataset_as_rdd(written, spark, filters=[("id", "<", 0)]).count()) == (
+        ["id", "image"],
+        0,
+        0,
+    )
+
+
+def test_a_lossy_image_is_decoded_by_executors_as_here(spark: SparkSession, tmp_path: Path) -> None:
+    schema = Schema("jpegs", [Field("id", np.int64), Field("image", np.uint8, (None, None, 3), JpegCodec(90))])
+    ramp = np.add.outer(np.arange(16), np.arange(16)).astype(np.uint8)
+    rows = [{"id": i, "image": np.repeat(ramp[..., None] + i, 3, axis=2).astype(np.uint8)} for i in range(3)]
+    with materialize_dataset(spark, str(tmp_path / "t"), schema):
+        encode_rows(rows, schema, spark).write.parquet(str(tmp_path / "t"))
+    here = {sample["id"]: sample["image"] for sample in ParquetDataset(tmp_path / "t")}
+
+    there = {each.id: each.image for each in dataset_as_rdd(tmp_path / "t", spark).collect()}
+
+    assert sorted(there) == [0, 1, 2]
+    for number, image in here.items():
+        np.testing.assert_array_equal(there[number], image)

@@ -1,0 +1,191 @@
+"""What Spark writes we read equal, and what we write Spark SQL reads equal."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from data_stack.formats.parquet import Field, ListCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
+from data_stack.formats.parquet.writer import ParquetWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SCALARS = (
+    "a_bool boolean, a_byte tinyint, a_short smallint, an_int int, a_long bigint, a_float float, a_double double, "
+    "a_decimal decimal(10,3), a_large_decimal decimal(38,18), a_string string, a_binary binary, a_date date, "
+    "a_timestamp timestamp, a_clock timestamp_ntz"
+)
+_UTC = dt.timezone.utc
+_ROWS: list[tuple[Any, ...]] = [
+    (
+        *(
+            True,
+            -128,
+            -(2**15),
+            -(2**31),
+            -(2**63),
+            1.5,
+            0.1,
+            Decimal("1234567.891"),
+            Decimal("12345678901234567890.5"),
+            "ü",
+            b"\0\xff",
+        ),
+        *(dt.date(1969, 12, 31), dt.datetime(2024, 5, 6, 7, 8, 9, 123456, _UTC), dt.datetime(1999, 1, 2, 3, 4, 5, 6)),
+    ),
+    (
+        *(False, 127, 2**15 - 1, 2**31 - 1, 2**63 - 1, float("inf"), -0.0, Decimal("-0.001"), Decimal("-0.5"), "", b""),
+        *(dt.date(2024, 2, 29), dt.datetime(1900, 1, 1, 0, 0, 0, 1, _UTC), dt.datetime(2100, 1, 2)),
+    ),
+]
+_NULLS = (None,) * len(_ROWS[0])
+
+
+def as_read(row: tuple[Any, ...]) -> list[Any]:
+    """A row of Spark's as our samples have it."""
+    plain: list[Any] = []
+    for value in row:
+        if isinstance(value, dt.datetime):
+            plain.append(np.datetime64(value.replace(tzinfo=None), "us"))
+        elif isinstance(value, dt.date):
+            plain.append(np.datetime64(value, "D"))
+        else:
+            plain.append(value)
+    return plain
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"compression": "snappy", "timestamps": "TIMESTAMP_MICROS"},
+        {"compression": "gzip", "timestamps": "INT96"},
+        {"compression": "zstd", "timestamps": "TIMESTAMP_MILLIS"},
+    ],
+    ids=lambda each: "-".join(each.values()),
+)
+@pytest.mark.parametrize("with_nulls", [False, True], ids=["whole", "nulls"])
+def test_every_scalar_that_spark_writes_is_read_equal(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, str], with_nulls: bool
+) -> None:
+    rows = [*_ROWS, _NULLS] if with_nulls else _ROWS
+    spark.conf.set("spark.sql.parquet.outputTimestampType", settings["timestamps"])
+    try:
+        frame = spark.createDataFrame(rows, _SCALARS, verifySchema=False).coalesce(1)
+        frame.write.option("compression", settings["compression"]).parquet(str(tmp_path / "t"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+
+    dataset = ParquetDataset(tmp_path / "t")
+
+    assert len(dataset) == len(rows)
+    for sample, row in zip(dataset, rows, strict=True):
+        expected = as_read(row)
+        if settings["timestamps"] == "TIMESTAMP_MILLIS" and expected[12] is not None:
+            expected[12] = expected[12].astype("M8[ms]")
+        assert list(sample.values()) == expected
+    assert dataset.schema["a_decimal"].dtype is Decimal
+    assert dataset.read_batch([0])["a_short"].dtype == (object if with_nulls else np.int16)
+
+
+@pytest.mark.parametrize("is_legacy", [False, True], ids=["standard", "legacy lists"])
+def test_lists_structs_and_maps_of_spark_are_read_equal(spark: SparkSession, tmp_path: Path, is_legacy: bool) -> None:
+    columns = (
+        "a array<float>, b array<array<int>>, c struct<x:int,y:array<string>>, d map<string,bigint>, e array<struct<u:double>>"
+    )
+    rows = [
+        ([1.0, 2.5], [[1], [], [2, 3]], (7, ["p", "q"]), {"k": 1}, [(0.5,)]),
+        ([], None, (None, None), {}, []),
+        ([1.0, None], [None], None, None, None),
+    ]
+    spark.conf.set("spark.sql.parquet.writeLegacyFormat", str(is_legacy).lower())
+    try:
+        spark.createDataFrame(rows, columns).coalesce(1).write.parquet(str(tmp_path / "t"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.writeLegacyFormat")
+
+    samples = list(ParquetDataset(tmp_path / "t"))
+
+    assert [list(sample["a"]) for sample in samples] == [[1.0, 2.5], [], [1.0, None]]
+    assert [sample["b"] for sample in samples] == [[[1], [], [2, 3]], None, [None]]
+    assert [sample["c"] for sample in samples] == [{"x": 7, "y": ["p", "q"]}, {"x": None, "y": None}, None]
+    assert [sample["d"] and [tuple(pair) for pair in sample["d"]] for sample in samples] == [[("k", 1)], [], None]
+    assert [sample["e"] for sample in samples] == [[{"u": 0.5}], [], None]
+
+
+def test_partitions_and_dictionaries_of_spark_are_read_equal(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(100).selectExpr("id", "cast(id % 3 as int) as part", "concat('word ', id % 5) as word")
+    frame = frame.selectExpr("id", "word", "part", "case when part = 1 then 'a b/c=d' when part = 2 then 'ü%' end as place")
+    frame.write.partitionBy("part", "place").parquet(str(tmp_path / "t"))
+
+    samples = sorted(ParquetDataset(tmp_path / "t"), key=lambda sample: sample["id"])
+
+    places = {0: None, 1: "a b/c=d", 2: "ü%"}
+    assert samples == [{"id": i, "word": f"word {i % 5}", "part": i % 3, "place": places[i % 3]} for i in range(100)]
+
+
+def test_an_empty_dataframe_is_a_dataset_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([], "a int, b string").write.parquet(str(tmp_path / "t"))
+
+    dataset = ParquetDataset(tmp_path / "t")
+
+    assert (len(dataset), list(dataset), list(dataset.schema.fields)) == (0, [], ["a", "b"])
+
+
+def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> None:
+    fields = [
+        Field("flag", bool),
+        Field("byte", np.int8),
+        Field("long", np.int64, nullable=True),
+        Field("double", np.float64),
+        Field("text", str, nullable=True),
+        Field("data", bytes),
+        Field("day", "datetime64[D]"),
+        Field("time", "datetime64[us]", (), ScalarCodec("timestamp")),
+        Field("clock", "datetime64[us]", (), ScalarCodec("timestamp_ntz")),
+        Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True),
+        Field("vector", np.float32, (3,)),
+        Field("ragged", np.int32, (None,), ListCodec()),
+        Field("nested", object, (), NestedCodec({"struct": {"x": "int", "ys": {"list": "string"}}}), nullable=True),
+        Field("part", str, nullable=True),
+    ]
+    rows = [
+        {
+            "flag": i % 2 == 0,
+            "byte": np.int8(i - 5),
+            "long": None if i % 4 == 0 else 2**60 + i,
+            "double": i / 3,
+            "text": None if i == 3 else f"t{i}",
+            "data": bytes([i]),
+            "day": np.datetime64("2024-02-25") + i,
+            "time": np.datetime64("2024-01-01T00:00:00.000001") + np.timedelta64(i, "h"),
+            "clock": np.datetime64("1999-12-31T23:59:59") + np.timedelta64(i, "s"),
+            "price": None if i == 2 else Decimal(i) / 8,
+            "vector": np.arange(i, i + 3, dtype=np.float32),
+            "ragged": np.arange(i % 3, dtype=np.int32),
+            "nested": None if i == 1 else {"x": i, "ys": ["a", None]},
+            "part": [None, "a=b/c", "ü d"][i % 3],
+        }
+        for i in range(10)
+    ]
+    with ParquetWriter(tmp_path / "t", Schema("all", fields), partition_by=["part"]) as writer:
+        for row in rows:
+            writer.append(row)
+
+    found = sorted(spark.read.parquet(str(tmp_path / "t")).collect(), key=lambda row: row["byte"])
+
+    for each, expected in zip(found, rows, strict=True):
+        plain = each.asDict(recursive=True)
+        for name in ("flag", "byte", "long", "double", "text", "nested", "price", "part"):
+            assert plain[name] == expected[name], name
+        assert bytes(plain["data"]) == expected["data"]
+        assert np.datetime64(plain["day"]) == expected["day"]
+        assert np.datetime64(plain["time"].astimezone(_UTC).replace(tzinfo=None)) == expected["time"]
+        assert np.datetime64(plain["clock"]) == expected["clock"]
+        assert plain["vector"] == expected["vector"].tolist()
+        assert plain["ragged"] == expected["ragged"].tolist()

@@ -1,0 +1,111 @@
+"""What Spark needs, said when it is missing; and the page of the documentation."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from data_stack.distributed.spark_session import classic, local_path, readable_source, spark_session
+from data_stack.exception import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+
+
+def said_by(program: str, **environment: str) -> str:
+    """What a program prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={"PYTHONPATH": str(ROOT), "HOME": os.environ.get("HOME", "/tmp"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_without_pyspark_the_extra_is_named() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "import data_stack.distributed as distributed\n"
+        "for name in ('make_spark_converter', 'materialize_dataset', 'dataset_as_rdd', 'encode_rows'):\n"
+        "    try:\n"
+        "        getattr(distributed, name)\n"
+        "    except ImportError as error:\n"
+        "        print(type(error).__name__, error)\n"
+    )
+
+    lines = said_by(program, PATH=os.environ["PATH"]).splitlines()
+
+    assert len(lines) == 4
+    assert all("MissingDependencyError" in line and "pip install 'datastack[spark]'" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("home", "said"),
+    [({"JAVA_HOME": "/nowhere"}, "JAVA_HOME is '/nowhere', where no bin/java is"), ({}, "no java is on PATH")],
+    ids=["a wrong home", "none"],
+)
+def test_without_java_it_is_said_what_to_install(home: dict[str, str], said: str) -> None:
+    program = (
+        "from data_stack.distributed.spark_session import spark_session\n"
+        "try:\n"
+        "    spark_session()\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error)\n"
+    )
+
+    found = said_by(program, PATH="/nowhere", **home)
+
+    assert found.startswith(f"ConfigError Spark needs Java 17 or newer: {said}")
+
+
+def test_what_is_no_session_and_one_without_a_driver_are_errors() -> None:
+    class Connected:
+        """As a DataFrame of Spark Connect."""
+
+        @property
+        def _jdf(self) -> Any:
+            raise AttributeError("[JVM_ATTRIBUTE_NOT_SUPPORTED] Attribute `_jdf` is not supported in Spark Connect")
+
+    frame: Any = Connected()
+    nothing: Any = "spark"
+
+    with pytest.raises(ConfigError, match="Spark Connect"):
+        classic(frame)
+    with pytest.raises(ConfigError, match="a SparkSession is expected"):
+        spark_session(nothing)
+
+
+def test_urls_of_spark_are_read_without_it() -> None:
+    assert readable_source("file:///data/a%20b/") == "/data/a b"
+    assert readable_source("s3a://bucket/set") == "s3://bucket/set"
+    assert readable_source("hdfs://host/set") == "hdfs://host/set"
+    assert local_path("abfss://container@account/set") is None
+    assert local_path("sets/one") == str(Path("sets/one").absolute())
+
+
+def test_the_code_of_the_page_runs(spark: SparkSession, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    frame = spark.range(20).selectExpr("id", "array(id * 1D) as features", "id % 2 as label")
+    names = {"spark": spark, "url": str(tmp_path / "frames"), "cache_url": (tmp_path / "cache").as_uri(), "df": frame}
+    code = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+
+    try:
+        for block in code:
+            exec(block, names)
+    finally:
+        spark.conf.unset("data_stack.spark.converter.cacheDir")
+
+    assert len(code) == 3
+    assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []

@@ -1,0 +1,869 @@
+"""What codecs store comes back as it was, whatever its dtype, shape and nulls; what is no value of a field is refused."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import zipfile
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs import (
+    CellCodec,
+    CellValueError,
+    CompressedNdarrayCodec,
+    JpegCodec,
+    ListCodec,
+    NdarrayCodec,
+    NestedCodec,
+    PngCodec,
+    RecordCodec,
+    ScalarCodec,
+    TensorCodec,
+)
+from data_stack.formats.parquet.columns import CellError, GroupColumn
+from data_stack.formats.parquet.schema import Field
+
+quick = settings(max_examples=12, deadline=None)
+NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+TIMES = ["datetime64[D]", "datetime64[s]", "datetime64[ms]", "datetime64[us]", "datetime64[ns]"]
+DURATIONS = ["timedelta64[D]", "timedelta64[s]", "timedelta64[ms]", "timedelta64[us]", "timedelta64[ns]"]
+
+
+def stored(cells: pa.Array) -> pa.Array:
+    """What a Parquet file makes of cells."""
+    file = io.BytesIO()
+    pq.write_table(pa.table({"x": cells}), file)
+    return pq.read_table(file).column("x").combine_chunks() if len(cells) else cells
+
+
+def column_of(field: Field, values: Any, *, has_nulls: bool | None = None) -> GroupColumn:
+    cells = field.codec.encode_column(field, values)
+    assert cells.type == field.arrow_type()
+    cells = stored(cells)
+    return field.codec.column(field, cells, has_nulls=bool(cells.null_count) if has_nulls is None else has_nulls)
+
+
+def taken(column: GroupColumn) -> npt.NDArray[Any]:
+    return column.take(np.arange(len(column)))
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Equal to the bit, NaN included; of one dtype and shape."""
+    if expected is None or found is None:
+        return found is expected
+    if isinstance(expected, np.ndarray) and expected.dtype == object:
+        return found.shape == expected.shape and all(map(same, found.reshape(-1).tolist(), expected.reshape(-1).tolist()))
+    if isinstance(expected, (np.ndarray, np.generic)):
+        one, other = np.asarray(found), np.asarray(expected)
+        is_equal = one.dtype == other.dtype and one.shape == other.shape
+        return bool(is_equal and np.array_equal(one, other, equal_nan=other.dtype.kind in "fcmM"))
+    return bool(found == expected)
+
+
+def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.none() | values, max_size=8)
+
+
+def check_round_trip(field: Field, values: Sequence[Any]) -> None:
+    """Rows come back by value and by batch, in any order, whether or not the dataset has nulls; they are the caller's own."""
+    for has_nulls in {any(value is None for value in values), True} if field.nullable else {False}:
+        column = column_of(field, values, has_nulls=has_nulls)
+
+        assert len(column) == len(values)
+        assert column.n_bytes >= 0
+        for row, value in enumerate(values):
+            assert same(column.value(row), value), (column.value(row), value)
+        rows = np.array([*range(len(values)), *reversed(range(len(values)))], np.int64)
+        batch = column.take(rows)
+        assert len(batch) == len(rows)
+        if has_nulls:
+            assert batch.dtype == object
+            assert batch.ndim == 1
+        for found, row in zip(batch, rows.tolist(), strict=True):
+            assert same(found, values[row])
+        if batch.dtype != object:
+            batch.view(np.uint8)[...] = 1  # the caller's own, writable
+        for found in batch if batch.dtype == object else []:
+            if isinstance(found, np.ndarray):
+                assert found.flags.writeable
+                found.reshape(-1).view()[...] = found.reshape(-1)[::-1]
+        for row, value in enumerate(values):
+            assert same(column.value(row), value)
+
+
+# ---------------------------------------------------------------------- scalars
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, *TIMES, *DURATIONS])
+@quick
+@given(data=st.data())
+def test_scalars_come_back_exactly(dtype: str, data: st.DataObject) -> None:
+    kind = np.dtype(dtype)
+    elements = hnp.from_dtype(kind, allow_nan=True)
+    if kind.kind in "mM":
+        days = st.integers(-30_000, 30_000)
+        elements = days.map(lambda day: np.array(day, f"{kind.kind}8[D]").astype(kind)[()])
+    values = data.draw(optional(elements.map(kind.type if kind.kind not in "mM" else lambda value: value)))
+
+    check_round_trip(Field("x", dtype, (), None, True), values)
+
+
+@quick
+@given(values=optional(st.text()))
+def test_text_comes_back_exactly(values: list[str | None]) -> None:
+    encodable = [None if value is None else value.encode("utf-8", "ignore").decode() for value in values]
+
+    check_round_trip(Field("x", str, (), None, True), encodable)
+
+
+@quick
+@given(values=optional(st.binary()))
+def test_bytes_come_back_exactly(values: list[bytes | None]) -> None:
+    check_round_trip(Field("x", bytes, (), None, True), values)
+
+
+@pytest.mark.parametrize("precision", [5, 10, 38, 60])
+@quick
+@given(data=st.data())
+def test_decimals_come_back_exactly(precision: int, data: st.DataObject) -> None:
+    numbers = st.integers(-(10**precision) + 1, 10**precision - 1).map(lambda number: Decimal(number).scaleb(-3, None))
+    exact = numbers.filter(lambda number: abs(number) < 10 ** (precision - 3))
+    values = data.draw(optional(exact))
+
+    check_round_trip(Field("x", Decimal, (), ScalarCodec(f"decimal({precision},3)"), True), values)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "type_"),
+    [
+        ("uint8", "smallint"),
+        ("uint16", "int"),
+        ("uint32", "bigint"),
+        ("uint64", "decimal(20,0)"),
+        ("int8", "bigint"),
+        ("float16", "float"),
+        ("float32", "double"),
+        ("bool", "tinyint"),
+    ],
+)
+def test_a_wider_type_of_spark_gives_back_the_dtype(dtype: str, type_: str) -> None:
+    kind = np.dtype(dtype)
+    low, high = (0, 1) if kind.kind == "b" else (np.finfo(kind).min, 1.5) if kind.kind == "f" else (0, np.iinfo(kind).max)
+    values = np.array([low, high], kind)
+
+    column = column_of(Field("x", dtype, (), ScalarCodec(type_)), values)
+
+    assert same(taken(column), values)
+
+
+def test_times_come_back_in_utc_from_every_zone() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=5))
+    field = Field("t", "datetime64[us]", (), ScalarCodec("timestamp"))
+
+    column = column_of(field, [datetime.datetime(2024, 3, 1, 7, 30, 0, 5, zone)])
+
+    assert column.value(0) == np.datetime64("2024-03-01T02:30:00.000005")
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_a_time_of_day_is_a_duration_since_midnight(unit: str) -> None:
+    field = Field("t", f"timedelta64[{unit}]", (), ScalarCodec(f"time[{unit}]"), True)
+    values = np.array([0, 3_723_000, 86_399_999], "m8[ms]").astype(f"m8[{unit}]")
+
+    by_column = column_of(field, values)
+    one_by_one = column_of(field, [datetime.time(1, 2, 3), None])
+
+    assert same(taken(by_column), values)
+    assert one_by_one.value(0) == np.timedelta64(3723, "s")
+    assert one_by_one.value(1) is None
+
+
+def test_a_64_bit_integer_beside_a_null_stays_an_integer() -> None:
+    column = column_of(Field("x", "int64", (), None, True), [2**53 + 1, None, -(2**63)])
+
+    batch = taken(column)
+
+    assert batch.dtype == object
+    assert batch.tolist() == [2**53 + 1, None, -(2**63)]
+    assert isinstance(batch[0], np.int64)
+
+
+def test_nan_is_no_null_and_null_is_no_nan() -> None:
+    column = column_of(Field("x", "float64", (), None, True), [float("nan"), None, 1.0])
+
+    batch = taken(column)
+
+    assert np.isnan(batch[0])
+    assert batch[1] is None
+
+
+def test_the_form_of_a_column_is_that_of_the_dataset_not_of_its_rows() -> None:
+    field = Field("x", "int32", (), None, True)
+
+    without, with_nulls = (taken(column_of(field, [1, 2], has_nulls=has_nulls)) for has_nulls in (False, True))
+
+    assert without.dtype == np.int32
+    assert with_nulls.dtype == object
+    assert with_nulls.tolist() == [1, 2]
+
+
+def test_a_time_that_is_none_is_null() -> None:
+    field = Field("t", "datetime64[us]", (), None, True)
+    times = np.array(["2020-01-01", "NaT"], "M8[us]")
+
+    by_column, one_by_one = column_of(field, times), column_of(field, list(times))
+
+    for column in (by_column, one_by_one):
+        assert taken(column).tolist() == [times[0], None]
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "why"),
+    [
+        (Field("x", "int8"), 300, "300 does not fit into dtype int8"),
+        (Field("x", "int8"), -129, "does not fit"),
+        (Field("x", "uint64"), 2**64, "does not fit"),
+        (Field("x", "int64"), 1.0, "an integer of dtype int64 is expected, not float"),
+        (Field("x", "int64"), True, "not bool"),
+        (Field("x", "bool"), 1, "True or False is expected"),
+        (Field("x", "float32"), "1", "a number of dtype float32 is expected, not str"),
+        (Field("x", "float32"), 1e300, "beyond the largest"),
+        (Field("x", "float32"), 2**24 + 1, "does not fit"),
+        (Field("x", "float32"), np.float64(0.1), "round it"),
+        (Field("x", "float64"), 10**400, "does not fit"),
+        (Field("x", str), b"bytes", "a string is expected, not bytes"),
+        (Field("x", str), "\ud800", "surrogates"),
+        (Field("x", bytes), "text", "bytes are expected"),
+        (Field("x", Decimal), 1.5, "a Decimal is expected"),
+        (Field("x", Decimal), Decimal("NaN"), "Parquet has no NaN"),
+        (Field("x", Decimal, (), ScalarCodec("decimal(5,2)")), Decimal("1.234"), "data loss"),
+        (Field("x", Decimal, (), ScalarCodec("decimal(5,2)")), Decimal("12345"), "recision"),
+        (Field("x", "datetime64[D]"), np.datetime64("2020-01-01T12:00"), "does not fit"),
+        (Field("x", "datetime64[ns]"), datetime.date(9999, 1, 1), "does not fit"),
+        (Field("x", "datetime64[us]"), 5, "a time of dtype"),
+        (Field("x", "timedelta64[us]"), 5, "a duration of dtype"),
+        (Field("x", "int32"), None, "it is null, but the field is not nullable"),
+        (Field("x", "int32"), np.zeros(3, np.int32), "a scalar is expected, not an array of shape"),
+        (Field("x", "int32", (3,)), np.zeros(2, np.int32), r"shape \(3,\) is expected, this one has shape \(2,\)"),
+        (Field("x", "int32", (3,)), np.zeros(3, np.int64), "convert it with astype"),
+        (Field("x", "int32", (3,)), [1, 2, 2**40], "does not fit"),
+        (Field("x", "int32", (3,)), [1.5, 2, 3], "is expected, this one is of dtype float64"),
+        (Field("x", "int32", (3,)), [[1, 2, 3]], "shape"),
+        (Field("x", str, (None,)), "text", "a list of shape"),
+        (Field("x", str, (2,)), ["text"], "of length 1"),
+        (Field("x", str, (None,)), ["text", 5], "a string is expected, not int"),
+        (Field("x", "float32", (None, 3)), np.zeros((4, 2), np.float32), "shape"),
+        (Field("x", "float32", (None, 3)), np.zeros((4, 3)), "dtype float32 is expected, this one is of dtype float64"),
+        (Field("x", "float32", (2, 3), CompressedNdarrayCodec()), np.zeros((2, 2), np.float32), "shape"),
+        (Field("x", "float32", (2, 3)), np.ma.MaskedArray(np.zeros((2, 3), np.float32)), "mask"),
+        (Field("x", "float32", (2, 3), TensorCodec()), np.zeros((2, 2), np.float32), "shape"),
+        (Field("x", str, (2,), NdarrayCodec()), ["a", 5], "an array of str is expected, this one holds int 5"),
+        (Field("x", bytes, (1,), NdarrayCodec()), [b"a\0"], "zeros at the end"),
+        (Field("x", "uint8", (None, None, 3), PngCodec()), np.zeros((4, 4), np.uint8), "shape"),
+        (Field("x", "uint8", (None, None, 3), JpegCodec()), np.zeros((4, 4, 3), np.uint16), "dtype uint8"),
+        (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": "text"}, "text"),
+        (Field("x", "uint8", (None, None, 3), RecordCodec("webp")), np.zeros((4, 4), np.uint8), "shape"),
+    ],
+)
+def test_a_value_that_is_none_of_its_field_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
+    good = _value_of(field)
+
+    with pytest.raises(CellValueError, match=why) as caught:
+        field.codec.encode_column(field, [good, good, wrong, good])
+
+    assert caught.value.row == 2
+
+
+def _value_of(field: Field) -> Any:
+    """A value that suits a field."""
+    shape = tuple(4 if size is None else size for size in field.shape)
+    if field.dtype is Decimal:
+        return Decimal(1)
+    assert isinstance(field.dtype, np.dtype)
+    if field.dtype == object:
+        return {"a": 1}
+    if field.dtype.kind in "US":
+        text: Any = "a" if field.dtype.kind == "U" else b"a"
+        return [text] * shape[0] if shape else text
+    return np.zeros(shape, field.dtype)[()]
+
+
+def test_a_whole_column_of_another_dtype_is_taken_only_if_nothing_changes() -> None:
+    field = Field("x", "int32")
+
+    column = column_of(field, np.array([1, 2], np.int64))
+
+    assert same(taken(column), np.array([1, 2], np.int32))
+    with pytest.raises(CellValueError, match="4294967296 does not fit into dtype int32") as caught:
+        field.codec.encode_column(field, np.array([1, 2**32, 2], np.int64))
+    assert caught.value.row == 1
+    with pytest.raises(CellValueError, match="expected"):
+        field.codec.encode_column(field, np.array([1.5, 2]))
+
+
+# ---------------------------------------------------------------------- lists and tensors
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "datetime64[us]", "timedelta64[ns]"])
+@quick
+@given(data=st.data())
+def test_lists_come_back_exactly(dtype: str, data: st.DataObject) -> None:
+    kind = np.dtype(dtype)
+    elements = (
+        None if kind.kind not in "mM" else st.integers(-(10**15), 10**15).map(lambda number: np.array(number).astype(kind)[()])
+    )
+    arrays = hnp.arrays(kind, st.integers(0, 5), elements=elements)
+    values = data.draw(optional(arrays))
+
+    check_round_trip(Field("x", dtype, (None,), None, True), values)
+
+
+@quick
+@given(data=st.data())
+def test_lists_of_one_length_come_back_exactly(data: st.DataObject) -> None:
+    values = data.draw(st.lists(hnp.arrays(np.int64, 3), max_size=6))
+
+    check_round_trip(Field("x", "int64", (3,)), values)
+    if values:
+        assert same(taken(column_of(Field("x", "int64", (3,)), np.stack(values))), np.stack(values))
+
+
+@quick
+@given(values=optional(st.lists(st.sampled_from(["", "a", "Zürich", "字"]), max_size=4)))
+def test_lists_of_text_come_back_exactly(values: list[list[str] | None]) -> None:
+    arrays = [None if value is None else np.array([*value, None], dtype=object)[:-1] for value in values]
+
+    check_round_trip(Field("x", str, (None,), None, True), arrays)
+
+
+def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
+    field = Field("x", "int64", (None,), None, True)
+    cells = pa.array([[1, None], [2**53 + 1], None, []], pa.list_(pa.int64()))
+
+    column = field.codec.column(field, cells, has_nulls=True)
+
+    assert column.value(0).tolist() == [1, None]
+    assert same(column.value(1), np.array([2**53 + 1]))
+    assert column.value(2) is None
+    assert [each if each is None else each.tolist() for each in taken(column)] == [[1, None], [2**53 + 1], None, []]
+
+
+@pytest.mark.parametrize("type_", [pa.large_list(pa.int32()), pa.list_view(pa.int32()), pa.large_list_view(pa.int32())])
+def test_lists_of_all_kinds_are_read(type_: pa.DataType) -> None:
+    field = Field("x", "int32", (None,), None, True)
+    cells = pa.array([[9], [1, 2], None, [], [3]], type_)[1:]
+
+    column = field.codec.column(field, cells, has_nulls=True)
+
+    assert [each if each is None else each.tolist() for each in taken(column)] == [[1, 2], None, [], [3]]
+
+
+def test_a_list_with_a_null_in_it_is_written_as_it_is_read() -> None:
+    field = Field("x", "int64", (None,), None, True)
+    value = np.array([2**53 + 1, None], dtype=object)
+
+    column = column_of(field, [value, None, np.array([5])])
+
+    assert same(column.value(0), value)
+    assert same(column.value(2), np.array([5]))
+
+
+def test_lists_of_one_length_with_nulls_between_them_are_read() -> None:
+    field = Field("x", "int32", (2,), None, True)
+    cells = pa.array([[9, 9], [1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))[1:]
+
+    column = field.codec.column(field, cells, has_nulls=True)
+
+    assert [each if each is None else each.tolist() for each in taken(column)] == [[1, 2], None, [3, 4]]
+
+
+def test_a_list_of_another_length_than_the_fields_is_told_with_its_row() -> None:
+    field = Field("x", "int32", (2,))
+
+    with pytest.raises(CellError, match="a list of 3 elements where the field's shape is") as caught:
+        field.codec.column(field, pa.array([[1, 2], [1, 2, 3]]), has_nulls=False)
+
+    assert caught.value.row == 1
+
+
+def test_an_element_that_does_not_fit_is_told_with_the_row_of_its_list() -> None:
+    field = Field("x", "uint8", (None,))
+
+    with pytest.raises(CellError, match="300 does not fit into dtype uint8") as caught:
+        field.codec.column(field, pa.array([[1, 2], [], [3, 300]]), has_nulls=False)
+
+    assert caught.value.row == 2
+
+
+@quick
+@given(data=st.data())
+def test_tensors_come_back_exactly(data: st.DataObject) -> None:
+    values = data.draw(optional(hnp.arrays(np.float32, (2, 3))))
+
+    check_round_trip(Field("x", "float32", (2, 3), TensorCodec(), True), values)
+
+
+def test_tensors_are_read_from_nested_lists_of_one_length() -> None:
+    field = Field("x", "int32", (2, 3), TensorCodec())
+    cells = pa.array([[[1, 2, 3], [4, 5, 6]]] * 2, pa.list_(pa.list_(pa.int32(), 3), 2))
+
+    column = field.codec.column(field, cells, has_nulls=False)
+
+    assert same(taken(column), np.array([[[1, 2, 3], [4, 5, 6]]] * 2, np.int32))
+
+
+# ---------------------------------------------------------------------- arrays in cells
+
+ARRAY_DTYPES = [*NUMBERS, "complex64", "datetime64[ns]", "timedelta64[s]"]
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+@pytest.mark.parametrize("dtype", ARRAY_DTYPES)
+@quick
+@given(data=st.data())
+def test_arrays_of_any_shape_come_back_exactly(codec: CellCodec, dtype: str, data: st.DataObject) -> None:
+    values = data.draw(optional(hnp.arrays(dtype, st.tuples(st.integers(0, 3), st.just(2), st.integers(0, 3)))))
+
+    check_round_trip(Field("x", dtype, (None, 2, None), codec, True), values)
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (40, 40)])
+@quick
+@given(data=st.data())
+def test_arrays_of_one_shape_come_back_exactly(codec: CellCodec, shape: tuple[int, ...], data: st.DataObject) -> None:
+    values = data.draw(st.lists(hnp.arrays(np.float32, shape, elements=st.floats(width=32), fill=st.just(0)), max_size=4))
+    values = [value if shape else value[()] for value in values]
+
+    check_round_trip(Field("x", "float32", shape, codec), values)
+    if values:
+        assert same(taken(column_of(Field("x", "float32", shape, codec), np.stack(values))), np.stack(values))
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+@pytest.mark.parametrize(
+    "value", [np.array(["a", "Zürich"]), np.array([b"a", b"abc"]), np.array([["a"], ["b"]]), np.array([], "U1")]
+)
+def test_arrays_of_text_come_back_exactly(codec: CellCodec, value: npt.NDArray[Any]) -> None:
+    field = Field("x", value.dtype, (None,) * value.ndim, codec, True)
+
+    check_round_trip(field, [value, None, value])
+    check_round_trip(field, [value, value])
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+def test_numpy_reads_the_cells(codec: CellCodec) -> None:
+    value = np.arange(12, dtype=np.int16).reshape(3, 4)
+    field = Field("x", "int16", (3, 4), codec)
+
+    (cell,) = field.codec.encode_column(field, [value]).to_pylist()
+    (of_column,) = field.codec.encode_column(field, value[None]).to_pylist()
+
+    for each in (cell, of_column):
+        loaded = np.load(io.BytesIO(each), allow_pickle=False)
+        found = loaded["arr"] if isinstance(codec, CompressedNdarrayCodec) else loaded
+        assert same(found, value)
+
+
+def cell_of(value: npt.NDArray[Any], codec: CellCodec, **options: Any) -> bytes:
+    """A cell as numpy writes it."""
+    file = io.BytesIO()
+    if isinstance(codec, NdarrayCodec):
+        np.save(file, value, **options)
+    else:
+        np.savez_compressed(file, arr=value)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+@pytest.mark.parametrize(
+    "value",
+    [np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)), np.arange(6, dtype=">f4").reshape(2, 3)],
+    ids=["Fortran order", "other byte order"],
+)
+def test_cells_of_numpy_in_another_order_are_read(codec: CellCodec, value: npt.NDArray[Any]) -> None:
+    field = Field("x", "float32", (2, 3), codec)
+    cells = pa.array([cell_of(value, codec)] * 3, pa.binary())
+
+    column = field.codec.column(field, cells, has_nulls=False)
+
+    assert same(taken(column), np.stack([np.ascontiguousarray(value, np.float32)] * 3))
+    assert same(column.value(1), np.ascontiguousarray(value, np.float32))
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+@pytest.mark.parametrize(
+    "wrong",
+    [np.zeros((2, 3)), np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.array(["a"])],
+    ids=["dtype", "shape", "dimensions", "text"],
+)
+def test_a_cell_with_another_array_than_the_field_has_is_told_with_its_row(codec: CellCodec, wrong: npt.NDArray[Any]) -> None:
+    field = Field("x", "float32", (2, 3), codec)
+    good = cell_of(np.zeros((2, 3), np.float32), codec)
+    column = field.codec.column(field, pa.array([good, cell_of(wrong, codec), good], pa.binary()), has_nulls=False)
+
+    for read in (lambda: taken(column), lambda: column.value(1)):
+        with pytest.raises(CellError, match="belongs") as caught:
+            read()
+
+        assert caught.value.row == 1
+    assert same(column.value(2), np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+def test_a_cell_of_python_objects_is_refused(codec: CellCodec) -> None:
+    field = Field("x", "float32", (None,), codec)
+    hostile = cell_of(np.array([print, 1], dtype=object), codec)
+    column = field.codec.column(field, pa.array([hostile, b"x"], pa.binary()), has_nulls=False)
+
+    with pytest.raises(CellError, match="Python objects"):
+        column.value(0)
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+def test_a_damaged_cell_is_a_cell_error_wherever_it_is_cut_and_whatever_byte_is_changed(codec: CellCodec) -> None:
+    value = np.arange(20, dtype=np.int32)
+    field = Field("x", "int32", (20,), codec)
+    (cell,) = field.codec.encode_column(field, [value]).to_pylist()
+    cells = [cell[:end] for end in range(len(cell))]
+    changed = [cell[:at] + bytes([cell[at] ^ 4]) + cell[at + 1 :] for at in range(len(cell))]
+    column = field.codec.column(field, pa.array([cell, *cells, *changed], pa.binary()), has_nulls=False)
+
+    outcomes: list[Any] = [_value_or_none(column, row) for row in range(len(column))]
+
+    assert same(outcomes[0], value)
+    assert all(outcome is None for outcome in outcomes[1 : len(cells) + 1])
+    values = [outcome for outcome in outcomes[len(cells) + 1 :] if outcome is not None]
+    assert all(found.shape == (20,) and found.dtype == np.int32 for found in values)
+    if isinstance(codec, CompressedNdarrayCodec):  # which has a checksum: what can be changed is the time of day, and the like
+        assert all(same(found, value) for found in values)
+
+
+def _value_or_none(column: GroupColumn, row: int) -> Any:
+    try:
+        return column.value(row)
+    except CellError:
+        return None
+
+
+def test_an_npz_that_claims_to_expand_absurdly_is_refused() -> None:
+    field = Field("x", "uint8", (None,), CompressedNdarrayCodec())
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("arr.npy", "w") as stream:
+        for _ in range(100):
+            stream.write(bytes(1 << 20))
+    column = field.codec.column(field, pa.array([file.getvalue(), b"x"], pa.binary()), has_nulls=False)
+
+    with pytest.raises(CellError, match="claims 104857600 bytes"):
+        column.value(0)
+
+
+@pytest.mark.parametrize(
+    "members", [{}, {"a": np.zeros(2)}, {"arr": np.zeros(2), "b": np.zeros(2)}], ids=["none", "other", "two"]
+)
+def test_an_npz_of_other_members_is_refused(members: dict[str, npt.NDArray[Any]]) -> None:
+    field = Field("x", "float64", (2,), CompressedNdarrayCodec())
+    file = io.BytesIO()
+    np.savez_compressed(file, **members)  # type: ignore[arg-type]
+    column = field.codec.column(field, pa.array([file.getvalue(), b"x"], pa.binary()), has_nulls=False)
+
+    with pytest.raises(CellError, match=r"an \.npz file of one array 'arr.npy' is expected"):
+        column.value(0)
+
+
+def test_npz_files_of_numpy_are_read_whatever_way_they_were_compressed() -> None:
+    field = Field("x", "int64", (5,), CompressedNdarrayCodec())
+    value = np.arange(5)
+    stored_file, deflated = io.BytesIO(), io.BytesIO()
+    np.savez(stored_file, arr=value)
+    np.savez_compressed(deflated, value)
+    cells = pa.array([stored_file.getvalue(), deflated.getvalue()], pa.binary())
+
+    column = field.codec.column(field, cells, has_nulls=False)
+
+    assert same(taken(column), np.stack([value, value]))
+
+
+def test_arrays_of_a_few_headers_are_read_in_any_order() -> None:
+    field = Field("x", "float32", (None,), NdarrayCodec())
+    values = [np.arange(row % 3, dtype=np.float32) for row in range(20)]
+
+    column = column_of(field, values)
+
+    batch = column.take(np.array([5, 0, 7]))
+    assert [each.tolist() for each in batch] == [[0, 1], [], [0]]
+
+
+# ---------------------------------------------------------------------- images
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        *(((4, 5), "uint8"), ((4, 5, 3), "uint8"), ((4, 5, 4), "uint8"), ((4, 5, 2), "uint8"), ((4, 5, 1), "uint8")),
+        *(((4, 5), "uint16"), ((4, 5, 3), "uint16"), ((4, 5, 4), "uint16")),
+    ],
+)
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_png_images_come_back_exactly(shape: tuple[int, ...], dtype: str, is_fixed: bool) -> None:
+    rng = np.random.default_rng(1)
+    images = [rng.integers(np.iinfo(dtype).max, size=shape, dtype=dtype, endpoint=True) for _ in range(3)]
+    field = Field("x", dtype, shape if is_fixed else (None, None, *shape[2:]), PngCodec(), True)
+
+    check_round_trip(field, images)
+    check_round_trip(field, [images[0], None, images[1]])
+    assert same(taken(column_of(field, np.stack(images))), np.stack(images))
+
+
+@pytest.mark.parametrize("shape", [(16, 24), (16, 24, 3), (16, 24, 1)])
+def test_jpeg_images_come_back_much_as_they_were(shape: tuple[int, ...]) -> None:
+    rows, columns = np.mgrid[:16, :24]
+    image = (rows * 8 + columns).astype(np.uint8)
+    value = image if len(shape) == 2 else np.repeat(image[:, :, None], shape[2], axis=2)
+    field = Field("x", "uint8", shape, JpegCodec(quality=95))
+
+    column = column_of(field, [value, value])
+
+    batch = taken(column)
+    assert batch.shape == (2, *shape)
+    assert np.abs(batch.astype(int) - value).max() < 8
+    assert same(column.value(0), batch[0])
+
+
+def test_the_quality_of_a_jpeg_decides_on_its_size() -> None:
+    image = np.random.default_rng(0).integers(256, size=(32, 32, 3), dtype=np.uint8)
+
+    sizes = [
+        len(Field("x", "uint8", (32, 32, 3), JpegCodec(quality)).codec.encode(Field("x", "uint8", (32, 32, 3)), image))
+        for quality in (10, 50, 95)
+    ]
+
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[2] / 2
+
+
+@pytest.mark.parametrize("codec", [PngCodec(), JpegCodec()])
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_an_undecodable_image_is_told_with_its_row_and_others_are_read(codec: CellCodec, is_fixed: bool) -> None:
+    field = Field("x", "uint8", (4, 5, 3) if is_fixed else (None, None, 3), codec)
+    good = codec.encode(field, np.zeros((4, 5, 3), np.uint8))
+    grey = codec.encode(Field("x", "uint8", (None, None), codec), np.zeros((4, 5), np.uint8))
+    column = field.codec.column(field, pa.array([good, good[:-20], b"", b"no image", grey], pa.binary()), has_nulls=False)
+
+    for row in (1, 2, 3, 4):
+        with pytest.raises(CellError) as caught:
+            column.value(row)
+        with pytest.raises(CellError) as of_batch:
+            column.take(np.array([0, row]))
+
+        assert caught.value.row == of_batch.value.row == row
+        assert caught.value.why
+    assert same(column.value(0), np.zeros((4, 5, 3), np.uint8))
+
+
+@pytest.mark.parametrize("codec", [PngCodec(), CompressedNdarrayCodec()])
+def test_memory_is_not_made_for_a_shape_that_a_damaged_schema_claims(codec: CellCodec) -> None:
+    small, huge = (Field("x", "uint8", (size, size), codec) for size in (4, 1 << 25))
+    cells = codec.encode_column(small, [np.zeros((4, 4), np.uint8)] * 2)
+
+    column = codec.column(huge, cells, has_nulls=False)
+
+    with pytest.raises(CellError, match=r"shape \(4, 4\)"):
+        taken(column)
+
+
+def test_codecs_of_records_store_and_read_their_values() -> None:
+    field = Field("x", object, (), RecordCodec("json"), True)
+    values = [{"a": [1, 2]}, None, "text"]
+
+    column = column_of(field, values)
+
+    assert taken(column).tolist() == values
+    column.value(0)["a"].append(3)
+    assert column.value(0) == {"a": [1, 2]}
+
+
+# ---------------------------------------------------------------------- nested values
+
+BOXES = {"list": {"list": "float"}}
+NESTED = {"struct": {"name": "string", "boxes": BOXES, "when": "timestamp_ntz[ns]", "tags": {"map": ["string", "int"]}}}
+
+
+def test_nested_values_come_back_exactly_and_are_the_callers_own() -> None:
+    field = Field("x", object, (), NestedCodec(NESTED), True)
+    time = np.datetime64("2024-01-01T00:00:00.123456789")
+    value = {"name": "a", "boxes": [[1.5, 2.0], [], None], "when": time, "tags": [("k", 1), ("l", None)]}
+    empty: dict[str, Any] = {"name": None, "boxes": None, "when": None, "tags": []}
+
+    column = column_of(field, [value, None, empty])
+
+    assert taken(column).tolist() == [value, None, empty]
+    column.value(0)["boxes"].append(1)
+    taken(column)[0]["name"] = "b"
+    assert column.value(0) == value
+    assert column.take(np.array([2, 0])).tolist() == [empty, value]
+
+
+def test_times_in_nested_values_and_lists_are_written_as_they_are_read() -> None:
+    kinds = {"day": "date", "instant": "timestamp", "clock": "time[us]", "pause": "duration[ns]"}
+    field = Field("x", object, (), NestedCodec({"list": {"struct": kinds}}))
+    instants = Field("x", "datetime64[us]", (None,), ListCodec("timestamp"))
+    value = {
+        "day": np.datetime64("2024-01-02"),
+        "instant": np.datetime64("2024-01-02T03:04:05.000006"),
+        "clock": np.timedelta64(7, "us"),
+        "pause": np.timedelta64(-8, "ns"),
+    }
+    times = np.array(["2024-01-02T03:04", "1969-01-01T00:00"], "M8[us]")
+
+    assert column_of(field, [[value]]).value(0) == [value]
+    assert same(column_of(instants, [times]).value(0), times)
+
+
+def test_a_struct_with_a_member_too_many_is_refused() -> None:
+    field = Field("x", object, (), NestedCodec({"struct": {"a": "int"}}))
+
+    with pytest.raises(CellValueError, match="a struct of a is expected, this one has 'b'"):
+        field.codec.encode_column(field, [{"a": 1, "b": 2}])
+
+
+def test_nested_values_of_a_slice_are_those_of_its_rows() -> None:
+    field = Field("x", object, (), NestedCodec(NESTED), True)
+    values = [{"name": str(row), "boxes": [[float(row)]] * row, "when": None, "tags": [("k", row)] * row} for row in range(5)]
+    cells = field.codec.encode_column(field, values)
+
+    column = field.codec.column(field, cells.slice(2, 2), has_nulls=False)
+
+    assert taken(column).tolist() == values[2:4]
+
+
+# ---------------------------------------------------------------------- what other writers store
+
+
+def test_a_dictionary_gives_the_values_it_stands_for() -> None:
+    field = Field("x", str, (), None, True)
+    cells = pa.array(["a", None, "b", "a"]).dictionary_encode()
+
+    column = field.codec.column(field, cells, has_nulls=True)
+
+    assert taken(column).tolist() == ["a", None, "b", "a"]
+
+
+@pytest.mark.parametrize("type_", [pa.large_string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int8(), pa.string())])
+def test_text_is_read_from_every_type_of_text(type_: pa.DataType) -> None:
+    field = Field("x", str)
+
+    column = field.codec.column(field, pa.array(["Zürich", ""]).cast(type_), has_nulls=False)
+
+    assert taken(column).tolist() == ["Zürich", ""]
+
+
+@pytest.mark.parametrize("type_", [pa.large_binary(), pa.binary_view(), pa.binary(2), pa.string()])
+@pytest.mark.parametrize("codec", [None, RecordCodec("bytes")])
+def test_bytes_are_read_from_every_type_of_bytes(type_: pa.DataType, codec: CellCodec | None) -> None:
+    field = Field("x", bytes, (), codec, True)
+
+    column = field.codec.column(field, pa.array([b"ab", None, b"cd"]).cast(type_), has_nulls=True)
+
+    assert taken(column).tolist() == [b"ab", None, b"cd"]
+
+
+def test_bytes_that_are_no_text_are_refused_where_text_belongs() -> None:
+    field = Field("x", str)
+
+    with pytest.raises(ValueError, match="UTF"):
+        field.codec.column(field, pa.array([b"\xff"]), has_nulls=False)
+
+
+@pytest.mark.parametrize(
+    ("field", "cells"),
+    [
+        (Field("x", "int64"), pa.array(["a"])),
+        (Field("x", str), pa.array([1])),
+        (Field("x", "int64"), pa.array([[1]])),
+        (Field("x", "int64", (None,)), pa.array([1])),
+        (Field("x", "datetime64[us]"), pa.array([1])),
+        (Field("x", "int64"), pa.array([datetime.date(2020, 1, 1)])),
+        (Field("x", "float32", (2,), NdarrayCodec()), pa.array([1.5])),
+        (Field("x", "uint8", (None, None), PngCodec()), pa.array([1.5])),
+        (Field("x", "float32", (2, 2), TensorCodec()), pa.array([[1.0, 2.0]])),
+    ],
+)
+def test_a_column_of_another_kind_is_refused(field: Field, cells: pa.Array) -> None:
+    with pytest.raises(ValueError, match=r"expected|differ"):
+        field.codec.column(field, cells, has_nulls=False)
+
+
+def test_a_number_that_does_not_fit_the_dtype_is_told_with_its_row() -> None:
+    field = Field("x", "uint8")
+
+    with pytest.raises(CellError, match="300 does not fit into dtype uint8") as caught:
+        field.codec.column(field, pa.array([1, 300]), has_nulls=False)
+
+    assert caught.value.row == 1
+
+
+@pytest.mark.parametrize("codec", [None, NdarrayCodec(), CompressedNdarrayCodec()])
+def test_a_null_where_none_may_be_is_told_with_its_row(codec: CellCodec | None) -> None:
+    field = Field("x", "float32", (2,), codec)
+    type_ = field.arrow_type()
+    cells = pa.concat_arrays([field.codec.encode_column(field, [np.zeros(2, np.float32)]), pa.nulls(1, type_)])
+
+    with pytest.raises(CellError, match="null") as caught:
+        field.codec.column(field, cells, has_nulls=False)
+
+    assert caught.value.row == 1
+
+
+def test_a_null_that_the_footer_denies_is_told() -> None:
+    field = Field("x", "int64", (), None, True)
+
+    with pytest.raises(CellError, match="which the file's footer denies"):
+        field.codec.column(field, pa.array([1, None]), has_nulls=False)
+
+
+def test_the_cells_of_a_slice_are_those_of_its_rows() -> None:
+    field = Field("x", "int16", (2,), NdarrayCodec(), True)
+    cells = field.codec.encode_column(field, [np.array([row, row], np.int16) for row in range(5)] + [None])
+
+    whole, with_null = (
+        field.codec.column(field, cells[2:4], has_nulls=False),
+        field.codec.column(field, cells[4:], has_nulls=True),
+    )
+
+    assert taken(whole).tolist() == [[2, 2], [3, 3]]
+    assert with_null.value(0).tolist() == [4, 4]
+    assert with_null.value(1) is None
+
+
+def test_a_codec_that_cannot_hold_a_field_is_refused_at_once() -> None:
+    for arguments in (
+        ("int64", (2,), ScalarCodec()),
+        ("int64", (2, 2), ListCodec()),
+        ("int64", (), ScalarCodec("string")),
+        (str, (), ScalarCodec("bigint")),
+        (Decimal, (2,), NdarrayCodec()),
+        (object, (2,), NdarrayCodec()),
+        ("float32", (None, None), PngCodec()),
+        ("uint8", (None,), PngCodec()),
+        ("uint8", (4, 4, 5), PngCodec()),
+        ("uint16", (4, 4), JpegCodec()),
+        ("uint8", (4, 4, 4), JpegCodec()),
+        ("float32", (None, 3), TensorCodec()),
+        ("complex64", (), ScalarCodec()),
+        ("int64", (), NestedCodec({"list": "int"})),
+    ):
+        with pytest.raises(ConfigError, match="field 'x'"):
+            Field("x", *arguments)

@@ -1,0 +1,165 @@
+"""PNG files are the same whether OpenCV or Pillow decodes them; damaged ones are refused by both."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image, PngImagePlugin
+
+from data_stack.exception import ConfigError
+from data_stack.formats.records.codecs.images import PngCodec
+from data_stack.formats.records.codecs.opencv_png import decoded_png, plain_png
+
+pytest.importorskip("cv2")
+
+
+def pixels_of(shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
+    return np.random.default_rng(0).integers(np.iinfo(dtype).max, size=shape, dtype=dtype, endpoint=True)
+
+
+def by_pillow(record: bytes) -> npt.NDArray[Any]:
+    return np.array(Image.open(io.BytesIO(record)))
+
+
+def file_of(image: Image.Image, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "PNG", **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (28, 28), (300, 200), (5, 7, 3), (300, 200, 3), (5, 7, 4)])
+def test_plain_files_are_decoded_as_pillow_decodes_them(shape: tuple[int, ...]) -> None:
+    record = PngCodec().encode(pixels_of(shape))
+
+    plain = plain_png(record)
+    pixels = PngCodec().decode(record)
+
+    assert plain is not None
+    assert decoded_png(record, plain) is not None
+    assert np.array_equal(pixels, by_pillow(record))
+    assert np.array_equal(pixels, pixels_of(shape))
+    assert pixels.flags.c_contiguous
+    assert pixels.flags.writeable
+
+
+def test_a_file_of_many_parts_with_notes_is_plain() -> None:
+    notes = PngImagePlugin.PngInfo()
+    notes.add_text("comment", "a note")
+    record = file_of(Image.fromarray(pixels_of((400, 300, 3))), pnginfo=notes, dpi=(72, 72))
+
+    plain = plain_png(record)
+
+    assert record.count(b"IDAT") > 2
+    assert plain is not None
+    assert np.array_equal(decoded_png(record, plain), pixels_of((400, 300, 3)))  # type: ignore[arg-type]
+
+
+def test_what_is_not_plain_is_left_to_pillow() -> None:
+    palette = Image.fromarray(pixels_of((8, 9))).convert("P")
+    turned = Image.fromarray(pixels_of((8, 9, 3)))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter
+    records = {
+        "palette": file_of(palette),
+        "transparent colour": file_of(Image.fromarray(pixels_of((8, 9, 3))), transparency=(1, 2, 3)),
+        "grey and alpha": PngCodec().encode(pixels_of((8, 9, 2))),
+        "one bit": PngCodec().encode(pixels_of((8, 9)) > 100),
+        "orientation": file_of(turned, exif=exif),
+        "colour profile": file_of(turned, icc_profile=b"none"),
+    }
+
+    for what, record in records.items():
+        plain = plain_png(record)
+        assert plain is None or decoded_png(record, plain) is None, what
+        assert np.array_equal(PngCodec().decode(record), by_pillow(record)), what
+
+
+def test_coloured_images_of_16_bits_keep_them_only_if_asked() -> None:
+    pixels = pixels_of((6, 5, 3), "uint16")
+
+    record = PngCodec(deep=True).encode(pixels)
+
+    assert np.array_equal(PngCodec(deep=True).decode(record), pixels)
+    assert PngCodec().decode(record).dtype == np.uint8
+    assert PngCodec().decode(record).shape == (6, 5, 3)
+    with pytest.raises(TypeError, match="uint16"):
+        PngCodec().encode(pixels)
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (60, 50), (6, 5, 3), (6, 5, 4)])
+def test_a_file_that_is_cut_or_changed_anywhere_is_refused(shape: tuple[int, ...]) -> None:
+    codec = PngCodec()
+    record = codec.encode(pixels_of(shape))
+    assert np.array_equal(codec.decode(record), pixels_of(shape))
+    step = max(1, len(record) // 150)
+    damaged = [record[:end] for end in range(0, len(record), step)]
+    damaged += [record[:at] + bytes([record[at] ^ 1]) + record[at + 1 :] for at in [*range(60), *range(60, len(record), step)]]
+
+    for each in damaged:
+        with pytest.raises(ValueError, match=r"png|chunk|image"):
+            codec.decode(each)
+
+
+def test_pixels_that_do_not_decompress_are_refused_though_their_checksum_is_right() -> None:
+    record = PngCodec().encode(pixels_of((6, 5)))
+    start = record.index(b"IDAT")
+    size = int.from_bytes(record[start - 4 : start], "big")
+    body = b"IDAT" + bytes(size)
+    hostile = record[:start] + body + zlib.crc32(body).to_bytes(4, "big") + record[start + size + 8 :]
+
+    with pytest.raises(ValueError, match="damaged"):
+        PngCodec().decode(hostile)
+
+
+def test_the_size_is_looked_at_before_a_pixel_is_decoded() -> None:
+    record = PngCodec().encode(pixels_of((6, 5)))
+    body = b"IHDR" + (60_000).to_bytes(4, "big") * 2 + record[24:29]
+    hostile = record[:12] + body + zlib.crc32(body).to_bytes(4, "big") + record[33:]
+
+    for codec, claimed in ((PngCodec(), hostile), (PngCodec(max_pixels=29), record)):
+        with pytest.raises(ValueError, match="larger than max_pixels"):
+            codec.decode(claimed)
+
+
+def test_a_mode_is_converted_as_by_pillow() -> None:
+    record = PngCodec().encode(pixels_of((6, 5, 3)))
+
+    grey = PngCodec(mode="L").decode(record)
+
+    assert np.array_equal(grey, np.array(Image.open(io.BytesIO(record)).convert("L")))
+    assert np.array_equal(PngCodec(mode="RGB").decode(record), pixels_of((6, 5, 3)))
+
+
+@pytest.mark.parametrize("out", [np.empty((6, 5, 3), np.uint8), np.empty((5, 6), np.uint8), np.empty((6, 5), np.uint16)])
+def test_an_image_goes_only_where_it_fits(out: npt.NDArray[Any]) -> None:
+    with pytest.raises(ValueError, match="belongs"):
+        PngCodec().decode_into(PngCodec().encode(pixels_of((6, 5))), out)
+
+
+def test_without_opencv_pillow_decodes_the_same_and_16_bit_colours_name_what_is_missing() -> None:
+    program = (
+        "import sys; sys.modules['cv2'] = None\n"
+        "import numpy as np\n"
+        "from data_stack.formats.records.codecs.images import PngCodec\n"
+        "pixels = np.arange(90, dtype=np.uint8).reshape(6, 5, 3)\n"
+        "assert (PngCodec().decode(PngCodec().encode(pixels)) == pixels).all()\n"
+        "deep = PngCodec(deep=True).encode(pixels.astype(np.uint16))\n"
+        "try: PngCodec(deep=True).decode(deep)\n"
+        "except ImportError as error: print(error)"
+    )
+
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert "datastack[images]" in told
+
+
+def test_an_option_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="compress_level"):
+        PngCodec(compress_level=10)

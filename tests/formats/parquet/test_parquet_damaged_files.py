@@ -1,0 +1,290 @@
+"""Parquet files that are damaged, lie about themselves, or change while they are read: the truth, or an error of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+)
+from data_stack.formats.parquet import Field, ParquetDataset, Schema
+from data_stack.formats.parquet.codecs import NdarrayCodec
+from data_stack.formats.parquet.footer_facts import footer_facts
+from data_stack.formats.parquet.schema import SCHEMA_KEY
+from data_stack.formats.parquet.selecting import col
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.storage_connectors.connector import ResourceInfo
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": np.arange(start, stop) + 1000,
+            "x": pa.array([None if number % 3 == 0 else number / 2 for number in range(start, stop)], pa.float32()),
+            "text": [f"row {number}" for number in range(start, stop)],
+            "vec": pa.array([[number] * (number % 3) for number in range(start, stop)], pa.list_(pa.int16())),
+        }
+    )
+
+
+def write(path: Path, start: int = 0, stop: int = 6, **options: Any) -> bytes:
+    pq.write_table(rows(start, stop), path, row_group_size=3, **options)
+    return path.read_bytes()
+
+
+def footer_of(content: bytes) -> bytes:
+    return content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
+
+
+def with_footer(content: bytes, footer: bytes) -> bytes:
+    return content[: -8 - len(footer_of(content))] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def test_a_file_cut_anywhere_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    content = write(file)
+
+    for length in [*range(0, len(content), 11), *range(len(content) - 20, len(content))]:
+        file.write_bytes(content[:length])
+        with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet"):
+            ParquetDataset(tmp_path)
+
+
+def test_a_footer_with_any_bit_flipped_neither_ends_the_process_nor_raises_what_is_not_ours(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    content = write(file)
+    footer = footer_of(content)
+    n_refused = 0
+
+    for position in range(0, len(footer), 2):
+        changed = bytearray(footer)
+        changed[position] ^= 1 << position % 8
+        file.write_bytes(with_footer(content, bytes(changed)))
+        try:
+            dataset = ParquetDataset(tmp_path, filters=col("id") >= 0 if position % 2 else None)
+            list(dataset)
+        except DataStackError:
+            n_refused += 1
+
+    assert n_refused > len(footer) / 8
+
+
+def test_statistics_that_are_cut_short_are_an_error_that_names_the_column(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    content = write(file)
+    greatest = (1005).to_bytes(8, "little")
+    footer = footer_of(content).replace(b"\x08" + greatest, b"\x04" + greatest[:4])
+    assert footer != footer_of(content)
+    file.write_bytes(with_footer(content, footer))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'id' of row group 1.*cut short"):
+        ParquetDataset(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "none", "use_dictionary": False}, {"data_page_version": "2.0"}])
+def test_pages_with_checksums_give_what_was_written_or_an_error_whichever_bit_is_flipped(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    file = tmp_path / "a.parquet"
+    content = write(file, write_page_checksum=True, **options)
+    expected = ParquetDataset(tmp_path).read_batch(range(6))
+    wrong, errors = [], set()
+
+    for position in range(4, len(content) - 8 - len(footer_of(content)), 3):
+        changed = bytearray(content)
+        changed[position] ^= 1 << position % 8
+        file.write_bytes(changed)
+        try:
+            found = ParquetDataset(tmp_path).read_batch(range(6))
+        except DatasetFileCorruptError as error:
+            errors.add(str(error)[: str(error).index(str(file)) + len(str(file))])
+        else:
+            if any(repr(found[name]) != repr(expected[name]) for name in expected):
+                wrong.append(position)
+
+    assert wrong == []
+    assert errors == {f"row group {number} of {file}" for number in range(2)}
+
+
+def test_a_footer_that_states_more_rows_than_the_pages_have_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"vec": pa.array([[1]] * 60, pa.list_(pa.int16()))}), tmp_path / "a.parquet")
+    content = (tmp_path / "a.parquet").read_bytes()
+    n_rows = bytes([0x16, 60 << 1])  # a list has as many elements as it says; rows are counted by themselves
+    footer = footer_of(content)
+    places = [place for place in range(len(footer)) if footer[place : place + 2] == n_rows]
+    n_refused = 0
+
+    for place in places:
+        lying = footer[:place] + bytes([0x16, 61 << 1]) + footer[place + 2 :]
+        (tmp_path / "a.parquet").write_bytes(with_footer(content, lying))
+        try:
+            assert len(list(ParquetDataset(tmp_path))) == 60
+        except DatasetFileCorruptError:
+            n_refused += 1
+
+    assert n_refused >= 2
+
+
+def test_numbers_of_a_footer_that_point_elsewhere_are_errors() -> None:
+    sink = io.BytesIO()
+    pq.write_table(rows(0, 3), sink)
+    content = sink.getvalue()
+
+    facts = footer_facts(footer_of(content), len(content))
+
+    assert facts.columns == {"id": [0], "x": [1], "text": [2], "vec": [3]}
+    assert facts.n_rows.tolist() == [3]
+    assert facts.n_nulls[0].tolist()[:3] == [0, 1, 0]
+    with pytest.raises(ValueError, match=r"said to lie at bytes"):
+        footer_facts(footer_of(content), 50)
+    for length in range(len(footer_of(content))):
+        with pytest.raises(ValueError, match=r"footer"):
+            footer_facts(footer_of(content)[:length], len(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [10**9]},
+        {"shape": [10**9, 10**9], "codec": "ndarray"},
+        {"shape": [10**30], "codec": "ndarray"},
+        {"shape": [-1]},
+        {"shape": 5},
+        {"codec": "pickle"},
+        {"codec": ["png"]},
+        {"dtype": "O8,O8"},
+        {"dtype": "<U2000000000"},
+        {"dtype": None},
+        {"name": ""},
+        {"name": ["id"]},
+        {"name": "nobody"},
+        {"nullable": "yes"},
+    ],
+    ids=str,
+)
+def test_a_hostile_schema_is_an_error_that_names_the_field(tmp_path: Path, change: dict[str, Any]) -> None:
+    field = Field("frame", "float32", (2,), NdarrayCodec())
+    cell = io.BytesIO()
+    np.save(cell, np.zeros(2, np.float32))
+    content = Schema("hostile", [field]).to_json()
+    content["fields"][0].update(change)
+    table = pa.table({"frame": [cell.getvalue()] * 4}).replace_schema_metadata({SCHEMA_KEY: json.dumps(content)})
+    pq.write_table(table, tmp_path / "a.parquet")
+
+    with pytest.raises((DatasetFileCorruptError, ConfigError), match=r"frame|nobody|field"):
+        ParquetDataset(tmp_path).read_batch([0, 1])
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", bytes(100), b"PAR1" + bytes(20) + b"\xff\xff\xff\x7fPAR1"])
+def test_a_damaged_common_metadata_is_named(tmp_path: Path, content: bytes) -> None:
+    write(tmp_path / "a.parquet")
+    (tmp_path / "_common_metadata").write_bytes(content)
+
+    with pytest.raises(DatasetFileCorruptError, match="_common_metadata"):
+        ParquetDataset(tmp_path)
+
+
+# ------------------------------------------------------------------ files that change
+
+
+def test_a_file_that_was_replaced_is_an_error_even_if_it_is_as_long(tmp_path: Path) -> None:
+    file, other = tmp_path / "a.parquet", tmp_path / "other"
+    content = write(file, 0, compression="none", use_dictionary=False)
+    dataset = ParquetDataset(tmp_path)
+    dataset[0]
+    pq.write_table(
+        rows(0, 6).set_column(0, "id", pa.array(range(2000, 2006))),
+        other,
+        row_group_size=3,
+        compression="none",
+        use_dictionary=False,
+    )
+    assert len(other.read_bytes()) == len(content)
+    os.replace(other, file)
+
+    with pytest.raises(ResourceChangedError, match=r"a\.parquet"):
+        dataset[5]
+    assert dataset[0]["id"] == 1000  # which was read before
+    assert ParquetDataset(tmp_path)[5]["id"] == 2005
+
+
+def test_a_file_that_was_only_touched_or_copied_to_its_place_is_read_on(tmp_path: Path) -> None:
+    content = write(tmp_path / "a.parquet")
+    dataset = ParquetDataset(tmp_path)
+
+    os.utime(tmp_path / "a.parquet", (1, 1))
+    touched = dataset[0]["id"]
+    (tmp_path / "copy").write_bytes(content)
+    os.replace(tmp_path / "copy", tmp_path / "a.parquet")
+
+    assert [touched, dataset[5]["id"]] == [1000, 1005]
+
+
+def test_files_that_grow_or_vanish_are_errors(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet")
+    dataset = ParquetDataset(tmp_path)
+
+    with (tmp_path / "a.parquet").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ResourceChangedError, match=r"a\.parquet"):
+        dataset[0]
+    (tmp_path / "a.parquet").unlink()
+    with pytest.raises(ResourceNotFoundError, match=r"a\.parquet"):
+        dataset[0]
+
+
+def test_another_process_does_not_take_new_files_for_those_it_was_sent_for(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", 0)
+    write(tmp_path / "b.parquet", 6, 12)
+    sent = pickle.dumps(ParquetDataset(tmp_path))
+    write(tmp_path / "a.parquet", 50, 56)
+
+    received = pickle.loads(sent)
+
+    assert len(received) == 12
+    assert received[7]["id"] == 1007
+    with pytest.raises(ResourceChangedError, match=r"a\.parquet"):
+        received[0]
+
+
+@pytest.mark.parametrize("knows", ["digests", "nothing", "file system"])
+def test_a_file_that_is_replaced_in_a_store_is_an_error_even_if_it_is_as_long(tmp_path: Path, knows: str) -> None:
+    content = write(tmp_path / "a.parquet", compression="none", use_dictionary=False)
+    table = rows(0, 6).set_column(0, "id", pa.array(range(2000, 2006)))
+    pq.write_table(table, tmp_path / "b", row_group_size=3, compression="none", use_dictionary=False)
+    other = (tmp_path / "b").read_bytes()
+    assert len(other) == len(content)
+    store = InMemoryStorageConnector()
+
+    def replace(data: bytes) -> None:
+        if knows == "digests":
+            store.set_resource("a.parquet", data)
+        elif knows == "nothing":
+            store._stored["a.parquet"] = data, ResourceInfo("a.parquet", len(data))
+        else:
+            (tmp_path / "a.parquet").write_bytes(data)
+
+    replace(content)
+    in_files = {"filesystem": pafs.LocalFileSystem()} if knows == "file system" else {}
+    dataset = ParquetDataset(str(tmp_path / "a.parquet") if in_files else store, **in_files)
+    assert dataset[0]["id"] == 1000
+
+    replace(other)
+
+    with pytest.raises(ResourceChangedError, match=r"a\.parquet"):
+        dataset[5]

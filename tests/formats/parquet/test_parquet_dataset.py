@@ -1,0 +1,416 @@
+"""Parquet files of anybody as samples: values, order, files, selection, sharing."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pickle
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layer_laws import check_all_ways_agree
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetOutOfBoundsError, ResourceNotFoundError
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.formats.parquet.selecting import col, in_lambda
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    FsspecStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+)
+from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.loader import BlockShuffled, Loader
+
+
+def table_of(start: int, stop: int) -> pa.Table:
+    """Rows with an id, a number, a label and a list, none of them null."""
+    ids = np.arange(start, stop)
+    return pa.table(
+        {
+            "id": ids,
+            "speed": (ids % 7).astype(np.float32),
+            "label": [f"class {number % 3}" for number in ids],
+            "vec": pa.array([[number, number + 1] for number in ids.tolist()], pa.list_(pa.int16())),
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """100 rows in two files, of row groups of 10."""
+    for part in range(2):
+        pq.write_table(table_of(part * 50, part * 50 + 50), tmp_path / f"part-{part}.parquet", row_group_size=10)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """23 rows in row groups of 5."""
+    path = tmp_path_factory.mktemp("small")
+    pq.write_table(table_of(0, 23), path / "a.parquet", row_group_size=5)
+    return path
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_all_ways_to_the_samples_agree(small_folder: Path, data: st.DataObject) -> None:
+    expected = [
+        {
+            "id": number,
+            "speed": np.float32(number % 7),
+            "label": f"class {number % 3}",
+            "vec": np.array([number, number + 1], np.int16),
+        }
+        for number in range(23)
+    ]
+
+    check_all_ways_agree(ParquetDataset(small_folder), expected, data)
+
+
+def test_rows_come_in_the_order_of_the_files_one_by_one_and_in_batches(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+
+    assert len(dataset) == 100
+    assert [sample["id"] for sample in dataset] == list(range(100))
+    assert dataset[-1]["id"] == 99
+    batch = dataset.read_batch([99, 3, 57, 3])
+    assert batch["id"].tolist() == [99, 3, 57, 3]
+    assert batch["vec"].dtype == np.int16
+    assert batch["vec"].tolist() == [[99, 100], [3, 4], [57, 58], [3, 4]]
+    assert batch["label"].tolist() == ["class 0", "class 0", "class 0", "class 0"]
+    with pytest.raises(DatasetOutOfBoundsError):
+        dataset[100]
+
+
+def test_values_are_the_callers_own(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+
+    batch, sample = dataset.read_batch(range(5)), dataset[0]
+    for column in batch.values():
+        column[...] = column[::-1].copy()
+    sample["vec"][:] = 7
+
+    assert dataset.read_batch(range(5))["id"].tolist() == [0, 1, 2, 3, 4]
+    assert dataset[0]["vec"].tolist() == [0, 1]
+
+
+def test_only_the_columns_that_are_asked_for_are_read(folder: Path) -> None:
+    damaged = folder / "part-0.parquet"
+    column = pq.read_metadata(damaged).row_group(0).column(3)
+    content = bytearray(damaged.read_bytes())
+    start = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+    content[start : start + column.total_compressed_size] = bytes(column.total_compressed_size)
+    damaged.write_bytes(content)
+
+    assert ParquetDataset(folder, columns=["id"]).read_batch([0, 1])["id"].tolist() == [0, 1]
+    assert ParquetDataset(folder).read_column("id", [0, 1]).tolist() == [0, 1]
+    with pytest.raises(DatasetFileCorruptError, match=r"row group 0 of .*part-0\.parquet"):
+        ParquetDataset(folder)[0]
+
+
+def test_nulls_are_none_in_every_batch_and_integers_stay_exact(tmp_path: Path) -> None:
+    numbers = [2**53 + 1, None, 3, 4]
+    table = pa.table({"n": pa.array(numbers, pa.int64()), "x": pa.array([1.5, float("nan"), None, 2.0]), "full": [1, 2, 3, 4]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+
+    dataset = ParquetDataset(tmp_path)
+    batch = dataset.read_batch(range(4))
+
+    assert batch["n"].tolist() == numbers
+    assert batch["x"][0] == 1.5
+    assert np.isnan(batch["x"][1])
+    assert batch["x"][2] is None
+    assert batch["full"].dtype == np.int64
+    assert dataset.read_batch([2, 3])["n"].dtype == object  # no null among these: the same form nevertheless
+    assert dataset[1]["n"] is None
+
+
+TYPES: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.uint64(), [2**64 - 1, 0]),
+    (pa.float16(), [np.float16(1.5), np.float16(-2)]),
+    (pa.bool_(), [True, False]),
+    (pa.large_string(), ["ä", ""]),
+    (pa.string_view(), ["a view", "b"]),
+    (pa.binary(), [b"\x00\x01", b""]),
+    (pa.binary(3), [b"abc", b"xyz"]),
+    (pa.decimal128(20, 3), [Decimal("123456789012345.678"), Decimal("-0.001")]),
+    (pa.decimal256(60, 2), [Decimal("1" + "0" * 55 + ".25"), Decimal("0.01")]),
+    (pa.date32(), [np.datetime64("1969-12-31"), np.datetime64("2024-02-29")]),
+    (pa.timestamp("ns"), [np.datetime64("2024-02-29T01:02:03.123456789", "ns"), np.datetime64("1960-01-01", "ns")]),
+    (pa.timestamp("us", "Europe/Berlin"), [np.datetime64("2024-06-01T10:00", "us"), np.datetime64("2024-01-01T10:00", "us")]),
+    (pa.dictionary(pa.int8(), pa.string()), ["x", "y"]),
+    (pa.struct([("a", pa.int64()), ("b", pa.string())]), [{"a": 1, "b": None}, {"a": 2, "b": "c"}]),
+    (pa.map_(pa.string(), pa.int64()), [[("k", 1)], []]),
+    (pa.list_(pa.list_(pa.int32())), [[[1], [2, 3]], []]),
+]
+
+
+@pytest.mark.parametrize(("type_", "values"), TYPES, ids=[str(type_) for type_, _ in TYPES])
+@pytest.mark.parametrize("with_null", [False, True])
+def test_values_of_every_type_arrive_as_they_were_written(
+    tmp_path: Path, type_: pa.DataType, values: list[Any], with_null: bool
+) -> None:
+    plain = [value.item() if isinstance(value, np.datetime64) and "ns" not in str(value.dtype) else value for value in values]
+    if isinstance(plain[0], datetime.datetime) and pa.types.is_timestamp(type_) and type_.tz:
+        plain = [value.replace(tzinfo=datetime.timezone.utc) for value in plain]
+    written = [*plain, None] if with_null else plain
+    pq.write_table(pa.table({"c": pa.array(written, type_)}), tmp_path / "a.parquet")
+
+    dataset = ParquetDataset(tmp_path)
+
+    expected = [*values, None] if with_null else values
+    for found in (list(dataset.read_batch(range(len(expected)))["c"]), [sample["c"] for sample in dataset]):
+        assert len(found) == len(expected)
+        for value, wanted in zip(found, expected, strict=True):
+            if isinstance(wanted, list):
+                value = [list(item) if isinstance(item, np.ndarray) else item for item in value]
+            assert value == wanted
+
+
+def test_hive_partitions_are_columns(tmp_path: Path) -> None:
+    for day in ("2024-01-01", "__HIVE_DEFAULT_PARTITION__"):
+        for hour in (3, 12):
+            (tmp_path / f"day={day}" / f"hour={hour}").mkdir(parents=True)
+            pq.write_table(pa.table({"id": [hour]}), tmp_path / f"day={day}" / f"hour={hour}" / "a.parquet")
+    (tmp_path / "_SUCCESS").touch()
+
+    dataset = ParquetDataset(tmp_path)
+
+    assert [tuple(sample.values()) for sample in dataset] == [
+        (12, "2024-01-01", 12),
+        (3, "2024-01-01", 3),
+        (12, None, 12),
+        (3, None, 3),
+    ]
+    assert dataset.read_column("hour").dtype == np.int64
+    assert [sample["id"] for sample in ParquetDataset(tmp_path, filters=col("day") == "2024-01-01")] == [12, 3]
+
+
+def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(folder: Path, tmp_path_factory: Any) -> None:
+    files = [folder / "part-1.parquet", folder / "part-0.parquet"]
+    store = FileStorageConnector(tmp_path_factory.mktemp("store"))
+    memory = InMemoryStorageConnector()
+    for file in files:
+        for connector in (store, memory):
+            with file.open("rb") as content:
+                with connector.create(f"frames/{file.name}") as writer:
+                    writer.write(content.read())
+
+    assert [sample["id"] for sample in ParquetDataset(files[0])] == list(range(50, 100))
+    assert [sample["id"] for sample in ParquetDataset(files)][:2] == [50, 51]
+    assert len(ParquetDataset(f"file://{folder}")) == 100
+    assert len(ParquetDataset(store, prefix="frames")) == 100
+    assert ParquetDataset(memory, prefix="frames").read_batch([0, 99])["id"].tolist() == [0, 99]
+    assert len(ParquetDataset(str(folder), filesystem=pafs.LocalFileSystem())) == 100
+    assert ParquetDataset(str(files[0]), filesystem=pafs.LocalFileSystem())[0]["id"] == 50
+
+
+@pytest.mark.parametrize("store", ["mongodb", "s3"])
+def test_it_is_read_by_range_out_of_stores(folder: Path, store: str, request: pytest.FixtureRequest) -> None:
+    if store == "mongodb":
+        connector: StorageConnector = storage_connector_from_url(request.getfixturevalue("mongodb_uri"))
+    else:
+        server = request.getfixturevalue("s3_server")
+        connector = FsspecStorageConnector(f"s3://{server.new_bucket()}/data", **server.options())
+    for file in sorted(folder.iterdir()):
+        with connector.create(f"frames/{file.name}") as writer:
+            writer.write(file.read_bytes())
+
+    dataset = ParquetDataset(connector, prefix="frames", filters=col("id") > 40)
+
+    assert len(dataset) == 59
+    assert dataset.read_batch([58, 0])["id"].tolist() == [99, 41]
+    with Loader(dataset, 16, shuffle=BlockShuffled(window=2), worker_kind="processes", workers=1) as loader:
+        assert sorted(_ids(iter(loader))) == list(range(41, 100))
+
+
+def test_nothing_there_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ResourceNotFoundError, match=str(tmp_path)):
+        ParquetDataset(tmp_path)
+    with pytest.raises(ResourceNotFoundError):
+        ParquetDataset(tmp_path / "none.parquet")
+
+
+def test_an_empty_dataset_has_no_rows_and_still_its_columns(tmp_path: Path) -> None:
+    pq.write_table(table_of(0, 0), tmp_path / "a.parquet")
+
+    dataset = ParquetDataset(tmp_path)
+
+    assert len(dataset) == 0
+    assert list(dataset) == []
+    assert dataset.read_batch([])["id"].dtype == np.int64
+    assert list(Loader(dataset, 4, shuffle=BlockShuffled())) == []
+
+
+@pytest.mark.parametrize("n_bytes", [0, 3, 100, -1])
+def test_a_file_that_is_cut_short_is_named(folder: Path, n_bytes: int) -> None:
+    file = folder / "part-1.parquet"
+    file.write_bytes(file.read_bytes()[:n_bytes])
+
+    with pytest.raises(DatasetFileCorruptError, match=r"part-1\.parquet"):
+        ParquetDataset(folder)
+
+
+def test_a_file_without_a_column_that_others_have_is_an_error_or_nulls(folder: Path) -> None:
+    pq.write_table(table_of(100, 110).drop_columns(["speed"]), folder / "part-2.parquet")
+
+    dataset = ParquetDataset(folder)
+
+    assert dataset[105]["speed"] is None
+    assert dataset.read_batch([0, 105])["speed"].tolist() == [0.0, None]
+    required = pa.schema([field.with_nullable(False) for field in table_of(0, 1).schema])
+    pq.write_table(table_of(0, 50).cast(required), folder / "part-0.parquet")
+    with pytest.raises(DatasetFileCorruptError, match=r"part-2\.parquet.*'speed'"):
+        ParquetDataset(folder)
+
+
+def test_a_column_of_another_type_in_one_file_is_an_error_that_names_it(folder: Path) -> None:
+    table = table_of(100, 110)
+    table = table.set_column(0, "id", pa.array([f"id {number}" for number in range(10)]))
+    pq.write_table(table, folder / "part-2.parquet")
+
+    dataset = ParquetDataset(folder)
+
+    assert dataset[99]["id"] == 99
+    with pytest.raises(DatasetFileCorruptError, match=r"part-2\.parquet, field 'id'"):
+        dataset[100]
+    assert dataset[3]["id"] == 3
+
+
+def test_filters_choose_rows_and_may_use_other_columns(folder: Path) -> None:
+    dataset = ParquetDataset(folder, columns=["id"], filters=(col("speed") == 3) & (col("id") > 50))
+
+    expected = [number for number in range(51, 100) if number % 7 == 3]
+    assert len(dataset) == len(expected)
+    assert [sample["id"] for sample in dataset] == expected
+    assert dataset.block_lengths.sum() == len(expected)
+    assert dataset.read_batch([1, 0])["id"].tolist() == [expected[1], expected[0]]
+    assert list(dataset.schema.fields) == ["id"]
+    assert len(ParquetDataset(folder, filters=[("id", "<", 5)])) == 5
+
+
+def test_a_filter_on_a_field_that_there_is_not_is_an_error_with_those_that_there_are(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"spede.*did you mean.*speed"):
+        ParquetDataset(folder, filters=col("spede") > 3)
+
+
+def test_row_groups_that_statistics_exclude_are_not_read(folder: Path) -> None:
+    file = folder / "part-0.parquet"
+    content = bytearray(file.read_bytes())
+    content[4:200] = bytes(196)  # of the first row group
+    file.write_bytes(content)
+
+    assert [sample["id"] for sample in ParquetDataset(folder, filters=col("id") >= 90)] == list(range(90, 100))
+
+
+def test_a_function_that_raises_names_file_row_group_and_row(folder: Path) -> None:
+    def broken(number: int) -> bool:
+        return bool(1 / (number - 57))
+
+    dataset = ParquetDataset(folder, filters=in_lambda(["id"], broken))
+
+    with pytest.raises(ConfigError, match=r"row group 0 of .*part-1\.parquet.*row 7.*division by zero"):
+        len(dataset)
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
+def test_a_loader_gives_each_row_once_whatever_the_workers(folder: Path, kind: Any) -> None:
+    dataset = ParquetDataset(folder)
+    expected = list(Loader(dataset, 8, shuffle=BlockShuffled(window=3), seed=0, worker_kind="inline"))
+
+    with Loader(
+        dataset, 8, shuffle=BlockShuffled(window=3), seed=0, worker_kind=kind, workers=None if kind == "inline" else 2
+    ) as loader:
+        epochs = [list(loader), list(loader)]
+
+    assert [batch["id"].tolist() for batch in epochs[0]] == [batch["id"].tolist() for batch in expected]
+    assert sorted(number for batch in epochs[1] for number in batch["id"].tolist()) == list(range(100))
+    assert [batch["id"].tolist() for batch in epochs[1]] != [batch["id"].tolist() for batch in epochs[0]]
+    for batch in epochs[0]:
+        assert np.array_equal(batch["vec"][:, 0], batch["id"])
+
+
+def test_it_pickles_as_its_source_with_its_selection(folder: Path) -> None:
+    dataset = ParquetDataset(folder, columns=["id"], filters=col("speed") == 1)
+    len(dataset)
+
+    copy = pickle.loads(pickle.dumps(dataset))
+
+    assert [sample["id"] for sample in copy] == [sample["id"] for sample in dataset]
+
+
+def test_a_forked_child_goes_on_reading(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+    dataset[0]
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if dataset[77]["id"] == 77 else 1)
+
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_threads_share_it_and_each_row_group_is_read_once(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+    found: list[list[int]] = []
+
+    def read() -> None:
+        found.append(dataset.read_batch(np.arange(100))["id"].tolist())
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == [list(range(100))] * 8
+
+
+def test_a_fingerprint_names_the_content_not_the_place(folder: Path, tmp_path_factory: Any) -> None:
+    from data_stack.dataset.recipes.recipe import fingerprint
+
+    moved = tmp_path_factory.mktemp("moved")
+    for file in folder.iterdir():
+        (moved / file.name).write_bytes(file.read_bytes())
+
+    assert fingerprint(ParquetDataset(folder)) == fingerprint(ParquetDataset(moved))
+    assert fingerprint(ParquetDataset(folder, columns=["id"])) != fingerprint(ParquetDataset(folder))
+    assert fingerprint(ParquetDataset(folder, filters=col("id") > 3)) != fingerprint(
+        ParquetDataset(folder, filters=col("id") > 4)
+    )
+
+
+def _ids(batches: Iterator[Any]) -> list[int]:
+    return [number for batch in batches for number in batch["id"].tolist()]
+
+
+def test_training_resumes_in_the_middle_of_an_epoch_on_other_ranks(folder: Path) -> None:
+    dataset = ParquetDataset(folder, columns=["id"])
+    whole = _ids(iter(Loader(dataset, 8, shuffle=BlockShuffled(window=2), seed=5, worker_kind="inline")))
+    loader = Loader(dataset, 8, shuffle=BlockShuffled(window=2), seed=5, worker_kind="inline")
+    batches = iter(loader)
+    before = _ids(next(batches) for _ in range(4))
+    state = loader.state_dict()
+
+    after = []
+    for rank in range(3):
+        resumed = Loader(
+            ParquetDataset(folder, columns=["id"]), 4, shuffle=BlockShuffled(window=2), shard=(rank, 3), uneven="keep",
+            worker_kind="inline",
+        )  # fmt: skip
+        resumed.load_state_dict(state)
+        after += _ids(iter(resumed))
+
+    assert before == whole[:32]
+    assert sorted(before + after) == list(range(100))

@@ -1,0 +1,168 @@
+"""Row groups that are kept: how many, which go, and what threads get that wait for one that another reads."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.formats.parquet.columns import ArrayColumn, GroupColumn
+from data_stack.formats.parquet.group_cache import GroupCache
+from data_stack.loader import BlockShuffled, Loader
+
+N_ROWS = 1000
+
+
+def column(group: int) -> ArrayColumn:
+    return ArrayColumn(np.full(N_ROWS, group))
+
+
+def size_of(_: int) -> int:
+    return N_ROWS
+
+
+class CountedCache(GroupCache):
+    """A cache that knows how often it read each row group."""
+
+    def __init__(self, max_bytes: int, first_bytes: int = 8 * N_ROWS) -> None:
+        self.n_reads: collections.Counter[int] = collections.Counter()
+        super().__init__(self._counted, max_bytes, size_of)
+        self._limit = first_bytes
+
+    def _counted(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
+        self.n_reads[group] += 1
+        return {name: column(group) for name in names}
+
+
+def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() -> None:
+    def read(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
+        if names == ["b"]:
+            cache.columns(1, ["a"], 0)  # another thread needs the room at this moment
+        return {name: column(group) for name in names}
+
+    cache = GroupCache(read, 1, size_of)
+    cache.columns(0, ["a"], 0)
+
+    columns = cache.columns(0, ["a", "b"], 0)
+
+    assert set(columns) == {"a", "b"}
+    assert cache.n_bytes == sum(column.n_bytes for column in columns.values())
+
+
+def test_epochs_of_streaming_keep_no_more_than_one_did() -> None:
+    cache = CountedCache(max_bytes=1 << 30)
+    held = []
+
+    for epoch in range(5):
+        for group in np.random.default_rng(epoch).permutation(10).tolist():
+            for _ in range(4):
+                cache.columns(group, ["a"], N_ROWS // 4)
+        held.append(cache.n_bytes)
+
+    assert set(held) == {8 * N_ROWS}
+
+
+def test_a_window_of_row_groups_is_soon_kept_whole() -> None:
+    cache = CountedCache(max_bytes=1 << 30)
+
+    for start in range(0, 60, 6):  # six at a time, in turns
+        for group in list(range(start, start + 6)) * 10:
+            cache.columns(group, ["a"], N_ROWS // 10)
+
+    assert [cache.n_reads[group] for group in range(12, 60)] == [1] * 48
+    assert cache.n_bytes <= 8 * N_ROWS * 12
+
+
+def test_what_is_kept_stays_below_the_limit_whatever_is_asked_for() -> None:
+    cache = CountedCache(max_bytes=8 * N_ROWS * 3)
+
+    for group in np.random.default_rng(0).integers(0, 20, 500).tolist():
+        cache.columns(group, ["a"], 1)
+        assert cache.n_bytes <= 8 * N_ROWS * 3
+
+
+@pytest.mark.parametrize("failure", [DatasetFileCorruptError, KeyboardInterrupt])
+def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[BaseException]) -> None:
+    n_reads = 0
+    begun = threading.Event()
+
+    def read(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
+        nonlocal n_reads
+        n_reads += 1
+        if n_reads == 1:
+            begun.set()
+            time.sleep(0.2)
+            raise failure("once")
+        return {name: column(group) for name in names}
+
+    cache = GroupCache(read, 1 << 20, size_of)
+    found: list[Any] = []
+
+    def use() -> None:
+        try:
+            found.append(cache.columns(0, ["a"], 1)["a"].value(0))
+        except BaseException as error:  # a thread has nobody else to tell
+            found.append(type(error))
+
+    threads = [threading.Thread(target=use) for _ in range(6)]
+    threads[0].start()
+    begun.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert sorted(found, key=str) == [0, 0, 0, 0, 0, failure]
+    assert n_reads == 2
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 3)])
+def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(tmp_path: Path, kind: Any, workers: int | None) -> None:
+    pq.write_table(pa.table({"id": np.arange(1200)}), tmp_path / "a.parquet", row_group_size=40)
+    dataset = ParquetDataset(tmp_path, max_cached_bytes=40 * 8 * 14)  # of 30 row groups
+    n_reads: collections.Counter[int] = collections.Counter()
+    read = dataset._cache._read
+
+    def counted(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
+        n_reads[group] += 1
+        return read(group, names)
+
+    dataset._cache._read = counted
+    ids = []
+
+    with Loader(dataset, 40, shuffle=BlockShuffled(window=4), worker_kind=kind, workers=workers, seed=3) as loader:
+        for _ in range(3):
+            ids.append([number for batch in loader for number in batch["id"].tolist()])
+
+    assert [sorted(epoch) for epoch in ids] == [list(range(1200))] * 3
+    assert max(n_reads.values()) <= 3
+
+
+def test_a_full_shuffle_of_more_than_fits_holds_one_row_group_at_a_time(tmp_path: Path) -> None:
+    n_held = []
+    pq.write_table(pa.table({"id": np.arange(200), "raw": [bytes(10_000)] * 200}), tmp_path / "a.parquet", row_group_size=10)
+    dataset = ParquetDataset(tmp_path, max_cached_bytes=1)
+    read = dataset._cache._read
+
+    def counted(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
+        n_held.append(pa.total_allocated_bytes() - before)
+        return read(group, names)
+
+    dataset._cache._read = counted
+    before = pa.total_allocated_bytes()
+
+    batch = dataset.read_batch(np.random.default_rng(0).permutation(200))
+
+    assert sorted(batch["id"].tolist()) == list(range(200))
+    assert len(n_held) == 20
+    assert max(n_held) < 5 * 100_000

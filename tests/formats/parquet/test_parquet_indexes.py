@@ -1,0 +1,296 @@
+"""Row-group indexes: built from columns, kept as JSON, asked by selectors."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.indexes import (
+    IntersectIndexSelector,
+    NotNullIndex,
+    RowGroupIndex,
+    SingleFieldIndex,
+    SingleIndexSelector,
+    UnionIndexSelector,
+    build_index,
+    from_json,
+    index_of_pickled,
+    pickled_of_index,
+    to_json,
+)
+from data_stack.formats.parquet.pickled import read_pickled_indexes, write_pickled_indexes
+
+PICKLES = Path(__file__).parent / "fixtures" / "pickles"
+
+
+def objects(*cells: Any) -> np.ndarray[Any, Any]:
+    column = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):
+        column[row] = cell
+    return column
+
+
+def single(*columns: Any) -> SingleFieldIndex:
+    return build_index(enumerate(columns), SingleFieldIndex("by_field", "field"))
+
+
+COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
+    (np.array([3, 1, 3], np.int16), np.array([1], np.int16), {1: {0, 1}, 3: {0}}),
+    (np.array([2**63 + 1], np.uint64), np.array([], np.uint64), {2**63 + 1: {0}}),
+    (np.array([True, True]), np.array([False]), {True: {0}, False: {1}}),
+    (np.array(["a", "bc"]), np.array(["bc"]), {"a": {0}, "bc": {0, 1}}),
+    (np.array([b"a"]), np.array([b"\xff"]), {b"a": {0}, b"\xff": {1}}),
+    (np.array([0.5, np.inf]), np.array([-0.0]), {0.5: {0}, np.inf: {0}, 0.0: {1}}),
+    (np.array(["2020-02-29"], "M8[D]"), np.array(["NaT"], "M8[D]"), {date(2020, 2, 29): {0}}),
+    (np.array(["2020-02-29T01"], "M8[ns]"), np.array([], "M8[ns]"), {datetime(2020, 2, 29, 1): {0}}),
+    (np.array([1500], "m8[ms]"), np.array([1], "m8[ms]"), {timedelta(seconds=1.5): {0}, timedelta(milliseconds=1): {1}}),
+    (objects("a", None), objects(None), {"a": {0}}),
+    (objects(Decimal("1.50"), None), objects(Decimal("1.5")), {Decimal("1.5"): {0, 1}}),
+    (objects(np.array([1, 2]), None), objects(np.array([], np.int64), np.array([2])), {1: {0}, 2: {0, 1}}),
+    (objects(["x", None], ("y",)), objects(np.array(["x"], object)), {"x": {0, 1}, "y": {0}}),
+    (np.array([[1, 2], [3, 1]]), np.array([[5, 5]]), {1: {0}, 2: {0}, 3: {0}, 5: {1}}),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), COLUMNS)
+def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, second: Any, expected: Any) -> None:
+    index = single(first, second)
+
+    assert index.row_groups == expected
+    assert (index.name, index.field) == ("by_field", "field")
+
+
+def test_a_row_group_may_come_in_parts_in_any_order() -> None:
+    parts = [(7, np.array([1])), (3, np.array([2])), (7, np.array([2]))]
+
+    index = build_index(parts, SingleFieldIndex("i", "f"))
+
+    assert index.row_groups == {1: frozenset({7}), 2: frozenset({3, 7})}
+
+
+def test_a_not_null_index_knows_the_row_groups_with_a_value() -> None:
+    columns = [objects(None, None), objects(None, 1), np.array([1]), np.array([], np.int64), objects()]
+
+    index = build_index(enumerate(columns), NotNullIndex("present", "field"))
+
+    assert index == NotNullIndex("present", "field", frozenset({1, 2}))
+
+
+def test_a_field_whose_values_cannot_be_looked_up_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"'by_field'.*'field'.*dict"):
+        single(objects({"a": 1}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.float32(0.1), np.int8(5), np.str_("a"), np.bytes_(b"a"), np.bool_(True), np.datetime64("2020-01-01T00:00:00.000000001")],
+)
+def test_a_numpy_scalar_finds_what_was_built_from_its_like(value: Any) -> None:
+    index = single(np.array([value]))
+
+    assert index.row_groups_with(value) == {0}
+
+
+def test_nan_is_a_value_that_is_found_also_after_storing() -> None:
+    index = single(np.array([np.nan, 1.0], np.float32), np.array([np.nan, np.nan]))
+    stored = from_json(to_json([index]))["by_field"]
+
+    assert index.row_groups_with(float("nan")) == {0, 1}
+    assert stored.row_groups_with(np.float64("nan")) == {0, 1}
+
+
+def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
+    days, times = single(np.array(["2020-02-29"], "M8[D]")), single(np.array(["2020-02-29"], "M8[us]"))
+
+    for index in (days, times):
+        assert index.row_groups_with(date(2020, 2, 29)) == {0}
+        assert index.row_groups_with(datetime(2020, 2, 29)) == {0}
+        assert index.row_groups_with(np.datetime64("2020-02-29", "ns")) == {0}
+        assert index.row_groups_with(datetime(2020, 2, 29, 1)) == set()
+
+
+VALUES = st.one_of(
+    st.text(),
+    st.binary(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.decimals(allow_nan=False),
+    st.dates(),
+    st.datetimes(timezones=st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-5))])),
+    st.times(),
+    st.timedeltas(),
+    st.integers(-(2**62), 2**62).map(lambda number: np.datetime64(number, "ps")),
+    st.integers(-(2**62), 2**62).map(lambda number: np.array(number).astype("m8[25s]")[()]),
+)
+
+
+@given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 2**40))), ordinals=st.frozensets(st.integers(0, 10)))
+def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozenset[int]], ordinals: frozenset[int]) -> None:
+    indexes = {"one": SingleFieldIndex("one", "f", row_groups), "two": NotNullIndex("two", "g", ordinals)}
+
+    read = from_json(to_json(indexes).encode())
+
+    assert read == indexes
+    values = list(read["one"].row_groups)
+    assert {(type(value), value) for value in values} == {(type(value), value) for value in row_groups}
+
+
+def test_values_of_different_types_stay_apart_in_json() -> None:
+    row_groups = {value: frozenset({n}) for n, value in enumerate([1, "1", b"1", "MQ==", "true", "2020-01-01", date(2020, 1, 1)])}
+    index = SingleFieldIndex("i", "f", row_groups)
+
+    assert from_json(to_json([index]))["i"].row_groups == row_groups
+
+
+def test_the_json_does_not_depend_on_the_order_in_which_values_were_met() -> None:
+    forward = build_index([(0, objects("a", 2, 1.5)), (1, objects(b"c", "b"))], SingleFieldIndex("i", "f"))
+    backward = build_index([(1, objects("b", b"c")), (0, objects(1.5, 2, "a"))], SingleFieldIndex("i", "f"))
+
+    assert to_json([forward]) == to_json([backward])
+
+
+def test_the_json_is_as_documented() -> None:
+    index = SingleFieldIndex("by_vehicle", "vehicle", {"car_1": frozenset({3, 0})})
+
+    assert json.loads(to_json([index])) == {
+        "version": 1,
+        "indexes": [{"kind": "single_field", "name": "by_vehicle", "field": "vehicle", "values": {"str": [["car_1", [0, 3]]]}}],
+    }
+
+
+WRONG_DOCUMENTS = [
+    "",
+    "[]",
+    "null",
+    "{}",
+    '{"version": 2, "indexes": []}',
+    '{"version": 1, "indexes": [{}]}',
+    '{"version": 1, "indexes": 5}',
+    '{"version": 1, "indexes": [{"kind": "not_null", "name": 1, "field": "f", "row_groups": []}]}',
+    '{"version": 1, "indexes": [{"kind": "not_null", "name": "n", "field": "f", "row_groups": [-1]}]}',
+    '{"version": 1, "indexes": [{"kind": "not_null", "name": "n", "field": "f", "row_groups": [true]}]}',
+    '{"version": 1, "indexes": [{"kind": "bloom", "name": "n", "field": "f"}]}',
+    "[" * 100_000,
+    *(
+        '{"version": 1, "indexes": [{"kind": "single_field", "name": "n", "field": "f", "values": {' + values + "}}]}"
+        for values in (
+            '"os.system": [["a", [1]]]',
+            '"int": [["5", [1]]]',
+            '"int": [[true, [1]]]',
+            '"str": [[[], [1]]]',
+            '"float": [["5", [1]]]',
+            '"bytes": [["?", [1]]]',
+            '"Decimal": [["x", [1]]]',
+            '"Decimal": [[5, [1]]]',
+            '"date": [["2020-13-01", [1]]]',
+            '"timedelta": [[100000000000000000000000, [1]]]',
+            '"datetime64": [[1, "x", 1], [1]]',
+            '"datetime64": [[[1, "x", 1], [1]]]',
+            '"datetime64": [[[100000000000000000000, "s", 1], [1]]]',
+            '"str": [["a"]]',
+            '"str": 5',
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("text", WRONG_DOCUMENTS)
+def test_json_that_holds_no_indexes_is_an_error_of_ours(text: str) -> None:
+    with pytest.raises(DatasetFileCorruptError, match="row-group indexes"):
+        from_json(text)
+
+
+def test_two_indexes_of_one_name_are_not_stored() -> None:
+    with pytest.raises(ConfigError, match="same name"):
+        to_json([NotNullIndex("i", "f"), SingleFieldIndex("i", "g")])
+
+
+INDEXES: dict[str, RowGroupIndex] = {
+    "vehicle": SingleFieldIndex("vehicle", "vehicle", {"car_0": frozenset({0, 1}), "car_1": frozenset({1, 2})}),
+    "day": SingleFieldIndex("day", "day", {1: frozenset({0, 2}), 2: frozenset({1})}),
+    "events": NotNullIndex("events", "events", frozenset({2, 3})),
+}
+
+SELECTIONS = [
+    (SingleIndexSelector("vehicle", ["car_0"]), {0, 1}),
+    (SingleIndexSelector("vehicle", ["car_0", "car_1"]), {0, 1, 2}),
+    (SingleIndexSelector("vehicle", np.array(["car_1", "unknown"])), {1, 2}),
+    (SingleIndexSelector("vehicle", []), set()),
+    (SingleIndexSelector("day", [np.int64(1), 2.0]), {0, 1, 2}),
+    (SingleIndexSelector("events"), {2, 3}),
+    (SingleIndexSelector("events", ["Field is Not Null"]), {2, 3}),
+    (IntersectIndexSelector([SingleIndexSelector("vehicle", ["car_0"]), SingleIndexSelector("day", [1])]), {0}),
+    (UnionIndexSelector([SingleIndexSelector("vehicle", ["car_0"]), SingleIndexSelector("events")]), {0, 1, 2, 3}),
+    (
+        IntersectIndexSelector(
+            [
+                UnionIndexSelector([SingleIndexSelector("day", [1]), SingleIndexSelector("day", [2])]),
+                SingleIndexSelector("events"),
+            ]
+        ),
+        {2},
+    ),
+]
+
+
+@pytest.mark.parametrize(("selector", "expected"), SELECTIONS, ids=lambda value: repr(value)[:60])
+def test_a_selector_chooses_row_groups(selector: Any, expected: set[int]) -> None:
+    assert selector.select(INDEXES) == expected
+    assert INDEXES["events"].row_groups_with(None) == {2, 3}  # and leaves the indexes as they are
+
+
+def test_a_selector_names_the_indexes_it_asks() -> None:
+    selector = UnionIndexSelector([SingleIndexSelector("b", [1]), SingleIndexSelector("a", [1]), SingleIndexSelector("b", [2])])
+
+    assert selector.index_names == ("b", "a")
+
+
+def test_an_unknown_index_is_an_error_that_lists_those_that_exist() -> None:
+    selector = IntersectIndexSelector([SingleIndexSelector("events"), SingleIndexSelector("vehicles", ["car_0"])])
+
+    with pytest.raises(ConfigError, match="no row-group index 'vehicles'; it has 'day', 'events', 'vehicle'"):
+        selector.select(INDEXES)
+    with pytest.raises(ConfigError, match="it has none, build one"):
+        selector.select({})
+
+
+def test_a_text_instead_of_a_list_of_values_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"\['car_1'\]"):
+        SingleIndexSelector("vehicle", "car_1")
+
+
+@pytest.mark.parametrize("combined", [IntersectIndexSelector, UnionIndexSelector])
+def test_no_selectors_are_an_error(combined: Any) -> None:
+    with pytest.raises(ConfigError, match="at least one"):
+        combined([])
+
+
+def test_the_indexes_that_petastorm_stored_are_ours_and_go_back() -> None:
+    pickled = read_pickled_indexes((PICKLES / "every_type.protocol4.indexes.pickle").read_bytes())
+    del pickled["python_times"]  # which Petastorm would not read
+
+    indexes = {name: index_of_pickled(index) for name, index in pickled.items()}
+    again = read_pickled_indexes(write_pickled_indexes([pickled_of_index(index) for index in indexes.values()]))
+
+    assert from_json(to_json(indexes)).keys() == pickled.keys()
+    assert SingleIndexSelector("day", [datetime(2020, 2, 29)]).select(indexes) == {0, 1}
+    assert indexes["present"].row_groups_with(None) == {0, 5, 300, 70000}
+    assert again.keys() == pickled.keys()
+    for name, index in again.items():
+        assert list(map(repr, index.row_groups)) == list(map(repr, pickled[name].row_groups))
+        assert list(index.row_groups.values()) == list(pickled[name].row_groups.values())
+        assert index.ordinals == pickled[name].ordinals
+
+
+def test_a_time_of_day_is_found() -> None:
+    assert single(objects(time(1, 2, 3))).row_groups_with(time(1, 2, 3)) == {0}

@@ -1,0 +1,232 @@
+"""Which files, folders and columns a Parquet dataset may have: odd names, partitions, many files, few rows."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
+from data_stack.formats.parquet import Field, ParquetDataset, Schema
+from data_stack.formats.parquet.selecting import col
+from data_stack.loader import BlockShuffled, Loader
+
+
+def write(path: Path, table: pa.Table, **options: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, **options)
+
+
+ONE_ROW = pa.table({"id": [1]})
+
+
+def test_a_column_with_a_dot_in_its_name_is_not_a_part_of_another(tmp_path: Path) -> None:
+    table = pa.table({"a.b": [1, 2], "a": [{"b": 5}, {"b": 6}], "a.c": ["x", "y"], "list": [[1], [2]]})
+    write(tmp_path / "a.parquet", table)
+
+    assert ParquetDataset(tmp_path, columns=["a.b", "a.c"]).read_batch([1, 0])["a.b"].tolist() == [2, 1]
+    assert [sample["a"] for sample in ParquetDataset(tmp_path, columns=["a"])] == [{"b": 5}, {"b": 6}]
+    assert [sample["a.c"] for sample in ParquetDataset(tmp_path, filters=col("a.b") > 1)] == ["y"]
+
+
+@pytest.mark.parametrize("name", ["with space", "quo\"te's", "line\nbreak", "ä€😀", "x" * 2000, "0", "class", "a/b", ".*", "%41"])
+def test_a_column_may_be_called_anything(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "a.parquet", pa.table({name: [1, 2], "other": [3, 4]}))
+
+    dataset = ParquetDataset(tmp_path)
+
+    assert dataset.read_column(name).tolist() == [1, 2]
+    assert len(ParquetDataset(tmp_path, filters=col(name) == 2)) == 1
+
+
+def test_two_columns_of_one_name_are_an_error_that_names_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["twice", "twice"]))
+
+    with pytest.raises(ConfigError, match="twice"):
+        ParquetDataset(tmp_path)
+
+
+def test_values_in_the_names_of_folders_are_decoded(tmp_path: Path) -> None:
+    for folder in ("k=a%2Fb%20c", "k=", "k=%C3%A4", "k=1=2", "k=_x"):
+        write(tmp_path / folder / "a.parquet", ONE_ROW)
+
+    assert sorted(sample["k"] for sample in ParquetDataset(tmp_path)) == ["", "1=2", "_x", "a/b c", "ä"]
+
+
+def test_the_name_of_the_folder_counts_where_the_file_has_the_column_too(tmp_path: Path) -> None:
+    write(tmp_path / "k=7" / "a.parquet", pa.table({"id": [1], "k": [9]}))
+
+    assert ParquetDataset(tmp_path)[0] == {"id": 1, "k": 7}
+    assert len(ParquetDataset(tmp_path, filters=col("k") == 9)) == 0
+
+
+def test_a_file_outside_of_the_partitions_has_null(tmp_path: Path) -> None:
+    write(tmp_path / "day=3" / "a.parquet", ONE_ROW)
+    write(tmp_path / "z.parquet", ONE_ROW)
+
+    dataset = ParquetDataset(tmp_path)
+
+    assert [sample["day"] for sample in dataset] == [3, None]
+    assert dataset.read_column("day").tolist() == [3, None]
+    assert len(ParquetDataset(tmp_path, filters=col("day").is_null())) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "texts", "values"),
+    [
+        ("int16", ["-3", "7"], [-3, 7]),
+        ("bool", ["false", "True"], [False, True]),
+        ("float64", ["0.5", "1e3"], [0.5, 1000.0]),
+        ("datetime64[D]", ["2024-02-29", "1969-01-01"], [np.datetime64("2024-02-29"), np.datetime64("1969-01-01")]),
+        ("str", ["01", "x"], ["01", "x"]),
+    ],
+)
+def test_partitions_have_the_dtype_of_the_schema(tmp_path: Path, dtype: str, texts: list[str], values: list[Any]) -> None:
+    for text in texts:
+        write(tmp_path / f"part={text}" / "a.parquet", ONE_ROW)
+    schema = Schema("typed", [Field("id", "int64", nullable=True), Field("part", dtype)])
+
+    dataset = ParquetDataset(tmp_path, schema=schema)
+
+    found = dataset.read_column("part")
+    assert sorted(found.tolist()) == sorted(np.array(values, None if dtype == "str" else dtype).tolist())
+    assert all(len(ParquetDataset(tmp_path, schema=schema, filters=col("part") == value)) == 1 for value in values)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"), [("int8", "300"), ("int64", "x"), ("datetime64[D]", "2024-13-01"), ("datetime64[D]", ""), ("bool", "2")]
+)
+def test_a_folder_whose_name_is_no_value_is_named(tmp_path: Path, dtype: str, text: str) -> None:
+    write(tmp_path / f"part={text}" / "a.parquet", ONE_ROW)
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*part="):
+        ParquetDataset(tmp_path, schema=Schema("typed", [Field("id", "int64", nullable=True), Field("part", dtype)]))
+
+
+def test_a_null_partition_of_a_field_that_is_not_nullable_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "part=__HIVE_DEFAULT_PARTITION__" / "a.parquet", ONE_ROW)
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'part' is not nullable"):
+        ParquetDataset(tmp_path, schema=Schema("typed", [Field("id", "int64", nullable=True), Field("part", "int64")]))
+
+
+def test_files_in_folders_that_a_filter_excludes_are_not_opened(tmp_path: Path) -> None:
+    write(tmp_path / "day=1" / "a.parquet", ONE_ROW)
+    for day in (2, 3):
+        write(tmp_path / f"day={day}" / "a.parquet", pa.table({"id": [day]}))
+    (tmp_path / "day=2" / "a.parquet").write_bytes(b"damaged")
+
+    dataset = ParquetDataset(tmp_path, filters=(col("day") != 2) & (col("id") > 1))
+
+    assert list(dataset) == [{"id": 3, "day": 3}]
+    nothing = ParquetDataset(tmp_path, filters=col("day") == 7)
+    assert len(nothing) == 0
+    assert nothing.read_batch([])["id"].dtype == np.int64
+    with pytest.raises(DatasetFileCorruptError, match="day=2"):
+        ParquetDataset(tmp_path, filters=col("day") > 1)
+
+
+@pytest.mark.parametrize("choice", [3, "1", [1.5], ["x"], [True], [20], [-21]])
+def test_row_groups_that_there_are_not_are_errors(tmp_path: Path, choice: Any) -> None:
+    write(tmp_path / "a.parquet", pa.table({"id": np.arange(20)}), row_group_size=1)
+
+    with pytest.raises(ConfigError, match=r"row.group"):
+        ParquetDataset(tmp_path, row_groups=choice)
+    assert [sample["id"] for sample in ParquetDataset(tmp_path, row_groups=[np.int64(3), 1, -1, 3])] == [1, 3, 19]
+    assert len(ParquetDataset(tmp_path, row_groups=[])) == 0
+
+
+def test_a_filter_that_takes_no_row_leaves_the_columns(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.table({"id": np.arange(20), "text": ["x"] * 20}), row_group_size=5)
+
+    dataset = ParquetDataset(tmp_path, filters=col("id") < 0)
+
+    assert len(dataset) == 0
+    assert list(dataset) == []
+    assert {name: column.shape for name, column in dataset.read_batch([]).items()} == {"id": (0,), "text": (0,)}
+    assert dataset.read_column("id").dtype == np.int64
+    assert list(Loader(dataset, 4, shuffle=BlockShuffled())) == []
+
+
+def test_more_ranks_than_row_groups_have_equally_many_steps_and_together_all_rows(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.table({"id": np.arange(10)}), row_group_size=5)
+    dataset = ParquetDataset(tmp_path)
+
+    ranks = [list(Loader(dataset, 2, shuffle=BlockShuffled(window=1), seed=0, shard=(rank, 5))) for rank in range(5)]
+
+    assert {len(batches) for batches in ranks} == {1}
+    assert sorted(number for batches in ranks for batch in batches for number in batch["id"].tolist()) == list(range(10))
+
+
+def test_rows_stay_whole_through_filters_views_shuffling_and_threads(tmp_path: Path) -> None:
+    ids = np.arange(1000)
+    for part in range(3):
+        mine = ids[part::3]
+        table = pa.table({"id": mine, "square": mine**2, "text": [str(number) for number in mine]})
+        write(tmp_path / f"kind={part}" / "a.parquet", table, row_group_size=37)
+    dataset = ParquetDataset(tmp_path, columns=["square", "text", "kind"], filters=(col("id") > 13) & ~col("id").isin([50, 51]))
+    view = dataset[::3][::-1]
+
+    with Loader(view, 16, shuffle=True, seed=3, worker_kind="threads", workers=3) as loader:
+        rows = [
+            row
+            for batch in loader
+            for row in zip(batch["square"].tolist(), batch["text"].tolist(), batch["kind"].tolist(), strict=True)
+        ]
+
+    assert all(int(text) ** 2 == square and int(text) % 3 == kind for square, text, kind in rows)
+    expected = [number for part in range(3) for number in ids[part::3].tolist() if number > 13 and number not in (50, 51)][::3]
+    assert sorted(int(text) for _, text, _ in rows) == sorted(expected)
+
+
+def test_it_pickles_small_and_elsewhere_reads_only_the_footers_that_it_needs(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.table({"id": np.arange(3000), "x": np.arange(3000.0)}), row_group_size=1)
+    write(tmp_path / "b.parquet", pa.table({"id": [3000], "x": [1.0]}))
+    sent = pickle.dumps(ParquetDataset(tmp_path))
+    (tmp_path / "a.parquet").write_bytes(b"no longer Parquet")
+
+    received = pickle.loads(sent)
+
+    assert len(sent) < 50_000
+    assert len(received) == 3001
+    assert received[3000]["id"] == 3000
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet"):
+        received[0]
+
+
+def test_a_worker_does_not_evaluate_the_filter_again(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.table({"id": np.arange(100)}), row_group_size=10)
+    dataset = ParquetDataset(tmp_path, filters=col("id") % 2 == 1)
+    assert len(dataset) == 50
+    (tmp_path / "a.parquet").rename(tmp_path / "gone")
+
+    received = pickle.loads(pickle.dumps(dataset))
+
+    assert len(received) == 50
+    assert received.block_lengths.tolist() == [5] * 10
+
+
+def test_hdfs_without_hadoop_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_HOME", "CLASSPATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(StorageError, match="HADOOP_HOME"):
+        ParquetDataset("hdfs://nowhere:8020/frames")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "zeros", "dangling", "loop"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "a.parquet"
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to({"zeros": "/dev/zero", "dangling": "nowhere", "loop": file.name}[kind])
+
+    with pytest.raises(StorageError if kind == "loop" else ResourceNotFoundError, match=r"a\.parquet"):
+        ParquetDataset(tmp_path)

@@ -1,0 +1,374 @@
+"""N-grams: which rows make a sequence, and what is read of them."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import pickle
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.formats.parquet.ngram import NGram, NGramIterator
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.selecting import col
+from data_stack.formats.parquet.transform import TransformSpec
+from data_stack.formats.parquet.transformed import TransformedDatasetIterator
+from data_stack.loader import BlockShuffled, Loader
+
+PETASTORM = Path(__file__).parent / "fixtures" / "petastorm"
+COUNTS: dict[str, dict[str, int]] = json.loads((PETASTORM / "timeseries.expected.json").read_text())["ngrams"]
+
+
+class Rows(DatasetIterator):
+    """Rows of a table in memory, with row groups; counts what is read."""
+
+    def __init__(self, block_lengths: list[int] | None = None, **columns: Any) -> None:
+        self._columns = {name: values if isinstance(values, np.ndarray) else np.array(values) for name, values in columns.items()}
+        self._rows = SequenceDatasetIterator(list(self._columns.values())).as_dict(*self._columns)
+        if block_lengths is not None:
+            self.block_lengths = np.array(block_lengths)
+        self.n_read = dict.fromkeys(self._columns, 0)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._rows[index]
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        self.n_read[key] += len(self) if indices is None else len(indices)
+        return self._rows.read_column(key, indices)
+
+
+def timed(times: Any, **options: Any) -> Rows:
+    return Rows(time=np.array(times), row=np.arange(len(times)), **options)
+
+
+def rows_of(ngrams: NGramIterator) -> list[list[int]]:
+    return [[int(part["row"]) for part in sample.values()] for sample in ngrams]
+
+
+def of_length(length: int, threshold: Any = 1, **options: Any) -> NGram:
+    return NGram({offset: ["row"] for offset in range(length)}, threshold, "time", **options)
+
+
+# ------------------------------------------------------------------ which sequences
+
+
+@pytest.mark.parametrize("case", COUNTS)
+def test_there_are_as_many_sequences_as_petastorm_counts(case: str) -> None:
+    length, threshold, overlap = [part.partition("=")[2] for part in case.split(",")]
+    rows = ParquetDataset(PETASTORM / "timeseries")
+    ngram: dict[str, Any] = {
+        "fields": {offset: ["timestamp"] for offset in range(int(length))},
+        "delta_threshold": int(threshold),
+        "timestamp_field": "timestamp",
+        "timestamp_overlap": overlap == "True",
+    }
+
+    crossing = NGramIterator(rows, NGram(**ngram))
+    within = NGramIterator(rows, NGram(**ngram, within_row_groups=True))
+
+    assert len(crossing) == COUNTS[case]["whole_dataset_crossing_row_groups"]
+    assert len(within) == COUNTS[case]["petastorm_within_row_groups"]
+
+
+def naive(times: list[int], groups: list[int], length: int, threshold: int, overlap: bool) -> list[list[int]]:
+    """What Petastorm does, row by row, for each group by itself; in the order of the first rows."""
+    found = []
+    for group in set(groups):
+        rows = [row for row in range(len(times)) if groups[row] == group]
+        last_end = None
+        for place in range(len(rows) - length + 1):
+            window = rows[place : place + length]
+            if not overlap and last_end is not None and times[window[0]] <= last_end:
+                continue
+            if all(times[after] - times[before] <= threshold for before, after in itertools.pairwise(window)):
+                found.append(window)
+                last_end = times[window[-1]]
+    return sorted(found)
+
+
+@given(
+    gaps=st.lists(st.integers(0, 4), min_size=1, max_size=40),
+    data=st.data(),
+    length=st.integers(1, 4),
+    threshold=st.integers(0, 4),
+    overlap=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_sequences_are_those_that_are_found_row_by_row(
+    gaps: list[int], data: st.DataObject, length: int, threshold: int, overlap: bool
+) -> None:
+    times = np.cumsum(gaps)
+    groups = data.draw(st.lists(st.integers(0, 2), min_size=len(gaps), max_size=len(gaps)))
+    ngram = of_length(length, threshold, timestamp_overlap=overlap, group_field="car")
+
+    found = NGramIterator(Rows(time=times, row=np.arange(len(times)), car=np.array(groups)), ngram)
+
+    assert rows_of(found) == naive(times.tolist(), groups, length, threshold, overlap)
+
+
+@pytest.mark.parametrize(
+    ("times", "threshold"),
+    [
+        ([0, 1, 3, 4], 1),
+        (np.array([0, 1, 3, 4], dtype="u8") + np.uint64(2**63), 1.5),
+        ([0.0, 0.25, 1.0, 1.25], 0.25),
+        (np.array([0, 1, 3, 4], dtype="M8[s]"), datetime.timedelta(seconds=1)),
+        (np.array([0, 1, 3, 4], dtype="M8[ms]"), np.timedelta64(1000, "us")),
+        (np.array([Decimal("0.1"), Decimal("0.2"), Decimal("0.9"), Decimal("1.0")]), Decimal("0.1")),
+    ],
+)
+def test_timestamps_may_be_of_any_kind_that_has_differences(times: Any, threshold: Any) -> None:
+    assert rows_of(NGramIterator(timed(times), of_length(2, threshold))) == [[0, 1], [2, 3]]
+
+
+def test_offsets_may_be_negative_and_have_holes() -> None:
+    rows = Rows(time=np.arange(5), row=np.arange(5), speed=np.arange(5) * 10.0)
+
+    ngrams = NGramIterator(rows, NGram({1: ["speed"], -2: ["row", "speed"]}, 1, "time"))
+
+    assert ngrams.ngram.length == 4
+    assert list(ngrams) == [
+        {-2: {"row": 0, "speed": 0.0}, 1: {"speed": 30.0}},
+        {-2: {"row": 1, "speed": 10.0}, 1: {"speed": 40.0}},
+    ]
+
+
+def test_a_row_of_which_nothing_is_wanted_must_be_there() -> None:
+    ngrams = NGramIterator(timed([0, 1, 2, 9]), NGram({0: ["row"], 1: []}, 1, "time"))
+
+    assert list(ngrams) == [{0: {"row": 0}, 1: {}}, {0: {"row": 1}, 1: {}}]
+
+
+def test_a_stride_leaves_sequences_out() -> None:
+    assert rows_of(NGramIterator(timed(range(8)), of_length(3, stride=2))) == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
+
+
+def test_sequences_of_groups_that_are_mixed_come_in_the_order_of_their_first_rows() -> None:
+    rows = Rows(time=[0, 0, 1, 1, 2, 2], row=np.arange(6), car=np.array(["a", "b", "b", "a", "a", "b"]))
+
+    ngrams = NGramIterator(rows, of_length(2, group_field="car"))
+
+    assert rows_of(ngrams) == [[0, 3], [1, 2], [2, 5], [3, 4]]
+
+
+def test_no_sequence_spans_row_groups_between_which_time_goes_back() -> None:
+    rows = timed([5, 6, 7, 0, 1, 2], block_lengths=[3, 3])
+
+    assert rows_of(NGramIterator(rows, of_length(2))) == [[0, 1], [1, 2], [3, 4], [4, 5]]
+
+
+def test_a_row_that_is_not_sorted_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"'time' of row 3 is 1, that of row 2 before it is 2.*group_field"):
+        NGramIterator(timed([0, 1, 2, 1, 2]), of_length(2))
+
+
+def test_a_row_without_a_timestamp_is_named() -> None:
+    with pytest.raises(ConfigError, match="'time' of row 1 is None"):
+        NGramIterator(timed(np.array([0, None, 2], dtype=object)), of_length(2))
+
+
+def test_petastorms_borders_need_row_groups() -> None:
+    with pytest.raises(ConfigError, match="block_lengths"):
+        NGramIterator(timed([0, 1]), of_length(2, within_row_groups=True))
+
+
+def test_too_few_rows_make_no_sequence() -> None:
+    ngrams = NGramIterator(timed([0]), of_length(2))
+
+    assert (len(ngrams), list(ngrams)) == (0, [])
+    assert ngrams.read_batch([])[0]["row"].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fields": {}}, "fields of an n-gram"),
+        ({"fields": {0: "row"}}, "at offset 0"),
+        ({"fields": {0: [3]}}, "a field at offset 0"),
+        ({"fields": {"0": ["row"]}}, "an offset"),
+        ({"delta_threshold": None}, "delta_threshold"),
+        ({"delta_threshold": -1}, "delta_threshold"),
+        ({"delta_threshold": float("nan")}, "delta_threshold"),
+        ({"timestamp_field": 3}, "timestamp_field"),
+        ({"timestamp_overlap": "no"}, "timestamp_overlap"),
+        ({"stride": 0}, "stride"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        NGram(**{"fields": {0: ["row"]}, "delta_threshold": 1, "timestamp_field": "time", **options})
+
+
+@pytest.mark.parametrize("name", ["rwo", "x.*"])
+def test_a_field_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"no field.*there are: time, row"):
+        NGramIterator(timed([0, 1]), NGram({0: [name]}, 1, "time"))
+
+
+def test_a_timestamp_is_one_field() -> None:
+    with pytest.raises(ConfigError, match="timestamp_field is one field"):
+        NGramIterator(timed([0, 1]), NGram({0: ["row"]}, 1, ".*"))
+
+
+# ------------------------------------------------------------------ what is read
+
+
+def test_regular_expressions_and_fields_choose_in_the_order_of_the_dataset() -> None:
+    rows = ParquetDataset(PETASTORM / "timeseries")
+
+    ngrams = NGramIterator(rows, NGram({0: ["gyro", "acc.*", rows.schema["timestamp"]]}, 100, "timestamp"))
+
+    assert ngrams.ngram.fields == {0: ["timestamp", "accel", "gyro"]}
+
+
+def test_values_are_those_of_the_rows() -> None:
+    rows = ParquetDataset(PETASTORM / "timeseries")
+    ngrams = NGramIterator(rows, NGram({0: ["timestamp", "events"], 1: ["accel"], 2: ["price"]}, 100, "timestamp"))
+    timestamps = rows.read_column("timestamp")
+
+    for index in (0, 1527, 1528, 2490, 4959):  # also across row groups and files
+        sample = ngrams[index]
+        row = int(np.flatnonzero(timestamps == sample[0]["timestamp"])[0])
+        expected = [rows[row]["events"], rows[row + 1]["accel"], rows[row + 2]["price"]]
+        found = [sample[0]["events"], sample[1]["accel"], sample[2]["price"]]
+        assert [np.array_equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * 3
+
+
+def test_batches_lists_columns_and_single_sequences_agree() -> None:
+    ngrams = NGramIterator(
+        ParquetDataset(PETASTORM / "timeseries"), NGram({-1: ["accel"], 1: ["accel", "flag"]}, 100, "timestamp")
+    )
+    indices = [4000, 3, 3, -1]
+
+    batch, samples = ngrams.read_batch(indices), ngrams.__getitems__(indices)
+
+    for place, index in enumerate(indices):
+        one = ngrams[index]
+        for offset, names in ngrams.ngram.fields.items():
+            for name in names:
+                assert np.array_equal(batch[offset][name][place], one[offset][name])
+                assert np.array_equal(samples[place][offset][name], one[offset][name])
+                assert np.array_equal(ngrams.read_column((offset, name), [index])[0], one[offset][name])
+    assert ngrams.read_column(1, [7])[0]["flag"] == ngrams[7][1]["flag"]
+    assert ngrams.read_batch([])[1]["accel"].shape == (0, 3)
+
+
+def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_batch() -> None:
+    rows = Rows(time=np.arange(100), row=np.arange(100), image=np.zeros((100, 4)))
+    ngrams = NGramIterator(rows, NGram({0: ["image"], 1: ["image"], 2: ["image", "row"]}, 1, "time"))
+    assert rows.n_read == {"time": 100, "row": 0, "image": 0}
+
+    ngrams.read_batch(range(20))
+
+    assert rows.n_read == {"time": 100, "row": 20, "image": 22}
+
+
+def test_columns_of_a_batch_do_not_share_their_memory() -> None:
+    batch = NGramIterator(timed(range(9)), of_length(3)).read_batch(range(5))
+
+    batch[0]["row"][:] = -1
+
+    assert batch[1]["row"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_rows_that_a_filter_leaves_out_are_not_there() -> None:
+    rows = ParquetDataset(PETASTORM / "timeseries", filters=col("vehicle") == "car_1")
+
+    ngrams = NGramIterator(rows, NGram({0: ["vehicle"], 1: ["vehicle"]}, 100, "timestamp"))
+
+    assert 0 < len(ngrams) < 4980
+    assert {value for offset in (0, 1) for value in ngrams.read_column((offset, "vehicle"))} == {"car_1"}
+
+
+def test_sequences_of_transformed_rows_are_found_without_transforming(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"time": np.arange(10), "speed": np.arange(10.0)}), tmp_path / "a.parquet", row_group_size=4)
+    calls: list[int] = []
+
+    def doubled(row: dict[str, Any]) -> dict[str, Any]:
+        calls.append(1)
+        return {"double": row["speed"] * 2}
+
+    rows = TransformedDatasetIterator(
+        ParquetDataset(tmp_path), TransformSpec(doubled, [("double", "float64", (), False)], ["time", "speed"])
+    )
+    ngrams = NGramIterator(rows, NGram({0: ["double"], 1: ["double"]}, 1, "time"))
+
+    assert (len(ngrams), calls) == (9, [])
+    assert ngrams[4] == {0: {"double": 8.0}, 1: {"double": 10.0}}
+
+
+# ------------------------------------------------------------------ in a stack
+
+
+def test_sequences_pickle_without_being_found_again() -> None:
+    ngrams = NGramIterator(ParquetDataset(PETASTORM / "timeseries"), NGram({0: ["price"], 1: ["price"]}, 100, "timestamp"))
+
+    copy = pickle.loads(pickle.dumps(ngrams))
+
+    assert copy[1533] == ngrams[1533]
+    assert len(copy) == len(ngrams)
+
+
+def test_a_loader_shuffles_sequences_by_the_row_groups_of_their_first_rows() -> None:
+    ngrams = NGramIterator(
+        ParquetDataset(PETASTORM / "timeseries"), NGram({0: ["timestamp"], 1: ["timestamp"]}, 100, "timestamp")
+    )
+    order = BlockShuffled(ngrams.block_lengths, window=2)
+
+    with Loader(ngrams, 64, shuffle=order, seed=1, worker_kind="threads", workers=2) as loader:
+        first, second = [
+            np.concatenate([batch[0]["timestamp"] for batch in loader]),
+            np.concatenate([batch[0]["timestamp"] for batch in loader]),
+        ]
+
+    assert ngrams.block_lengths.sum() == len(ngrams) == len(first)
+    assert sorted(first) == sorted(second) == ngrams.read_column((0, "timestamp")).tolist()
+    assert first.tolist() != second.tolist()
+
+
+def test_a_loader_goes_on_in_the_middle_of_an_epoch() -> None:
+    ngrams = NGramIterator(timed(range(50)), of_length(3))
+    loader = Loader(ngrams, 4, shuffle=True, seed=5, worker_kind="inline")
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    state = json.loads(json.dumps(loader.state_dict()))
+    expected = [batch[1]["row"].tolist() for batch in batches]
+
+    other = Loader(NGramIterator(timed(range(50)), of_length(3)), 4, shuffle=True, worker_kind="inline")
+    other.load_state_dict(state)
+
+    assert [batch[1]["row"].tolist() for batch in other] == expected
+
+
+def test_windows_of_a_dataset_are_the_same_sequences() -> None:
+    rows = ParquetDataset(PETASTORM / "timeseries")
+    ngrams = NGramIterator(rows, NGram({0: ["timestamp"], 1: ["accel"], 2: ["flag"]}, 100, "timestamp"))
+
+    windows: Any = rows.windows(3, order_by="timestamp", max_gap=100, offsets={0: ["timestamp"], 1: ["accel"], 2: ["flag"]})
+
+    assert len(windows) == len(ngrams)
+    found, expected = windows.read_offsets([0, 1530, 4000]), ngrams.read_batch([0, 1530, 4000])
+    assert all(np.array_equal(found[at][name], expected[at][name]) for at, name in ((0, "timestamp"), (1, "accel"), (2, "flag")))
+
+
+def test_a_schema_view_of_n_grams_is_that_of_the_rows() -> None:
+    schema = Schema("s", [Field("time", "int64"), Field("row", "int64")])
+    rows = TransformedDatasetIterator(timed([0, 1, 2]), TransformSpec(), schema=schema)
+
+    assert NGramIterator(rows, of_length(2)).schema.fields == schema.fields

@@ -1,0 +1,129 @@
+"""The statistics of real footers never spare the reading of a row that a predicate selects."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import math
+import operator
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.formats.parquet.selecting import (
+    ColumnStatistics,
+    Predicate,
+    col,
+    in_lambda,
+    in_negate,
+    in_pseudorandom_split,
+    in_set,
+)
+
+N_ROWS = 4
+MIDNIGHT = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
+
+#: For each type of Parquet's, values among which some are equal, and some are hard to bound.
+VALUES: dict[str, tuple[Any, list[Any]]] = {
+    "int": (pa.int32(), [-5, -1, 0, 1, 3]),
+    "unsigned": (pa.uint64(), [0, 1, 2**63, 2**64 - 1]),
+    "float": (pa.float32(), [0.1, 0.5, math.nan, -1.0, math.inf]),
+    "text": (pa.string(), ["", "a", "b", "ab" * 60, "ab" * 60 + "c", "ü"]),
+    "bytes": (pa.binary(), [b"", b"\xff", b"a" * 100, b"a"]),
+    "date": (pa.date32(), [datetime.date(2020, 1, day) for day in (1, 2, 3)]),
+    "time": (pa.timestamp("us"), [datetime.datetime(2020, 1, 1, hour) for hour in (0, 5, 23)]),
+    "zoned": (pa.timestamp("ms", tz="UTC"), [MIDNIGHT + datetime.timedelta(hours=hours) for hours in (0, 7, 30)]),
+    "decimal": (pa.decimal128(8, 2), [Decimal("0.10"), Decimal("-3.00"), Decimal("2.55")]),
+    "bool": (pa.bool_(), [True, False]),
+    "clock": (pa.time64("us"), [datetime.time(0), datetime.time(12, 30)]),
+}
+OPERATORS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+
+
+def random_table(choice: random.Random) -> pa.Table:
+    columns = {}
+    for name, (type_, values) in VALUES.items():
+        some = choice.choice([[choice.choice(values)], values])  # often but one value
+        nulls = choice.choice([0.0, 0.0, 0.3, 1.0])
+        columns[name] = pa.array([None if choice.random() < nulls else choice.choice(some) for _ in range(N_ROWS)], type_)
+    return pa.table(columns)
+
+
+def statistics_in_footer(table: pa.Table) -> dict[str, ColumnStatistics]:
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    found = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        known = column.statistics
+        ends = (known.min, known.max) if known.has_min_max else (None, None)
+        is_exact = bool(getattr(known, "is_max_value_exact", False))
+        found[column.path_in_schema] = ColumnStatistics(ends[0], ends[1], known.null_count, N_ROWS, is_exact)
+    return found
+
+
+def columns_of(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
+    columns = {}
+    for name in table.column_names:
+        values = np.empty(N_ROWS, dtype=object)
+        values[:] = table[name].to_pylist()
+        columns[name] = values
+    return columns
+
+
+def random_predicate(choice: random.Random) -> Predicate:
+    name = choice.choice(list(VALUES))
+    values = VALUES[name][1]
+    makers: list[Callable[[], Predicate]] = [
+        lambda: choice.choice(OPERATORS)(col(name), choice.choice(values)),
+        lambda: choice.choice(OPERATORS)(col(name), choice.choice(values)),
+        lambda: col(name).isin(choice.choices(values, k=2)),
+        lambda: in_set([*choice.choices(values, k=2), None], name),
+        lambda: col(name).is_null(),
+        lambda: in_lambda([name], lambda value: value is not None and str(value) > "2"),
+        lambda: in_pseudorandom_split([0.5, 0.5], 0, name),
+        lambda: col("int") * 2 - col("float") > choice.choice([0, 1.5]),
+        lambda: col("int") < col("unsigned"),
+        lambda: col("date") <= col("time"),
+    ]
+    return choice.choice(makers)()
+
+
+def random_combination(choice: random.Random) -> Predicate:
+    predicate = random_predicate(choice)
+    for _ in range(choice.randrange(3)):
+        combine: list[Callable[[Predicate], Predicate]] = [
+            lambda one: one & random_predicate(choice),
+            lambda one: one | random_predicate(choice),
+            operator.invert,
+            in_negate,
+        ]
+        predicate = choice.choice(combine)(predicate)
+    return predicate
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_footers_spare_reading_and_leave_out_no_row(seed: int) -> None:
+    choice = random.Random(seed)
+    n_spared = 0
+
+    for _ in range(60):
+        table = random_table(choice)
+        statistics, columns = statistics_in_footer(table), columns_of(table)
+        for _ in range(8):
+            predicate = random_combination(choice)
+            mask = predicate.mask(columns)
+            could, must = predicate.could_match(statistics), predicate.must_match(statistics)
+
+            assert could or not mask.any(), predicate
+            assert mask.all() or not must, predicate
+            n_spared += must or not could
+
+    assert n_spared > 100

@@ -1,0 +1,511 @@
+"""A schema survives its JSON, shows itself to every tool, and is inferred for any Parquet."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import pickle
+import re
+import subprocess
+import sys
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.codecs import (
+    CompressedNdarrayCodec,
+    JpegCodec,
+    ListCodec,
+    NdarrayCodec,
+    NestedCodec,
+    PngCodec,
+    RecordCodec,
+    ScalarCodec,
+    TensorCodec,
+)
+from data_stack.formats.parquet.inference import infer_schema
+from data_stack.formats.parquet.petastorm_metadata import pickled_from_schema, schema_from_pickled
+from data_stack.formats.parquet.pickled import read_pickled_schema, write_pickled_schema
+from data_stack.formats.parquet.schema import SCHEMA_KEY, Field, Schema
+
+SCALARS = ["bool", "int8", "uint8", "uint16", "uint32", "uint64", "int64", "float16", "float32", "float64"]
+
+
+@pytest.fixture
+def schema() -> Schema:
+    """Fields of every codec."""
+    return Schema(
+        "everything",
+        [
+            *(Field(f"scalar_{dtype}", dtype, (), None, dtype == "int64") for dtype in SCALARS),
+            Field("text", str),
+            Field("data", bytes, nullable=True),
+            Field("price", Decimal, (), ScalarCodec("decimal(10,3)")),
+            Field("day", datetime.date),
+            Field("time", "datetime64[ns]", nullable=True),
+            Field("instant", "datetime64[us]", (), ScalarCodec("timestamp")),
+            Field("duration", "timedelta64[us]"),
+            Field("clock", "timedelta64[us]", (), ScalarCodec("time[us]")),
+            Field("list", "int32", (None,), nullable=True),
+            Field("words", str, (None,)),
+            Field("vector", "float32", (3,)),
+            Field("tensor", "float32", (2, 3), TensorCodec()),
+            Field("matrix", "float32", (None, 3)),
+            Field("packed", "complex64", (2, None), CompressedNdarrayCodec(), True),
+            Field("names", str, (2,), NdarrayCodec()),
+            Field("png", "uint8", (None, None, 3), PngCodec(), True),
+            Field("deep", "uint16", (8, 9), PngCodec()),
+            Field("jpeg", "uint8", (16, 16), JpegCodec(quality=90)),
+            Field("webp", "uint8", (None, None, 3), RecordCodec("webp")),
+            Field("json", object, (), RecordCodec("json")),
+            Field("nested", object, (), NestedCodec({"struct": {"a": "int", "b": {"list": {"list": "string"}}}}), True),
+            Field("map", object, (), NestedCodec(pa.map_(pa.string(), pa.float64()))),
+        ],
+    )
+
+
+def test_a_schema_survives_json_metadata_and_pickle(schema: Schema) -> None:
+    through_json = Schema.from_json(json.loads(json.dumps(schema.to_json())))
+    through_metadata = Schema.from_metadata(schema.metadata())
+    through_pickle = pickle.loads(pickle.dumps(schema))
+
+    for again in (through_json, through_metadata, through_pickle):
+        assert again == schema
+        assert hash(again) == hash(schema)
+        assert [field.arrow_type() for field in again] == [field.arrow_type() for field in schema]
+
+
+def test_two_fields_that_differ_in_their_codec_differ() -> None:
+    one, other = (Field("x", "uint8", (4, 4), JpegCodec(quality)) for quality in (80, 90))
+
+    assert one != other
+    assert one == Field("x", np.uint8, [4, 4], JpegCodec(80))
+    assert Schema("s", [one]) != Schema("s", [other])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "why"),
+    [
+        (lambda content: content.update(version=99), DatasetFileCorruptError, "version 99"),
+        (lambda content: content.pop("fields"), DatasetFileCorruptError, "no schema"),
+        (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard'.*it knows: scalar"),
+        (lambda content: content["fields"][0].update(codec=["scalar"]), ConfigError, "does not know"),
+        (lambda content: content["fields"][0].update(codec="record", type="unheard"), ConfigError, "unheard"),
+        (lambda content: content["fields"][0].update(codec="record", type=5), ConfigError, "not 5"),
+        (lambda content: content["fields"][0].update(codec="nested", type={"what": "int"}), ConfigError, "no type of a column"),
+        (lambda content: content["fields"][0].update(codec="jpeg", quality=1000), ConfigError, "quality"),
+        (lambda content: content["fields"][0].update(type="unheard"), ConfigError, "no type of scalars 'unheard'"),
+        (lambda content: content["fields"][0].update(option=1), ConfigError, "no such options"),
+        (lambda content: content["fields"][0].update(dtype="unheard"), ConfigError, "dtype of numpy"),
+        (lambda content: content["fields"][0].update(dtype="i4,i4"), ConfigError, "one dtype"),
+        (lambda content: content["fields"][0].update(dtype=5), ConfigError, "dtype"),
+        (lambda content: content["fields"][0].update(shape=[-1]), ConfigError, "negative"),
+        (lambda content: content["fields"][0].update(shape=["a"]), ConfigError, "sizes"),
+        (lambda content: content["fields"][0].update(shape=5), ConfigError, "shape"),
+        (lambda content: content["fields"][0].update(nullable=1), ConfigError, "nullable"),
+        (lambda content: content["fields"][0].pop("name"), ConfigError, "name, dtype"),
+        (lambda content: content["fields"][0].update(name=5), ConfigError, "a field has a name"),
+        (lambda content: content["fields"].append(content["fields"][0]), ConfigError, "two fields"),
+        (lambda content: content["fields"].append(7), ConfigError, "a field has name"),
+    ],
+)
+def test_a_stored_schema_that_is_none_is_refused_by_what_is_wrong(change: Any, error: type[Exception], why: str) -> None:
+    content = Schema("s", [Field("x", "int32"), Field("y", str)]).to_json()
+    change(content)
+
+    with pytest.raises(error, match=why):
+        Schema.from_json(content)
+
+
+@pytest.mark.parametrize("stored", [b"", b"{", b"\xff", b"[" * 100_000, b"5", b"null", b'{"fields": []}'])
+def test_damaged_metadata_are_refused(stored: bytes) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        Schema.from_metadata({SCHEMA_KEY: stored})
+
+
+def test_a_type_nested_without_end_is_refused() -> None:
+    content: Any = "int"
+    for _ in range(500):
+        content = {"list": content}
+
+    with pytest.raises(ConfigError, match="deep"):
+        NestedCodec(content)
+
+
+def test_metadata_of_another_file_have_no_schema() -> None:
+    assert Schema.from_metadata(None) is None
+    assert Schema.from_metadata({b"other": b"x"}) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("", "int32"), "a field has a name"),
+        (("x", None), "dtype of numpy"),
+        (("x", Field), "no field holds values of Field"),
+        (("x", "int32", "ab"), "tuple of sizes"),
+        (("x", "int32", (1.5,)), "tuple of sizes"),
+        (("x", "int32", (), "png"), "is a CellCodec"),
+        (("x", object), "needs a codec"),
+        (("x", "datetime64[ps]"), "no times of dtype"),
+    ],
+)
+def test_a_field_that_is_none_is_refused(arguments: tuple[Any, ...], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Field(*arguments)
+
+
+def test_a_dtype_is_taken_by_any_name_that_it_has() -> None:
+    kinds = [Field("x", dtype).dtype for dtype in (int, "int64", np.int64, ">i8", np.dtype("int64"))]
+    texts = [Field("x", dtype).dtype for dtype in (str, np.str_, "U7", "<U3")]
+
+    assert set(kinds) == {np.dtype("int64")}
+    assert set(texts) == {np.dtype("U")}
+    assert Field("x", np.datetime64).dtype == np.dtype("datetime64[ns]")
+    assert Field("x", datetime.datetime).dtype == np.dtype("datetime64[us]")
+
+
+# ---------------------------------------------------------------------- views
+
+
+def test_a_view_keeps_the_order_of_the_schema_whatever_the_order_of_the_choices(schema: Schema) -> None:
+    view = schema.view(["png", re.compile("scalar_u.*"), schema["text"], "dat."])
+
+    assert list(view.fields) == ["scalar_uint8", "scalar_uint16", "scalar_uint32", "scalar_uint64", "text", "data", "png"]
+    assert schema.view("text") == schema.view([schema["text"]])
+
+
+@pytest.mark.parametrize(
+    ("choice", "why"),
+    [
+        ("txet", "no field 'txet'.*text"),
+        ("x.*", "no field"),
+        ("(", "regular expression"),
+        (5, "regular expression"),
+        (Field("text", bytes), "no such field"),
+    ],
+)
+def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        schema.view([choice])
+
+
+def test_a_name_that_is_a_regular_expression_as_well_means_the_field() -> None:
+    schema = Schema("s", [Field("a.b", "int32"), Field("axb", "int32")])
+
+    assert list(schema.view(["a.b"]).fields) == ["a.b"]
+
+
+# ---------------------------------------------------------------------- renderings
+
+
+def test_the_arrow_schema_can_be_written_and_carries_the_schema(schema: Schema) -> None:
+    arrow = schema.arrow_schema()
+    file = io.BytesIO()
+    pq.write_table(arrow.empty_table(), file)
+
+    again = pq.read_schema(file)
+
+    assert again.names == list(schema.fields)
+    assert [field.nullable for field in again] == [field.nullable for field in schema]
+    assert Schema.from_metadata(again.metadata) == schema
+
+
+def test_what_spark_cannot_store_becomes_the_next_wider_type(schema: Schema) -> None:
+    pytest.importorskip("pyspark")
+
+    spark = schema.spark_schema()
+
+    found = {field.name: field.dataType.simpleString() for field in spark.fields}
+    assert [field.nullable for field in spark.fields] == [field.nullable for field in schema]
+    assert found == {
+        "scalar_bool": "boolean",
+        "scalar_int8": "tinyint",
+        "scalar_uint8": "smallint",
+        "scalar_uint16": "int",
+        "scalar_uint32": "bigint",
+        "scalar_uint64": "decimal(20,0)",
+        "scalar_int64": "bigint",
+        "scalar_float16": "float",
+        "scalar_float32": "float",
+        "scalar_float64": "double",
+        "text": "string",
+        "data": "binary",
+        "price": "decimal(10,3)",
+        "day": "date",
+        "time": "timestamp_ntz",
+        "instant": "timestamp",
+        "duration": "bigint",
+        "clock": "bigint",
+        "list": "array<int>",
+        "words": "array<string>",
+        "vector": "array<float>",
+        "tensor": "array<float>",
+        "matrix": "binary",
+        "packed": "binary",
+        "names": "binary",
+        "png": "binary",
+        "deep": "binary",
+        "jpeg": "binary",
+        "webp": "binary",
+        "json": "binary",
+        "nested": "struct<a:int,b:array<array<string>>>",
+        "map": "map<string,double>",
+    }
+
+
+def test_a_decimal_too_long_for_spark_is_refused_by_name() -> None:
+    pytest.importorskip("pyspark")
+    schema = Schema("s", [Field("long", Decimal, (), ScalarCodec("decimal(50,2)"))])
+
+    with pytest.raises(ConfigError, match="field 'long'"):
+        schema.spark_schema()
+
+
+def test_without_pyspark_its_extra_is_named() -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from data_stack.formats.parquet.schema import Field, Schema\n"
+        "try: Schema('s', [Field('x', 'int8')]).spark_schema()\n"
+        "except ImportError as error: print(error)"
+    )
+
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert "datastack[spark]" in told
+
+
+def test_numpy_dtypes_are_those_of_columns_without_nulls(schema: Schema) -> None:
+    dtypes = schema.numpy_dtypes()
+
+    assert dtypes["scalar_uint16"] == np.uint16
+    assert dtypes["time"] == np.dtype("datetime64[ns]")
+    assert {dtypes[name] for name in ("text", "data", "price", "words", "nested")} == {np.dtype(object)}
+
+
+def test_torch_specs_are_what_torch_makes_of_values(schema: Schema) -> None:
+    torch = pytest.importorskip("torch")
+
+    specs = schema.torch_specs()
+
+    assert specs["scalar_uint16"] == (torch.uint16, ())
+    assert specs["scalar_bool"] == (torch.bool, ())
+    assert specs["png"] == (torch.uint8, (None, None, 3))
+    assert specs["packed"] == (torch.complex64, (2, None))
+    assert specs["text"] == (None, ())
+    assert specs["time"] == (None, ())
+
+
+def test_tensorflow_specs_are_static(schema: Schema) -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    specs = schema.tensorflow_specs()
+
+    assert specs["scalar_uint16"] == tf.TensorSpec((), tf.uint16, "scalar_uint16")
+    assert specs["png"] == tf.TensorSpec((None, None, 3), tf.uint8, "png")
+    assert specs["time"].dtype == tf.int64
+    assert specs["text"].dtype == specs["price"].dtype == tf.string
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def test_equal_schemas_share_a_class_of_rows_and_rows_pickle() -> None:
+    fields = [Field("id", "int64"), Field("text", str, nullable=True), Field("class", "int8", nullable=True)]
+    one, other = Schema("s", fields), Schema("s", fields)
+
+    row = one.make_namedtuple(id=5)
+
+    assert one.row_type is other.row_type
+    assert row.id == 5
+    assert row == (5, None, None)
+    assert type(pickle.loads(pickle.dumps(row))) is one.row_type
+    assert pickle.loads(pickle.dumps(row)) == row
+
+
+def test_a_row_needs_what_may_not_be_null_and_takes_nothing_else() -> None:
+    schema = Schema("s", [Field("id", "int64"), Field("text", str, nullable=True)])
+
+    with pytest.raises(ConfigError, match="needs id"):
+        schema.make_namedtuple(text="a")
+    with pytest.raises(ConfigError, match="no field 'idd'"):
+        schema.make_namedtuple(id=1, idd=2)
+
+
+def test_made_up_rows_obey_the_schema(schema: Schema) -> None:
+    columns = schema.generate(30, seed=3)
+
+    for field in schema:
+        column = columns[field.name]
+        cells = field.codec.encode_column(field, column)
+        assert len(cells) == 30
+        assert bool(cells.null_count) == field.nullable
+        again = field.codec.column(field, cells, has_nulls=field.nullable)
+        if field.name not in ("jpeg", "webp"):  # which lose something
+            for row in range(30):
+                np.testing.assert_equal(again.value(row), column[row])
+
+
+def test_made_up_rows_are_the_same_for_the_same_seed_and_other_for_another(schema: Schema) -> None:
+    one, same, other = (schema.generate(5, seed)["matrix"] for seed in (0, 0, 1))
+
+    assert all(np.array_equal(first, second) for first, second in zip(one, same, strict=True))
+    assert not all(np.array_equal(first, second) for first, second in zip(one, other, strict=True))
+    assert len(schema.generate(0)["png"]) == 0
+    with pytest.raises(ConfigError, match="-1"):
+        schema.generate(-1)
+
+
+# ---------------------------------------------------------------------- inferred
+
+LIST = pa.list_(pa.int32())
+INFERRED = [
+    (pa.int64(), "int64", (), ScalarCodec("bigint"), [2**53 + 1, None]),
+    (pa.uint8(), "uint8", (), ScalarCodec("uint8"), [1, None]),
+    (pa.uint64(), "uint64", (), ScalarCodec("uint64"), [2**64 - 1, None]),
+    (pa.bool_(), "bool", (), ScalarCodec("boolean"), [True, None]),
+    (pa.float16(), "float16", (), ScalarCodec("float16"), [np.float16(1.5), None]),
+    (pa.float64(), "float64", (), ScalarCodec("double"), [0.1, None]),
+    (pa.string(), str, (), ScalarCodec("string"), ["ü", None]),
+    (pa.large_string(), str, (), ScalarCodec("string"), ["ü", None]),
+    (pa.string_view(), str, (), ScalarCodec("string"), ["ü", None]),
+    (pa.binary(), bytes, (), ScalarCodec("binary"), [b"\xff", None]),
+    (pa.large_binary(), bytes, (), ScalarCodec("binary"), [b"\xff", None]),
+    (pa.binary_view(), bytes, (), ScalarCodec("binary"), [b"\xff", None]),
+    (pa.binary(2), bytes, (), ScalarCodec("binary"), [b"ab", None]),
+    (pa.dictionary(pa.int8(), pa.string()), str, (), ScalarCodec("string"), ["a", None]),
+    (pa.dictionary(pa.int8(), pa.int64()), "int64", (), ScalarCodec("bigint"), [7, None]),
+    (pa.decimal32(5, 2), Decimal, (), ScalarCodec("decimal(5,2)"), [Decimal("1.25"), None]),
+    (pa.decimal64(15, 2), Decimal, (), ScalarCodec("decimal(15,2)"), [Decimal("1.25"), None]),
+    (pa.decimal128(38, 2), Decimal, (), ScalarCodec("decimal(38,2)"), [Decimal("1.25"), None]),
+    (pa.decimal256(50, 2), Decimal, (), ScalarCodec("decimal(50,2)"), [Decimal("1.25"), None]),
+    (pa.date32(), "datetime64[D]", (), ScalarCodec("date"), [np.datetime64("2024-01-02"), None]),
+    (pa.timestamp("ns"), "datetime64[ns]", (), ScalarCodec("timestamp_ntz[ns]"), [np.datetime64("2024-01-02", "ns"), None]),
+    (pa.timestamp("us", "UTC"), "datetime64[us]", (), ScalarCodec("timestamp"), [np.datetime64("2024-01-02", "us"), None]),
+    (pa.timestamp("ms", "Asia/Tokyo"), "datetime64[ms]", (), ScalarCodec("timestamp[ms]"), [np.datetime64("2024", "ms"), None]),
+    (pa.time32("ms"), "timedelta64[ms]", (), ScalarCodec("time[ms]"), [np.timedelta64(5, "ms"), None]),
+    (pa.time64("ns"), "timedelta64[ns]", (), ScalarCodec("time[ns]"), [np.timedelta64(5, "ns"), None]),
+    (pa.duration("us"), "timedelta64[us]", (), ScalarCodec("duration[us]"), [np.timedelta64(-5, "us"), None]),
+    (LIST, "int32", (None,), ListCodec("int"), [[1, 2], None, []]),
+    (pa.large_list(pa.string()), str, (None,), ListCodec("string"), [["a"], None, []]),
+    (pa.list_(pa.float32(), 2), "float32", (2,), ListCodec("float"), [[1.0, 2.0], None]),
+    (pa.list_(pa.timestamp("us")), "datetime64[us]", (None,), ListCodec("timestamp_ntz"), [[np.datetime64("2024", "us")], None]),
+    (pa.list_(LIST), object, (), NestedCodec({"list": {"list": "int"}}), [[[1], [], None], None]),
+    (pa.struct([("a", pa.int64()), ("b", LIST)]), object, (), None, [{"a": 2**53 + 1, "b": [1]}, None]),
+    (pa.map_(pa.string(), pa.int64()), object, (), NestedCodec({"map": ["string", "bigint"]}), [[("a", 1)], None]),
+    (pa.list_(pa.struct([("a", pa.date32())])), object, (), None, [[{"a": np.datetime64("2024-01-02")}], None]),
+    (pa.null(), object, (), NestedCodec("void"), [None, None]),
+    (pa.json_(), str, (), ScalarCodec("string"), ["{}", None]),
+]
+
+
+@pytest.mark.parametrize(("type_", "dtype", "shape", "codec", "values"), INFERRED, ids=[str(each[0]) for each in INFERRED])
+def test_every_type_of_arrow_is_inferred_and_its_values_come_back_exactly(
+    type_: pa.DataType, dtype: Any, shape: Any, codec: Any, values: list[Any]
+) -> None:
+    is_zoned = pa.types.is_timestamp(type_) and type_.tz is not None
+    plain = values
+    if pa.types.is_time(type_) or is_zoned:
+        plain = [values[0].astype(np.int64).item(), None]
+    elif pa.types.is_date(type_):
+        plain = [values[0].astype(object), None]
+    if pa.types.is_nested(type_) and "date32" in str(type_):
+        plain = [[{"a": datetime.date(2024, 1, 2)}], None]
+    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    dictionary = pa.types.is_dictionary(type_)
+    cells = pa.array(plain, storage.value_type if dictionary else storage)
+    cells = cells.dictionary_encode().cast(type_) if dictionary else cells.cast(type_) if storage != type_ else cells
+    file = io.BytesIO()
+    pq.write_table(pa.table({"x": cells}), file)
+
+    (field,) = infer_schema(pq.ParquetFile(file).schema_arrow)
+    column = field.codec.column(field, pq.read_table(file).column("x").combine_chunks(), has_nulls=True)
+
+    assert (field.dtype, field.shape) == (Field("x", dtype, shape, codec or NestedCodec("int")).dtype, shape)
+    assert codec is None or field.codec == codec
+    assert field.nullable
+    found = column.take(np.arange(len(values)))
+    assert found.dtype == object
+    as_plain = [each.tolist() if isinstance(each, np.ndarray) and each.dtype.kind != "M" else each for each in found]
+    for value, expected in zip(as_plain, values, strict=True):
+        np.testing.assert_equal(value, np.array(expected, value.dtype) if isinstance(value, np.ndarray) else expected)
+
+
+def test_tensors_of_arrow_have_a_shape() -> None:
+    type_ = pa.fixed_shape_tensor(pa.float32(), (2, 3))
+    nested = pa.list_(pa.list_(pa.int16(), 3), 2)
+
+    tensor, lists = infer_schema(pa.schema([("tensor", type_), ("lists", nested)]))
+
+    assert (tensor.dtype, tensor.shape, tensor.codec) == (np.float32, (2, 3), TensorCodec("float"))
+    assert (lists.dtype, lists.shape, lists.codec) == (np.int16, (2, 3), TensorCodec("smallint"))
+
+
+def test_extension_types_are_what_they_hold() -> None:
+    unique = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef", None], pa.binary(16)))
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, 2], pa.int8()))
+
+    field, flag = infer_schema(pa.schema([("unique", unique.type), pa.field("flag", flags.type, nullable=False)]))
+
+    assert field.codec.column(field, unique, has_nulls=True).take(np.arange(2)).tolist() == [b"0123456789abcdef", None]
+    assert flag.dtype == np.bool_
+    assert flag.codec.column(flag, flags, has_nulls=False).take(np.arange(3)).tolist() == [True, False, True]
+
+
+def test_runs_are_what_they_stand_for() -> None:
+    cells = pa.RunEndEncodedArray.from_arrays([2, 3], pa.array(["a", "b"]))
+
+    (field,) = infer_schema(pa.schema([pa.field("x", cells.type, nullable=False)]))
+
+    assert field.codec.column(field, cells, has_nulls=False).take(np.arange(3)).tolist() == ["a", "a", "b"]
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="called 'a'"):
+        infer_schema(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
+
+
+def test_an_inferred_schema_is_stored_and_infers_itself_again(schema: Schema) -> None:
+    inferred = infer_schema(schema.arrow_schema())
+    file = io.BytesIO()
+    pq.write_table(inferred.arrow_schema().empty_table(), file)
+
+    assert Schema.from_metadata(inferred.metadata()) == inferred
+    assert infer_schema(pq.ParquetFile(file).schema_arrow) == inferred
+
+
+# ---------------------------------------------------------------------- Petastorm's schema
+
+
+def test_petastorms_schema_and_ours_tell_the_same(schema: Schema) -> None:
+    names = ["scalar_uint16", "scalar_int64", "scalar_bool", "text", "data", "price", "day"]
+    ours = schema.view([*names, "list", "matrix", "packed", "names", "png", "jpeg"])
+
+    again = schema_from_pickled(read_pickled_schema(write_pickled_schema(pickled_from_schema(ours))))
+
+    assert list(again.fields) == list(ours.fields)
+    for field in ours:
+        found = again[field.name]
+        assert (found.shape, found.nullable, type(found.codec)) == (field.shape, field.nullable, type(field.codec))
+        assert found.dtype == (np.dtype("datetime64[ns]") if field.name == "day" else field.dtype)
+    assert again["price"].codec == ScalarCodec("decimal(10,3)")
+    assert again["scalar_uint16"].codec == ScalarCodec("int")
+    assert again["jpeg"].codec == JpegCodec(90)
+
+
+@pytest.mark.parametrize("name", ["nested", "tensor", "clock", "duration", "webp"])
+def test_what_petastorm_cannot_hold_is_refused_by_name(schema: Schema, name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        pickled_from_schema(schema.view([name]))
+
+
+@pytest.mark.parametrize("name", ["a b", "class-name", "_hidden"])
+def test_a_name_that_petastorm_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        pickled_from_schema(Schema("s", [Field(name, "int8")]))

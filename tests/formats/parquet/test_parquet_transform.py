@@ -1,0 +1,314 @@
+"""Transforms: which fields come out, in which form the function gets them, and what it may not give."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.transform import TransformSpec, edit_field, transform_schema
+from data_stack.formats.parquet.transformed import TransformedDatasetIterator
+from data_stack.loader import Loader
+
+SCHEMA = Schema(
+    "rows",
+    [
+        Field("id", "int64"),
+        Field("vector", "float32", (3,)),
+        Field("image", "uint8", (2, 2)),
+        Field("name", str),
+        Field("count", "int64", nullable=True),
+        Field("price", Decimal, (), None),
+        Field("day", "datetime64[D]"),
+    ],
+)
+N_ROWS = 7
+
+
+def values() -> list[Any]:
+    return [
+        np.arange(N_ROWS),
+        np.arange(3 * N_ROWS, dtype="f4").reshape(-1, 3),
+        np.arange(4 * N_ROWS, dtype="u1").reshape(-1, 2, 2),
+        [f"né{i}" for i in range(N_ROWS)],
+        [None if i % 3 == 1 else 2**53 + i for i in range(N_ROWS)],
+        [Decimal(i) / 4 for i in range(N_ROWS)],
+        np.datetime64("2024-02-27") + np.arange(N_ROWS),
+    ]
+
+
+def rows() -> Any:
+    return SequenceDatasetIterator(values()).as_dict(*SCHEMA.fields)
+
+
+def transformed(*arguments: Any, **options: Any) -> TransformedDatasetIterator:
+    return TransformedDatasetIterator(rows(), TransformSpec(*arguments, **options), schema=SCHEMA)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other) and np.asarray(one).dtype == np.asarray(other).dtype
+    return type(one) is type(other) and bool(one == other)
+
+
+# ------------------------------------------------------------------ the fields
+
+
+def test_edited_fields_stand_behind_the_others_and_removed_ones_are_gone() -> None:
+    spec = TransformSpec(
+        lambda row: row, [("vector", np.float64, (3,), False), edit_field("new", np.int32, ())], ["image", "day"]
+    )
+
+    schema = transform_schema(SCHEMA, spec)
+
+    assert list(schema.fields) == ["id", "name", "count", "price", "vector", "new"]
+    assert (schema.name, schema["vector"].dtype) == ("rows_transformed", np.float64)
+
+
+def test_selected_fields_come_in_the_order_they_are_named() -> None:
+    sample = transformed(selected_fields=["name", "id"])[2]
+
+    assert list(sample.items()) == [("name", "né2"), ("id", 2)]
+
+
+def test_removed_and_selected_fields_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        TransformSpec(removed_fields=["id"], selected_fields=["name"])
+
+
+@pytest.mark.parametrize(
+    "options", [{"removed_fields": ["idd"]}, {"selected_fields": ["idd"]}, {"edit_fields": [("idd", np.int64, (), False)]}]
+)
+def test_a_field_that_is_not_there_is_an_error(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="no field 'idd'"):
+        transformed(**options)
+
+
+def test_rows_without_a_schema_need_one() -> None:
+    with pytest.raises(ConfigError, match="give schema="):
+        TransformedDatasetIterator(rows(), TransformSpec())
+
+
+@pytest.mark.parametrize("options", [{"func": 3}, {"on": "dicts"}, {"edit_fields": ["id"]}, {"removed_fields": [3]}])
+def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        TransformSpec(**options)
+
+
+# ------------------------------------------------------------------ forms
+
+
+def of_rows(row: dict[str, Any]) -> dict[str, Any]:
+    row["sum"] = row["vector"].sum()
+    return row
+
+
+def of_arrays(columns: dict[str, Any]) -> dict[str, Any]:
+    columns["sum"] = columns["vector"].sum(axis=1)
+    return columns
+
+
+def of_frames(frame: Any) -> Any:
+    return frame.assign(sum=[np.float32(vector.sum()) for vector in frame["vector"]]).set_index("id", drop=False)
+
+
+def of_tables(table: pa.Table) -> pa.Table:
+    return table.append_column("sum", pa.array([sum(vector) for vector in table["vector"].to_pylist()], pa.float32()))
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {"rows": of_rows, "numpy": of_arrays, "pandas": of_frames, "arrow": of_tables}
+
+
+@pytest.mark.parametrize("on", FORMS)
+def test_every_form_gives_the_same_values_and_dtypes(on: str) -> None:
+    iterator = transformed(FORMS[on], [("sum", np.float32, (), False)], on=on)
+    expected = [dict(zip(SCHEMA.fields, row, strict=True)) for row in zip(*values(), strict=True)]
+
+    samples, batch = list(iterator), iterator.read_batch([5, 0, 5])
+
+    for place, sample in enumerate(samples):
+        assert list(sample) == [*SCHEMA.fields, "sum"]
+        assert all(np.array_equal(sample[name], value) for name, value in expected[place].items())
+        assert (sample["vector"].dtype, sample["image"].dtype) == (np.float32, np.uint8)
+        assert sample["sum"] == expected[place]["vector"].sum()
+    for name in [*SCHEMA.fields, "sum"]:
+        assert all(same(one, samples[index][name]) for one, index in zip(batch[name], (5, 0, 5), strict=True)), name
+    assert batch["sum"].dtype == np.float32
+    assert same(iterator.read_column("sum", [3])[0], samples[3]["sum"])
+    assert iterator.read_batch([])["image"].shape == (0, 2, 2)
+
+
+@pytest.mark.parametrize("on", FORMS)
+def test_a_function_may_change_what_it_is_given(on: str) -> None:
+    below = rows()
+
+    def destroyed(given: Any) -> Any:
+        if on == "arrow":
+            return given.set_column(0, "id", pc.multiply(given["id"], 0))
+        if on == "pandas":
+            given["id"] *= 0
+            for vector in given["vector"]:
+                vector[:] = 0
+        else:
+            given["vector"][:] = 0
+            given["id"] = given["id"] * 0
+        return given
+
+    TransformedDatasetIterator(below, TransformSpec(destroyed, on=on), schema=SCHEMA).read_batch(range(N_ROWS))  # type: ignore[arg-type]  # one of them
+
+    assert [int(number) for number in below.read_column("id")] == list(range(N_ROWS))
+    assert below.read_column("vector").sum() == values()[1].sum()
+
+
+def test_arrays_of_different_shapes_have_no_form_in_arrow() -> None:
+    ragged = SequenceDatasetIterator([[np.zeros((2, n)) for n in (1, 2)]]).as_dict("a")
+    spec = TransformSpec(lambda table: table, on="arrow")
+
+    with pytest.raises(ConfigError, match="'a' has arrays of different shapes"):
+        TransformedDatasetIterator(ragged, spec, schema=Schema("s", [Field("a", "float64", (2, None))])).read_batch([0, 1])
+
+
+def test_arrays_of_different_shapes_pass_through_the_other_forms() -> None:
+    ragged = SequenceDatasetIterator([[np.zeros(n, "f4") for n in (1, 2)]]).as_dict("a")
+    schema = Schema("s", [Field("a", "float32", (None,))])
+
+    for on in ("rows", "numpy", "pandas", "arrow"):
+        spec = TransformSpec(lambda given: given, on=on)
+        batch = TransformedDatasetIterator(ragged, spec, schema=schema).read_batch([1, 0])
+        assert [value.shape for value in batch["a"]] == [(2,), (1,)]
+
+
+# ------------------------------------------------------------------ what must not come out
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (("x", np.int64, (), False), 1.5, "dtype float64"),
+        (("x", np.int64, (), False), None, "None, but the field is not nullable"),
+        (("x", np.uint8, (), False), 300, "not of dtype uint8"),
+        (("x", np.float32, (2,), False), np.zeros(3, "f4"), r"shape \(3,\), not of shape \(2,\)"),
+        (("x", np.float32, (None, 2), False), np.zeros(2, "f4"), r"shape \(2,\)"),
+        (("x", np.float32, (2,), False), "ab", "shape"),
+        (("x", str, (), False), 3, "dtype"),
+        (("x", Decimal, (), False), 0.5, "not a Decimal"),
+    ],
+)
+def test_a_value_that_is_none_of_its_field_is_an_error_with_row_and_field(field: Any, value: Any, message: str) -> None:
+    good = {np.int64: 1, np.uint8: 1, str: "a", Decimal: Decimal(1)}.get(field[1], np.zeros([2 for _ in field[2]], "f4"))
+
+    iterator = transformed(lambda row: {**row, "x": value if row["id"] == 4 else good}, [field])
+
+    assert len(iterator.read_batch([0, 1, 2, 3])["x"]) == 4
+    with pytest.raises(ConfigError, match=f"'x' of row 4.*{message}"):
+        iterator.read_batch([1, 4])
+
+
+@pytest.mark.parametrize("on", ["rows", "numpy", "pandas", "arrow"])
+def test_lists_of_texts_bytes_and_decimals_pass_through(on: Any) -> None:
+    words: list[Any] = [["a", None], [], None, np.array(["bc", "d"])]
+    raw, prices = [[b"x"], [], [b"", b"y"], [None]], [[Decimal("1.5")], [], [None, Decimal(2)], []]
+    schema = Schema(
+        "s", [Field("words", str, (None,), nullable=True), Field("raw", bytes, (None,)), Field("prices", Decimal, (None,))]
+    )
+    given = SequenceDatasetIterator([words, raw, prices]).as_dict("words", "raw", "prices")
+
+    found = TransformedDatasetIterator(given, TransformSpec(lambda batch: batch, on=on), schema=schema)
+
+    for number in range(4):
+        sample = found[number]
+        assert (list(sample["words"]) if number != 2 else sample["words"]) == (None if number == 2 else list(words[number]))
+        assert (list(sample["raw"]), list(sample["prices"])) == (raw[number], prices[number])
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(str, [b"x"]), (bytes, ["x"]), (Decimal, [1.5]), (str, [1])])
+def test_a_list_of_something_else_is_told(dtype: Any, value: Any) -> None:
+    spec = TransformSpec(lambda row: {**row, "list": value}, edit_fields=[Field("list", dtype, (None,))])
+    with pytest.raises(ConfigError, match=r"field 'list' of row 0 .* not of"):
+        TransformedDatasetIterator(rows(), spec, schema=SCHEMA)[0]
+
+
+def test_numbers_that_fit_become_those_of_the_field() -> None:
+    batch = transformed(lambda row: {**row, "x": [1, 2]}, [("x", np.float32, (2,), False)]).read_batch([0, 1])
+
+    assert batch["x"].dtype == np.float32
+    assert batch["x"].tolist() == [[1, 2], [1, 2]]
+
+
+def test_a_value_may_be_missing_where_the_field_says_so() -> None:
+    batch = transformed(lambda row: {**row, "x": row["count"]}, [("x", np.int64, (), True)]).read_batch([0, 1])
+
+    assert batch["x"].tolist() == [2**53, None]
+
+
+def test_a_field_that_is_not_given_is_named() -> None:
+    with pytest.raises(ConfigError, match="no field 'vector' for row 3, but id"):
+        transformed(lambda row: {"id": row["id"]})[3]
+
+
+@pytest.mark.parametrize("on", ["numpy", "pandas"])
+def test_as_many_rows_come_out_as_go_in(on: Any) -> None:
+    def cut(given: Any) -> Any:
+        return {name: column[:1] for name, column in given.items()} if on == "numpy" else given[:1]
+
+    with pytest.raises(ConfigError, match=r"1 values of field 'id' for 2 rows.*predicate"):
+        transformed(cut, on=on).read_batch([0, 1])
+
+
+@pytest.mark.parametrize("on", ["rows", "numpy", "pandas", "arrow"])
+def test_a_function_that_gives_something_else_is_told(on: Any) -> None:
+    with pytest.raises(ConfigError, match=r"gives a|gave no"):
+        transformed(lambda given: 3, on=on).read_batch([0])
+
+
+def test_an_error_of_the_function_comes_through() -> None:
+    with pytest.raises(ZeroDivisionError):
+        transformed(lambda row: 1 // 0)[0]
+
+
+# ------------------------------------------------------------------ random ones, and in a stack
+
+
+def noisy(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    return {**row, "noise": rng.random()}
+
+
+def test_a_random_function_depends_on_seed_epoch_and_row_alone() -> None:
+    spec = TransformSpec(noisy, [("noise", np.float64, (), False)])
+    one, other, epoch = [
+        TransformedDatasetIterator(rows(), spec, schema=SCHEMA, seed=s, epoch=e) for s, e in ((1, 0), (2, 0), (1, 1))
+    ]
+
+    drawn = one.read_column("noise").tolist()
+
+    assert [one[place]["noise"] for place in range(N_ROWS)] == drawn
+    assert one.read_batch([3, 1])["noise"].tolist() == [drawn[3], drawn[1]]
+    assert len({*drawn, *other.read_column("noise"), *epoch.read_column("noise")}) == 3 * N_ROWS
+
+
+def test_a_loader_draws_anew_in_each_epoch_and_the_same_in_any_worker() -> None:
+    spec = TransformSpec(noisy, [("noise", np.float64, (), False)], selected_fields=["id", "noise"])
+    drawn = []
+    for kind in ("inline", "threads", "processes"):
+        iterator = TransformedDatasetIterator(rows(), spec, schema=SCHEMA, seed=1)
+        with Loader(iterator, 2, epochs=2, worker_kind=kind, workers=None if kind == "inline" else 1) as loader:
+            drawn.append([batch["noise"].tolist() for batch in loader])
+
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert drawn[0][:4] != drawn[0][4:]
+
+
+def test_a_transform_pickles_and_has_a_fingerprint_of_its_function() -> None:
+    one, other = transformed(of_rows, [("sum", np.float32, (), False)]), transformed(removed_fields=["id"])
+
+    assert same(pickle.loads(pickle.dumps(one))[3]["sum"], one[3]["sum"])
+    assert one.fingerprint() != other.fingerprint()

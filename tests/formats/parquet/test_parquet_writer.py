@@ -1,0 +1,364 @@
+"""Values of any kind into Parquet files, and what is no value of its field."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import (
+    CompressedNdarrayCodec,
+    Field,
+    JpegCodec,
+    NdarrayCodec,
+    ParquetDataset,
+    ParquetWriter,
+    PngCodec,
+    RecordCodec,
+    ScalarCodec,
+    Schema,
+)
+
+SCHEMA = Schema(
+    "frames",
+    [
+        Field("id", "int64"),
+        Field("text", str, nullable=True),
+        Field("image", "uint8", (None, None, 3), PngCodec()),
+        Field("vector", "float32", (3,)),
+        Field("ragged", "int32", (None,), NdarrayCodec(), nullable=True),
+        Field("zipped", "float64", (2, None), CompressedNdarrayCodec()),
+        Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True),
+        Field("day", "datetime64[D]"),
+        Field("is_good", bool),
+        Field("more", object, (), RecordCodec("json")),
+    ],
+)
+
+
+def row(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "text": None if number % 3 == 1 else f"é {number}",
+        "image": np.full((2 + number % 2, 4, 3), number % 256, np.uint8),
+        "vector": np.array([number, 0.5, -1], np.float32),
+        "ragged": None if number % 4 == 0 else np.arange(number % 5, dtype=np.int32),
+        "zipped": np.full((2, number % 3), number, np.float64),
+        "price": None if number % 5 == 0 else Decimal(number) / 8,
+        "day": np.datetime64("2024-01-01") + number,
+        "is_good": number % 2 == 0,
+        "more": {"number": number},
+    }
+
+
+def check_equal(actual: Any, expected: Any) -> None:
+    if isinstance(expected, np.ndarray):
+        assert isinstance(actual, np.ndarray)
+        assert actual.dtype == expected.dtype
+        np.testing.assert_array_equal(actual, expected)
+    elif isinstance(expected, dict):
+        assert actual.keys() == expected.keys()
+        for key, value in expected.items():
+            check_equal(actual[key], value)
+    else:
+        assert actual == expected
+
+
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        positions = [writer.append(row(number)) for number in range(30)]
+
+    dataset = ParquetDataset(tmp_path)
+    assert positions == list(range(30))
+    assert dataset.schema == SCHEMA
+    for number, found in enumerate(dataset):
+        check_equal(found, row(number))
+
+
+def test_columns_come_back_as_they_were_written(tmp_path: Path) -> None:
+    names = [field.name for field in SCHEMA]
+
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        for start in (0, 10):
+            writer.append_columns({name: [row(number)[name] for number in range(start, start + 10)] for name in names})
+        writer.append(row(20))
+
+    for number, found in enumerate(ParquetDataset(tmp_path)):
+        check_equal(found, row(number))
+
+
+def test_what_any_tool_reads_is_bit_exact(tmp_path: Path) -> None:
+    schema = Schema(
+        "plain", [Field("id", "uint64"), Field("x", "float32"), Field("name", str, nullable=True), Field("l", "int16", (None,))]
+    )
+    columns = {"id": [2**64 - 1, 0, 2**53 + 1], "x": [np.nan, 0.1, -0.0], "name": ["a", None, "ü"], "l": [[1], [], [-2, 3]]}
+
+    with ParquetWriter(tmp_path, schema) as writer:
+        writer.append_columns(columns)
+
+    table = pq.read_table(tmp_path)
+    assert table.schema.types == [pa.uint64(), pa.float32(), pa.string(), pa.list_(pa.int16())]
+    assert table.column("id").to_pylist() == columns["id"]
+    assert table.column("x").to_numpy().tobytes() == np.array(columns["x"], np.float32).tobytes()
+    assert table.column("l").to_pylist() == columns["l"]
+    frame = pd.read_parquet(tmp_path)
+    assert frame["id"].tolist() == columns["id"]
+    assert frame["name"].isna().tolist() == [False, True, False]
+
+
+def test_values_of_other_libraries_are_taken(tmp_path: Path) -> None:
+    schema = Schema(
+        "values",
+        [Field("n", "int32"), Field("x", "float32", (2,)), Field("image", "uint8", (None, None, 3), PngCodec()), Field("t", str)],
+    )
+    image = Image.fromarray(np.arange(24, dtype=np.uint8).reshape(2, 4, 3))
+    rows = [
+        {"n": 1, "x": [1, 2], "image": image, "t": "a"},
+        {
+            "n": np.int32(1),
+            "x": torch.tensor([1.0, 2.0], requires_grad=True),
+            "image": torch.tensor(np.asarray(image)),
+            "t": np.str_("a"),
+        },
+        {"n": np.array(1), "x": (1.0, 2.0), "image": np.asarray(image), "t": np.array("a")},
+        {"n": torch.tensor(1, dtype=torch.int32), "x": np.array([1, 2], np.float32), "image": np.asarray(image), "t": "a"},
+    ]
+
+    with ParquetWriter(tmp_path, schema) as writer:
+        for each in rows:
+            writer.append(each)
+        writer.append_columns(
+            {
+                "n": torch.tensor([1, 1], dtype=torch.int32),
+                "x": torch.tensor([[1.0, 2.0]] * 2),
+                "image": [image] * 2,
+                "t": np.array(["a", "a"]),
+            }
+        )
+
+    expected = {"n": np.int32(1), "x": np.array([1, 2], np.float32), "image": np.asarray(image), "t": "a"}
+    found = list(ParquetDataset(tmp_path))
+    assert len(found) == 6
+    for each in found:
+        check_equal(each, expected)
+
+
+def test_values_may_be_changed_after_they_were_appended(tmp_path: Path) -> None:
+    schema = Schema("s", [Field("n", "int64"), Field("x", "float32", (4,)), Field("y", "float32", (2, 2))])
+    with ParquetWriter(tmp_path / "columns", schema) as writer:
+        columns: dict[str, Any] = {"n": np.arange(5), "x": np.ones((5, 4), np.float32), "y": np.ones((5, 2, 2), np.float32)}
+        writer.append_columns(columns)
+        for array in columns.values():
+            array[...] = 7
+    with ParquetWriter(tmp_path / "rows") as writer:
+        ones = np.ones(4, np.float32)
+        writer.append({"n": None, "x": ones})
+        writer.append({"n": 1, "x": ones})
+        ones[...] = 7
+
+    whole = ParquetDataset(tmp_path / "columns").read_batch(range(5))
+    assert whole["n"].tolist() == [0, 1, 2, 3, 4]
+    assert (whole["x"] == 1).all()
+    assert (whole["y"] == 1).all()
+    assert all((each["x"] == 1).all() for each in ParquetDataset(tmp_path / "rows"))
+
+
+BAD_VALUES: list[tuple[str, Any, str]] = [
+    ("id", "7", "int64"),
+    ("id", 2**63, "int64|int too big|out of"),
+    ("id", None, "null"),
+    ("text", b"bytes", "string"),
+    ("text", "\ud800", "surrogate"),
+    ("image", np.zeros((2, 2), np.uint8), "shape"),
+    ("image", np.zeros((2, 2, 3), np.float32), "dtype"),
+    ("vector", [1, 2], "shape"),
+    ("ragged", np.zeros((2, 2), np.int32), "shape"),
+    ("price", Decimal("123456789.5"), ""),
+    ("price", 1.5, "Decimal"),
+    ("day", "2024-01-01", "datetime64"),
+    ("more", {1, 2}, ""),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "why"), BAD_VALUES)
+def test_a_value_that_is_none_of_its_field_is_refused_by_field_and_row(tmp_path: Path, field: str, value: Any, why: str) -> None:
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        for number in range(3):
+            writer.append(row(number))
+
+        with pytest.raises(ConfigError, match=f"field '{field}', row 3, .*(?s:{why})"):
+            writer.append({**row(3), field: value})
+        columns: dict[str, list[Any]] = {name: [row(number)[name] for number in range(3, 6)] for name in row(0)}
+        columns[field] = [columns[field][0], value, columns[field][2]]
+        with pytest.raises(ConfigError, match=f"field '{field}', row 4, .*(?s:{why})"):
+            writer.append_columns(columns)
+        writer.append(row(3))
+
+    for number, found in enumerate(ParquetDataset(tmp_path)):
+        check_equal(found, row(number))
+    assert number == 3
+
+
+def test_missing_and_unknown_fields_are_named(tmp_path: Path) -> None:
+    schema = Schema("s", [Field("speed", "int64"), Field("note", str, nullable=True)])
+    with ParquetWriter(tmp_path, schema) as writer:
+        with pytest.raises(ConfigError, match=r"row 0 .* lacks 'speed', which is not nullable"):
+            writer.append({"note": "x"})
+        with pytest.raises(ConfigError, match=r"'sped', which is no field .*did you mean 'speed'"):
+            writer.append({"sped": 1})
+        with pytest.raises(ConfigError, match=r"row 0 .* is a list"):
+            writer.append([1, 2])  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="differ in their length"):
+            writer.append_columns({"speed": [1, 2], "note": ["x"]})
+        writer.append({"speed": 1})
+
+    assert list(ParquetDataset(tmp_path)) == [{"speed": 1, "note": None}]
+
+
+def test_a_schema_is_seen_from_the_first_rows(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path / "set") as writer:
+        writer.append({"i": 1, "x": 0.5, "t": None, "array": torch.ones(2, 3), "image": Image.new("RGB", (3, 2)), "tags": []})
+        writer.append({"i": None, "x": 1, "t": "b", "array": np.ones((1, 1), np.float32), "tags": ["u", "v"]})
+        writer.append({"i": 3, "x": 2.5})
+
+    schema = ParquetDataset(tmp_path / "set").schema
+    assert {field.name: (field.dtype, field.shape) for field in schema} == {
+        "i": (np.dtype(np.int64), ()),
+        "x": (np.dtype(np.float64), ()),
+        "t": (np.dtype(str), ()),
+        "array": (np.dtype(np.float32), (None, None)),
+        "image": (np.dtype(np.uint8), (None, None, 3)),
+        "tags": (np.dtype(str), (None,)),
+    }
+    found = list(ParquetDataset(tmp_path / "set"))
+    assert [each["i"] for each in found] == [1, None, 3]
+    assert [each["x"] for each in found] == [0.5, 1.0, 2.5]
+    assert found[2]["t"] is None
+    assert found[0]["array"].shape == (2, 3)
+
+
+def test_a_schema_is_seen_from_columns_and_frames(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": pd.array([2**53 + 1, None], "Int64")})
+
+    with ParquetWriter(tmp_path / "frame") as writer:
+        writer.append_columns(frame)
+    with ParquetWriter(tmp_path / "arrays") as writer:
+        writer.append_columns({"image": np.zeros((4, 28, 28), np.uint8), "label": np.arange(4, dtype=np.uint8)})
+
+    assert list(ParquetDataset(tmp_path / "frame")) == [{"a": 1, "b": "x", "c": 2**53 + 1}, {"a": 2, "b": None, "c": None}]
+    assert ParquetDataset(tmp_path / "arrays").schema["image"].shape == (28, 28)
+    assert ParquetDataset(tmp_path / "arrays").schema["label"].dtype == np.uint8
+
+
+def test_what_no_schema_can_be_seen_from_is_said(tmp_path: Path) -> None:
+    writer = ParquetWriter(tmp_path / "a")
+    writer.append({"x": None})
+
+    with pytest.raises(ConfigError, match=r"what field 'x' holds cannot be told.*Schema"):
+        writer.close()
+    with pytest.raises(ConfigError, match=r"field 'x' .* cannot be told from a object"), ParquetWriter(tmp_path / "b") as writer:
+        writer.append({"x": object()})
+    with pytest.raises(ConfigError, match="the fields of no rows"):
+        ParquetWriter(tmp_path / "c").close()
+
+
+def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Path) -> None:
+    samples = [(np.full((4, 4), number, np.uint8), number) for number in range(100)]
+    stack = SequenceDatasetIterator([[sample[0] for sample in samples], [sample[1] for sample in samples]])
+    with ParquetWriter(tmp_path, rows_per_file=30) as writer:
+        assert writer.write(stack[:50], names=["image", "label"], progress=False) == 50
+
+    with ParquetWriter(tmp_path, rows_per_file=30) as writer:
+        assert len(writer) == 50
+        assert writer.write(stack, names=["image", "label"], progress=False) == 100
+        with pytest.raises(ConfigError, match="longer than the 99 samples"):
+            writer.write(stack[:99], names=["image", "label"])
+
+    dataset = ParquetDataset(tmp_path)
+    assert dataset.read_column("label").tolist() == list(range(100))
+    assert dataset[99]["image"].tolist() == samples[99][0].tolist()
+    with pytest.raises(ConfigError, match="need names="), ParquetWriter(tmp_path / "other") as writer:
+        writer.write(stack)
+
+
+def test_nothing_is_lost_of_a_dataset_without_rows(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, SCHEMA):
+        pass
+
+    assert len(ParquetDataset(tmp_path)) == 0
+    assert ParquetDataset(tmp_path).schema == SCHEMA
+    assert pq.read_table(tmp_path).num_rows == 0
+
+
+def test_cells_that_are_encoded_are_stored_as_they_are(tmp_path: Path) -> None:
+    schema = Schema("s", [Field("id", "int64"), Field("image", "uint8", (None, None, 3), JpegCodec())])
+    with ParquetWriter(tmp_path / "a", schema) as writer:
+        writer.append({"id": 0, "image": np.arange(192, dtype=np.uint8).reshape(8, 8, 3)})
+    cells = pq.read_table(tmp_path / "a").column("image").to_pylist()
+
+    with ParquetWriter(tmp_path / "b", schema) as writer:
+        writer.append_columns({"id": [0], "image": cells}, encoded=["image"])
+        writer.append_arrow(pq.read_table(tmp_path / "a"))
+        with pytest.raises(ConfigError, match="field 'id'"):
+            writer.append_arrow(pa.table({"id": ["x"], "image": cells}))
+
+    assert pq.read_table(tmp_path / "b").column("image").to_pylist() == cells * 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    values=st.lists(
+        st.fixed_dictionaries(
+            {
+                "i": st.integers(-(2**63), 2**63 - 1),
+                "f": st.floats(width=64) | st.none(),
+                "t": st.text(st.characters(exclude_categories=["Cs"])) | st.none(),
+                "b": st.binary(),
+                "d": st.dates(datetime.date(1, 1, 1)) | st.none(),
+            }
+        ),
+        min_size=1,
+    ),
+    by_column=st.booleans(),
+)
+def test_scalars_come_back_exactly(
+    tmp_path_factory: pytest.TempPathFactory, values: list[dict[str, Any]], by_column: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("scalars")
+    schema = Schema(
+        "s",
+        [
+            Field("i", "int64"),
+            Field("f", "float64", nullable=True),
+            Field("t", str, nullable=True),
+            Field("b", bytes),
+            Field("d", "datetime64[D]", nullable=True),
+        ],
+    )
+    with ParquetWriter(folder, schema, row_group_rows=3) as writer:
+        if by_column:
+            writer.append_columns({name: [value[name] for value in values] for name in values[0]})
+        else:
+            for value in values:
+                writer.append(value)
+
+    found = list(ParquetDataset(folder))
+
+    for actual, expected in zip(found, values, strict=True):
+        assert (actual["i"], actual["t"], actual["b"]) == (expected["i"], expected["t"], expected["b"])
+        assert pickle.dumps(None if actual["f"] is None else float(actual["f"])) == pickle.dumps(expected["f"])
+        assert actual["d"] == (None if expected["d"] is None else np.datetime64(expected["d"]))

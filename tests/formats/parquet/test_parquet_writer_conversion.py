@@ -1,0 +1,170 @@
+"""Parquet as a source and a target of ``convert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from petastorm_fixtures import petastorm_folder
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.formats import convert, records
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, PngCodec, Schema
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+SPEC: dict[str, Any] = {
+    "vector": records.Column("array", "float32", (3,)),
+    "matrix": records.Column("array", "int16", (2, 2)),
+    "ragged": "array",
+    "label": "i64",
+    "big": "u64",
+    "score": "array",
+    "text": "utf8",
+    "data": "bytes",
+    "picture": "png",
+    "photo": "jpg",
+    "facts": "json",
+    "deep": "tree",
+}
+
+
+def sample(number: int) -> dict[str, Any]:
+    rng = np.random.default_rng(number)
+    return {
+        "vector": rng.normal(size=3).astype(np.float32),
+        "matrix": np.full((2, 2), number, np.int16),
+        "ragged": np.zeros((number % 3, 2)),
+        "label": -number,
+        "big": 2**63 + number,
+        "score": np.float64(number) if number else np.float64(np.nan),
+        "text": f"é {number}",
+        "data": b"\0" * number,
+        "picture": rng.integers(0, 255, (4, 5, 3)).astype(np.uint8),
+        "photo": rng.integers(0, 255, (8, 8, 3)).astype(np.uint8),
+        "facts": {"n": number, "none": None},
+        "deep": {"array": np.arange(number)},
+    }
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    with records.RecordWriter(tmp_path / "source", SPEC) as writer:
+        for number in range(25):
+            writer.append(sample(number))
+    return tmp_path / "source"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    with records.open(folder, codecs={"png": None, "jpg": None}) as reader:
+        return {name: b"".join(reader.read_column(name)) for name in ("picture", "photo")}
+
+
+def test_records_come_back_from_parquet_with_their_files_as_they_were(tmp_path: Path, source: Path) -> None:
+    there = convert(source, tmp_path / "set.parquet", shardlen=10)
+    back = convert(tmp_path / "set.parquet", tmp_path / "back")
+
+    assert (there.target_format, back.source_format, there.n_verified, back.n_verified) == ("parquet", "parquet", 25, 25)
+    assert dict(there.columns) == dict(back.columns)
+    assert files(tmp_path / "back") == files(source)
+    assert [path.name for path in sorted((tmp_path / "set.parquet").glob("part-*"))] == [
+        f"part-00000{n}.parquet" for n in range(3)
+    ]
+    table = pq.read_table(tmp_path / "set.parquet")
+    assert table.column("label").to_pylist() == [-number for number in range(25)]
+    assert table.column("big").to_pylist()[1] == 2**63 + 1
+
+
+def test_a_conversion_goes_on_where_it_was_interrupted(tmp_path: Path, source: Path) -> None:
+    target = tmp_path / "set"
+    convert(source, tmp_path / "whole", target_format="parquet", shardlen=10)
+    schema = ParquetDataset(tmp_path / "whole").schema
+    with pytest.raises(KeyError), ParquetWriter(target, schema, rows_per_file=10) as writer:
+        writer.append_arrow(pq.read_table(tmp_path / "whole").slice(0, 12))
+        raise KeyError
+
+    report = convert(source, target, target_format="parquet", shardlen=10)
+    again = convert(source, target, shardlen=10)
+
+    assert (report.n_there, report.n_verified, again.n_there) == (10, 25, 25)
+
+
+def test_any_iterator_becomes_parquet_in_a_store() -> None:
+    store = InMemoryStorageConnector()
+    iterator = SequenceDatasetIterator([[np.full((3, 3), number, np.uint8) for number in range(7)], list(range(7))])
+
+    convert(iterator, (store, "sets/numbers"), target_format="parquet", columns="image=0,label=1")
+
+    dataset = ParquetDataset(store, prefix="sets/numbers")
+    assert dataset.read_column("label").tolist() == list(range(7))
+    assert dataset[6]["image"].tolist() == [[6] * 3] * 3
+
+
+def test_nulls_and_what_petastorm_wrote_are_converted(tmp_path: Path) -> None:
+    report = convert(
+        petastorm_folder("timeseries"),
+        tmp_path / "records",
+        columns=["timestamp", "accel", "events", "temperature"],
+        verify="sample",
+    )
+
+    assert dict(report.columns) == {"timestamp": "i64", "accel": "array", "events": "tree", "temperature": "json"}
+    with records.open(tmp_path / "records") as reader:
+        dataset = ParquetDataset(petastorm_folder("timeseries"))
+        assert reader[0]["temperature"] is dataset[0]["temperature"] is None
+        np.testing.assert_array_equal(reader[4999]["accel"], dataset[4999]["accel"])
+
+
+def test_nulls_and_lists_of_texts_go_to_records_and_back(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "image": np.full((2, 3, 3), number, np.uint8),
+            "words": ["a", "bc"][: number % 3],
+            "raw": [b"\xff"],
+            "f": np.nan,
+            "b": b"\xff",
+        }
+        if number % 4
+        else {"words": []}
+        for number in range(20)
+    ]
+    schema = Schema(
+        "nulls",
+        [
+            Field("image", "uint8", (2, 3, 3), PngCodec(), nullable=True),
+            Field("words", str, (None,)),
+            Field("raw", bytes, (None,), nullable=True),
+            Field("f", "float64", nullable=True),
+            Field("b", bytes, nullable=True),
+        ],
+    )
+    with ParquetWriter(tmp_path / "nulls", schema) as writer:
+        for row in rows:
+            writer.append(row)
+
+    there = convert(tmp_path / "nulls", tmp_path / "records")
+    back = convert(tmp_path / "records", tmp_path / "back", target_format="parquet")
+
+    assert (there.n_verified, back.n_verified) == (20, 20)
+    assert there.columns == {"image": "tree", "words": "json", "raw": "tree", "f": "tree", "b": "tree"}
+    for row, found in zip(rows, ParquetDataset(tmp_path / "back"), strict=True):
+        for name in schema.fields:
+            np.testing.assert_equal(found[name], row.get(name))
+
+
+def test_what_parquet_or_others_cannot_hold_is_refused(tmp_path: Path) -> None:
+    mixed = SequenceDatasetIterator([[np.zeros(3), np.zeros((2, 2))]])
+    with records.RecordWriter(tmp_path / "sequences", {"frames": "png[]"}) as writer:
+        writer.append({"frames": []})
+
+    with pytest.raises(ConfigError, match="several numbers of dimensions"):
+        convert(mixed, tmp_path / "a", target_format="parquet")
+    with pytest.raises(ConfigError, match="'frames' holds sequences"):
+        convert(tmp_path / "sequences", tmp_path / "b", target_format="parquet")
+    with pytest.raises(ConfigError, match="price"):
+        convert(petastorm_folder("timeseries"), tmp_path / "c", columns=["price"])
+    with pytest.raises(ConfigError, match="Decimals"):
+        convert(petastorm_folder("timeseries"), tmp_path / "d", columns=["price"], target_format="parquet")

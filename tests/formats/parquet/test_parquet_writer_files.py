@@ -1,0 +1,317 @@
+"""The files that a Parquet writer makes: their sizes, folders and stores, and what lies beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack import DatasetCard, DatasetFactory
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.prepared import PreparedResources, Resources
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
+from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, PngCodec, Schema
+from data_stack.formats.parquet.indexes import SingleFieldIndex
+from data_stack.formats.records.place import place_of
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+    StorageConnectorFactory,
+)
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+SCHEMA = Schema("s", [Field("id", "int64"), Field("day", str), Field("x", "float32", (4, 4), NdarrayCodec())])
+
+
+def row(number: int, **others: Any) -> dict[str, Any]:
+    return {"id": number, "day": f"day {number % 3}", "x": np.full((4, 4), number, np.float32), **others}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def groups(path: Path) -> list[int]:
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+
+
+def test_files_and_row_groups_have_the_rows_that_were_asked_for(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, SCHEMA, rows_per_file=40, row_group_rows=15) as writer:
+        for number in range(100):
+            writer.append(row(number))
+
+    files = [tmp_path / f"part-{number:06d}.parquet" for number in range(3)]
+    assert [groups(file) for file in files] == [[15, 15, 10], [15, 15, 10], [15, 5]]
+    assert names(tmp_path) == ["_common_metadata", "_data_stack_manifest.json", *(file.name for file in files)]
+
+
+@pytest.mark.parametrize("compressible", [True, False])
+def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path, compressible: bool) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 16 if compressible else 2**62, (400_000 if compressible else 60_000, 8))
+
+    with ParquetWriter(tmp_path, row_group_mb=0.25, file_mb=0.6) as writer:
+        for start in range(0, len(values), 1000):
+            writer.append_columns({"v": values[start : start + 1000]})
+
+    sizes, files = [], sorted(tmp_path.glob("*.parquet"))
+    for file in files:
+        metadata = pq.read_metadata(file)
+        sizes += [
+            sum(metadata.row_group(group).column(leaf).total_compressed_size for leaf in range(metadata.num_columns))
+            for group in range(metadata.num_row_groups)
+        ]
+    assert len(sizes) > 4
+    assert all(0.6 * 2**18 < size < 1.5 * 2**18 for size in sizes[1:-1])
+    assert all(0.6 * 2**20 <= file.stat().st_size < 1.2 * 2**20 for file in files[:-1])
+    assert (ParquetDataset(tmp_path).read_column("v") == values).all()
+
+
+def test_the_manifest_says_what_the_files_hold(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, Schema("s", [Field("a", "int64"), Field("b", str, nullable=True)]), row_group_rows=2) as writer:
+        writer.append_columns({"a": [1, 2, 3], "b": ["x", None, "y"]})
+
+    manifest = ParquetManifest.read(place_of(tmp_path))
+    assert manifest is not None
+    (record,) = manifest.files
+    data = (tmp_path / record.name).read_bytes()
+    assert (record.size, record.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert (record.row_groups, record.null_columns, manifest.n_rows) == ((2, 1), ("b",), 3)
+    assert data[-record.footer_bytes :][-4:] == b"PAR1"
+    last = pq.read_metadata(tmp_path / record.name).row_group(1).column(1)
+    assert len(data) - record.footer_bytes == last.dictionary_page_offset + last.total_compressed_size
+    assert manifest.schema == writer.schema
+
+
+def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        writer.append(row(0))
+    path = tmp_path / "_data_stack_manifest.json"
+    data = path.read_bytes()
+
+    for at in range(0, len(data) - 1, 7):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.json"):
+            ParquetManifest.read(place_of(tmp_path))
+    hostile = json.loads(data)
+    hostile["files"][0]["name"] = "../secret.parquet"
+    with pytest.raises(DatasetFileCorruptError):
+        ParquetManifest.from_json(json.dumps(hostile).encode())
+
+
+def test_partitions_are_folders_that_others_read(tmp_path: Path) -> None:
+    schema = Schema(
+        "s",
+        [Field("id", "int64"), Field("day", str, nullable=True), Field("n", "int32"), Field("on", bool), Field("x", "float32")],
+    )
+    days = ["2024-01-01", "a/b c%ü=1", None, "x" * 50]
+    expected = [{"id": i, "day": days[i % 4], "n": i % 2, "on": i % 3 == 0, "x": i / 2} for i in range(50)]
+
+    with ParquetWriter(tmp_path, schema, partition_by=["day", "n", "on"]) as writer:
+        for each in expected[:20]:
+            writer.append(each)
+        writer.append_columns({name: [each[name] for each in expected[20:]] for name in expected[0]})
+
+    found = sorted(ParquetDataset(tmp_path), key=lambda each: int(each["id"]))
+    assert [{name: each[name] for name in each} for each in found] == expected
+    arrow = pads.dataset(tmp_path, partitioning="hive").to_table()
+    by_id = sorted(arrow.to_pylist(), key=lambda each: int(each["id"]))
+    assert [(each["id"], each["day"], each["n"], each["x"]) for each in by_id] == [
+        (each["id"], each["day"], each["n"], each["x"]) for each in expected
+    ]
+    assert (tmp_path / "day=__HIVE_DEFAULT_PARTITION__" / "n=0" / "on=true").is_dir()
+    assert (tmp_path / "day=a%2Fb%20c%25ü%3D1").is_dir()
+
+
+def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path) -> None:
+    open_files = Path("/proc/self/fd")
+    most = 0
+    with ParquetWriter(tmp_path, SCHEMA, partition_by=["day"], most_open_partitions=4) as writer:
+        before = len(list(open_files.iterdir()))
+        for number in range(60):
+            writer.append_columns({"id": [number], "day": [f"d{number % 20}"], "x": np.zeros((1, 4, 4), np.float32)})
+            most = max(most, len(list(open_files.iterdir())) - before)
+
+    assert most <= 4
+    assert sorted(ParquetDataset(tmp_path).read_column("id").tolist()) == list(range(60))
+
+
+def test_rows_of_partitions_and_files_of_a_size_go_together(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, SCHEMA, partition_by=["day"], rows_per_file=5) as writer:
+        for number in range(100):
+            writer.append(row(number, day="a" if number % 10 else "b"))
+
+    assert all(sum(groups(file)) <= 5 for file in tmp_path.rglob("*.parquet"))
+    assert sorted(ParquetDataset(tmp_path).read_column("id").tolist()) == list(range(100))
+    assert ParquetDataset(tmp_path).read_batch(range(100))["day"].tolist().count("b") == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"partition_by": ["x"]}, "cannot be partitioned by 'x'"),
+        ({"partition_by": ["nix"]}, "no field 'nix'"),
+        ({"partition_by": ["id", "id"]}, "twice"),
+        ({"partition_by": "day"}, "list of columns"),
+        ({"row_group_mb": 0}, "row_group_mb"),
+        ({"rows_per_file": 0}, "rows_per_file"),
+        ({"compression": "zip"}, "no compression"),
+        ({"petastorm": True, "schema": Schema("s", [Field("t", "timedelta64[ns]")])}, "Petastorm|petastorm"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(tmp_path: Path, arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        ParquetWriter(tmp_path, **{"schema": SCHEMA, **arguments})
+
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__", None, 3, "y" * 300])
+def test_values_that_can_name_no_folder_are_refused(tmp_path: Path, value: Any) -> None:
+    with ParquetWriter(tmp_path, SCHEMA, partition_by=["day"]) as writer:
+        writer.append(row(0))
+        with pytest.raises(ConfigError, match="field 'day', row 1"):
+            writer.append(row(1, day=value))
+        with pytest.raises(ConfigError, match="field 'day', row 1"):
+            writer.append_columns({"id": [1], "day": [value], "x": np.zeros((1, 4, 4), np.float32)})
+
+    assert ParquetDataset(tmp_path).read_column("id").tolist() == [0]
+
+
+def test_images_are_not_compressed_twice(tmp_path: Path) -> None:
+    schema = Schema("s", [Field("image", "uint8", (None, None, 3), PngCodec()), Field("text", str)])
+    with ParquetWriter(tmp_path, schema, compression="gzip") as writer:
+        writer.append({"image": np.zeros((9, 9, 3), np.uint8), "text": "x"})
+
+    group = pq.read_metadata(tmp_path / "part-000000.parquet").row_group(0)
+    assert [group.column(number).compression for number in range(2)] == ["UNCOMPRESSED", "GZIP"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "mongodb", "s3"])
+def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    connector: StorageConnector
+    if kind == "mongodb":
+        connector = MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"))
+    elif kind == "s3":
+        server = request.getfixturevalue("s3_server")
+        connector = StorageConnectorFactory.get_fsspec_storage_connector(f"s3://{server.new_bucket()}/data", **server.options())
+    else:
+        connector = InMemoryStorageConnector() if kind == "memory" else FileStorageConnector(str(tmp_path))
+    with pytest.raises(KeyError), ParquetWriter(connector, SCHEMA, prefix="sets/a", rows_per_file=10) as writer:
+        for number in range(25):
+            writer.append(row(number))
+        raise KeyError
+
+    with pytest.raises(DatasetFileCorruptError, match="not finished"):
+        ParquetDataset(connector, prefix="sets/a")
+    with ParquetWriter(connector, prefix="sets/a", rows_per_file=10) as writer:
+        n_there = len(writer)
+        if kind in ("file", "mongodb"):  # the others have no leases
+            with pytest.raises(StorageConflictError, match="another writer"):
+                ParquetWriter(connector, prefix="sets/a")
+        for number in range(n_there, 30):
+            writer.append(row(number))
+
+    assert n_there == 20
+    assert ParquetDataset(connector, prefix="sets/a").read_column("id").tolist() == list(range(30))
+    assert connector.list_resources("sets/a/_data_stack_progress") == []
+    writer = ParquetWriter(connector, SCHEMA, prefix="b", partition_by=["day"])
+    writer.append(row(0))  # "day 0": no store has spaces in names
+    with pytest.raises(ConfigError, match="cannot be stored"):
+        writer.close()
+    assert connector.list_resources("b/") == []
+
+
+class SquaresFactory(DatasetFactory):
+    """Numbers and their squares, as Parquet."""
+
+    card = DatasetCard(name="squares", version="1.0.0", license="CC0-1.0", homepage="https://example.org", citation="-")
+    sources = []
+    splits = ("train",)
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        schema = Schema("squares", [Field("n", "int64"), Field("square", "int64")])
+        indexes = [SingleFieldIndex("n", "n")]
+        with ParquetWriter(prepared, schema, prefix="preprocessed/train", rows_per_file=100, indexes=indexes) as writer:
+            writer.append_columns({"n": np.arange(250), "square": np.arange(250) ** 2})
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return ParquetDataset(prepared, prefix="preprocessed/train")
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_dataset_factory_writes_and_reads_parquet(tmp_path: Path, kind: str) -> None:
+    connector = InMemoryStorageConnector() if kind == "memory" else FileStorageConnector(str(tmp_path))
+
+    iterator, _ = SquaresFactory(connector).get_dataset_iterator({"split": "train"})
+
+    assert [iterator[0]["square"], iterator[249]["square"]] == [0, 249**2]
+
+
+def test_a_second_writer_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
+    script = f"""
+from data_stack.formats.parquet import ParquetWriter
+from data_stack.exception import StorageConflictError
+try:
+    ParquetWriter({str(tmp_path)!r})
+except StorageConflictError as error:
+    print("refused")
+"""
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        writer.append(row(0))
+        with pytest.raises(StorageConflictError, match="another writer"):
+            ParquetWriter(tmp_path, SCHEMA)
+        found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert found.stdout == "refused\n"
+    with ParquetWriter(tmp_path) as writer:
+        assert len(writer) == 1
+    assert not (tmp_path / "_data_stack.lock").exists()
+
+
+def test_rows_are_appended_to_a_finished_dataset_and_seen_when_it_is_finished_again(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        writer.append(row(0))
+
+    with ParquetWriter(tmp_path, rows_per_file=1) as writer:
+        assert len(writer) == 1
+        for number in range(1, 4):
+            writer.append(row(number))
+        before = ParquetDataset(tmp_path).read_column("id").tolist()
+
+    assert before == [0]
+    assert ParquetDataset(tmp_path).read_column("id").tolist() == [0, 1, 2, 3]
+
+
+def test_nothing_that_is_there_is_overwritten_unasked(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path / "set", SCHEMA) as writer:
+        writer.append(row(0))
+    (tmp_path / "foreign").mkdir()
+    pq.write_table(pq.read_table(tmp_path / "set"), tmp_path / "foreign" / "x.parquet")
+    other = Schema("s", [Field("id", "int32")])
+
+    with pytest.raises(ConfigError, match="another schema: id"):
+        ParquetWriter(tmp_path / "set", other)
+    with pytest.raises(ConfigError, match="partitioned by"):
+        ParquetWriter(tmp_path / "set", SCHEMA, partition_by=["day"])
+    with pytest.raises(ConfigError, match="already; choose another folder"):
+        ParquetWriter(tmp_path / "set", SCHEMA, resume=False)
+    with pytest.raises(ConfigError, match=r"x\.parquet.* already, which no manifest lists"):
+        ParquetWriter(tmp_path / "foreign", SCHEMA)
+    with ParquetWriter(tmp_path / "set", other, overwrite=True) as writer:
+        writer.append({"id": 7})
+    with ParquetWriter(tmp_path / "foreign", other, overwrite=True) as writer:
+        writer.append({"id": 7})
+
+    assert list(ParquetDataset(tmp_path / "set")) == [{"id": 7}]
+    assert list(ParquetDataset(tmp_path / "foreign")) == [{"id": 7}]

@@ -1,0 +1,205 @@
+"""Parquet writers that are killed, refused by the disk, or left by an error: no row is lost or doubled, nothing is half there."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from fault_size import sized
+from mongodb_server import folder_in_memory
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageFullError
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+
+#: Kills a writer at its n-th file operation, has another one go on, and prints how many operations a whole run takes.
+KILLER = """
+import os, shutil, signal, sys, traceback
+import numpy as np
+import pandas  # pyarrow does it, and each child would anew
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+import data_stack.formats.parquet.selecting
+import data_stack.formats.parquet.writer
+
+folder, partitioned = sys.argv[1], sys.argv[2] == "yes"
+schema = Schema("s", [Field("id", "int64"), Field("part", str), Field("x", "float32", (3,))])
+countdown = -1
+
+def at_each_operation(event, arguments):
+    global countdown
+    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir") and folder in str(arguments[0]):
+        countdown -= 1
+        if countdown == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(at_each_operation)
+
+def write(first, last):
+    with ParquetWriter(folder, schema, rows_per_file=5, partition_by=["part"] if partitioned else []) as writer:
+        assert len(writer) >= first, len(writer)
+        for number in range(len(writer), last):
+            writer.append({"id": number, "part": f"p{number % 2}", "x": np.full(3, number, np.float32)})
+
+def in_child(work):
+    global countdown
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return status
+
+def check():
+    dataset = ParquetDataset(folder)
+    assert sorted(dataset.read_column("id").tolist()) == list(range(22))
+    assert all((row["x"] == row["id"]).all() for row in dataset)
+    left = [name for name in os.listdir(folder) if name.startswith((".", "_"))]
+    assert sorted(left) == ["_common_metadata", "_data_stack_manifest.json"], left
+
+def write_and_append():
+    write(0, 12)
+    write(12, 22)
+
+def go_on():
+    # What is complete is never lost: the first run completed 12 rows, if its manifest was there.
+    n_there = len(ParquetDataset(folder)) if os.path.exists(folder + "/_data_stack_manifest.json") else 0
+    write(n_there, 22)
+
+stride = int(sys.argv[3])
+at = 1 - stride
+while True:
+    at += stride
+    shutil.rmtree(folder, ignore_errors=True)
+    countdown = at
+    status = in_child(write_and_append)
+    countdown = -1
+    if not os.WIFSIGNALED(status):
+        assert status == 0, (at, status)
+        break
+    assert in_child(go_on) == 0, at
+    assert in_child(check) == 0, at
+print(at)
+"""
+
+SCHEMA = Schema("s", [Field("id", "int64"), Field("x", "float64", (512,))])
+
+
+def append(writer: ParquetWriter, first: int, last: int) -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(1000, 512))
+    for number in range(first, last):
+        writer.append({"id": number, "x": noise[number]})
+
+
+@pytest.mark.parametrize(("partitioned", "stride"), [("yes", sized(5, 1)), ("no", sized(3, 1))])
+def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(partitioned: str, stride: int) -> None:
+    # In memory where there is such a folder: processes are killed here, no power is cut.
+    with tempfile.TemporaryDirectory(prefix="data_stack-parquet-", dir=folder_in_memory()) as folder:
+        found = subprocess.run(
+            [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLER, f"{folder}/set", partitioned, str(stride)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) > 20
+
+
+@pytest.fixture
+def limited() -> Iterator[Any]:
+    """Sets how large a file may become, as a disk or quota that is full does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(n_bytes: int | None) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft if n_bytes is None else n_bytes, hard))
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_said_and_what_was_complete_is_gone_on_with(tmp_path: Path, limited: Any) -> None:
+    with ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
+        append(writer, 0, 120)
+        writer.checkpoint()
+        limited(100_000)
+        try:
+            with pytest.raises(StorageFullError, match=r"part-0000"):
+                append(writer, 120, 300)
+            with pytest.raises(ConfigError, match="broken by an error"):
+                append(writer, 120, 121)
+            with pytest.raises(ConfigError, match="broken by an error"):
+                writer.close()
+        finally:
+            limited(None)
+
+    with pytest.raises(DatasetFileCorruptError, match="not finished"):
+        ParquetDataset(tmp_path)
+    with ParquetWriter(tmp_path, rows_per_file=50) as writer:
+        assert len(writer) == 120
+        append(writer, 120, 200)
+    assert ParquetDataset(tmp_path).read_column("id").tolist() == list(range(200))
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("part-")) == [
+        "_common_metadata",
+        "_data_stack_manifest.json",
+    ]
+
+
+def test_an_error_in_the_block_leaves_only_whole_files(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
+        append(writer, 0, 120)
+        raise KeyError
+
+    files = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
+    assert files == ["part-000000.parquet", "part-000001.parquet"]
+    assert pq.read_table(tmp_path / files[1]).column("id").to_pylist() == list(range(50, 100))
+    with pytest.raises(ConfigError, match="interrupted"):
+        ParquetWriter(tmp_path, SCHEMA, resume=False)
+    with pytest.raises(ConfigError, match="another schema"):
+        ParquetWriter(tmp_path, Schema("s", [Field("id", "int64")]))
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        assert len(writer) == 100
+
+
+def test_an_error_before_anything_is_complete_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), ParquetWriter(tmp_path / "set", SCHEMA) as writer:
+        append(writer, 0, 20)
+        raise KeyError
+
+    assert list((tmp_path / "set").iterdir()) == []
+
+
+def test_a_writer_that_is_left_by_an_error_cannot_be_used_and_one_in_a_fork_is_not_the_parents(tmp_path: Path) -> None:
+    writer = ParquetWriter(tmp_path, SCHEMA)
+    append(writer, 0, 3)
+    writer.abandon()
+
+    with pytest.raises(ConfigError, match="abandoned"):
+        append(writer, 0, 1)
+    writer.abandon()
+
+
+def test_damage_of_what_an_interrupted_writer_noted_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
+        append(writer, 0, 120)
+        raise KeyError
+    note = tmp_path / "_data_stack_progress" / "000001.json"
+    data = note.read_bytes()
+
+    note.write_bytes(data.replace(b"50", b"51", 1))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"000001\.json"):
+        ParquetWriter(tmp_path)

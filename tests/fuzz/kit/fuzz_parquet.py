@@ -1,0 +1,315 @@
+"""Damages Parquet datasets: their pages, their footers, and the schemas that lie beside them."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import io
+import json
+import pickle
+import random
+import shutil
+import tempfile
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fuzz_mutations import INTEGERS, mutated_bytes, mutated_json
+from fuzz_readings import Attempt, Violation, same
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+from data_stack.formats.parquet.codecs import CompressedNdarrayCodec, JpegCodec, NdarrayCodec, PngCodec
+from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
+from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
+from data_stack.formats.parquet.pickled import PickledCodec, PickledField, PickledSchema, write_pickled_schema
+from data_stack.formats.parquet.schema import SCHEMA_KEY
+from data_stack.formats.parquet.selecting import col
+
+__all__ = ["Parquets"]
+
+Files = Mapping[str, bytes]
+_N_ROWS = 6
+#: Of a dataset that was damaged so that it states more rows, no more are read.
+_MOST_ROWS = 40
+
+
+def _table(start: int, stop: int) -> pa.Table:
+    rows = range(start, stop)
+    days = [datetime.date(2024, 1, 1 + i) for i in rows]
+    return pa.table(
+        {
+            "id": pa.array(rows, pa.int64()),
+            "x": pa.array([None if i % 3 == 1 else i / 2 for i in rows], pa.float32()),
+            "yes": pa.array([i % 2 == 0 for i in rows]),
+            "text": pa.array(["class " + "abc"[i % 3] for i in rows]),
+            "raw": pa.array([bytes([i]) * i for i in rows], pa.binary()),
+            "fixed": pa.array([bytes([i, 1, 2]) for i in rows], pa.binary(3)),
+            "price": pa.array([Decimal(i) / 100 for i in rows], pa.decimal128(10, 2)),
+            "day": pa.array(days, pa.date32()),
+            "at": pa.array([1_700_000_000_000_000 + i for i in rows], pa.timestamp("us", "UTC")),
+            "vec": pa.array([[i, i + 1] for i in rows], pa.list_(pa.int16())),
+            "ragged": pa.array([None if i == 2 else [float(i)] * i for i in rows], pa.list_(pa.float64())),
+            "struct": pa.array([{"a": i, "b": "x" * i} for i in rows], pa.struct([("a", pa.int32()), ("b", pa.string())])),
+            "map": pa.array([[("k", i)] for i in rows], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+
+
+def _plain(**options: Any) -> Files:
+    files = {}
+    for part in range(2):
+        sink = io.BytesIO()
+        pq.write_table(_table(part * 3, part * 3 + 3), sink, row_group_size=2, **options)
+        files[f"part-{part}.parquet"] = sink.getvalue()
+    return files
+
+
+_SCHEMA = Schema(
+    "fuzzed",
+    [
+        Field("id", "int64"),
+        Field("png", "uint8", (4, 3, 3), PngCodec()),
+        Field("jpeg", "uint8", (8, 8, 3), JpegCodec(quality=90), nullable=True),
+        Field("frame", "float32", (2, 3), NdarrayCodec()),
+        Field("any", "int16", (None, 2), NdarrayCodec(), nullable=True),
+        Field("packed", "float64", (3,), CompressedNdarrayCodec()),
+        Field("word", str),
+    ],
+)
+
+
+def _sample(i: int) -> dict[str, Any]:
+    return {
+        "id": i,
+        "png": np.full((4, 3, 3), i, np.uint8),
+        "jpeg": None if i == 3 else np.full((8, 8, 3), i, np.uint8),
+        "frame": np.full((2, 3), i, np.float32),
+        "any": None if i == 1 else np.full((i, 2), i, np.int16),
+        "packed": np.full(3, i, np.float64),
+        "word": "w" * i,
+    }
+
+
+def _ours(**options: Any) -> Files:
+    with tempfile.TemporaryDirectory() as folder:
+        with ParquetWriter(folder, _SCHEMA, row_group_rows=2, rows_per_file=3, **options) as writer:
+            for i in range(_N_ROWS):
+                writer.append(_sample(i))
+        return _content(Path(folder))
+
+
+def _of_petastorm() -> Files:
+    """As Petastorm stores them: a pickle beside the files, no checksums."""
+    ours = _ours()
+    fields = [
+        PickledField("id", "int64", (), PickledCodec("scalar", spark_type="bigint"), False),
+        PickledField("png", "uint8", (4, 3, 3), PickledCodec("image", image_format="png", quality=80), False),
+        PickledField("frame", "float32", (2, 3), PickledCodec("ndarray"), False),
+        PickledField("packed", "float64", (3,), PickledCodec("compressed_ndarray"), False),
+        PickledField("word", "str_", (), PickledCodec("scalar", spark_type="string"), True),
+    ]
+    files = {}
+    for name, data in ours.items():
+        if name.endswith(".parquet"):
+            table = pq.read_table(io.BytesIO(data), columns=[field.name for field in fields]).replace_schema_metadata(None)
+            sink = io.BytesIO()
+            pq.write_table(table, sink, row_group_size=2)
+            files[name] = sink.getvalue()
+    sink = io.BytesIO()
+    metadata = {UNISCHEMA_KEY: write_pickled_schema(PickledSchema("fuzzed", tuple(fields)))}
+    pq.write_metadata(table.schema.with_metadata(metadata), sink)
+    files[COMMON_METADATA] = sink.getvalue()
+    return files
+
+
+def _content(folder: Path) -> Files:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def _write(folder: Path, files: Files) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+class Parquets:
+    """Datasets of several tools, damaged and read in every way.
+
+    Args:
+        folder: where they may be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "parquet"
+        days = {f"day={'2024-01-01' if i else '__HIVE_DEFAULT_PARTITION__'}/{i}.parquet": data
+                for i, data in enumerate(_plain().values())}  # fmt: skip
+        versions: list[dict[str, Any]] = [
+            {"write_page_checksum": True},
+            {"compression": "none", "use_dictionary": False, "data_page_version": "2.0"},
+            {"compression": "zstd", "use_dictionary": False, "data_page_size": 1,
+             "column_encoding": {"id": "DELTA_BINARY_PACKED"}},
+            {"compression": "gzip", "version": "1.0", "use_deprecated_int96_timestamps": True, "write_statistics": False},
+            {"compression": "lz4", "use_dictionary": False,
+             "column_encoding": {"x": "BYTE_STREAM_SPLIT", "text": "DELTA_BYTE_ARRAY", "raw": "DELTA_LENGTH_BYTE_ARRAY"}},
+            {"compression": "brotli", "write_page_index": True, "store_schema": False},
+        ]  # fmt: skip
+        self._seeds = [*(_plain(**options) for options in versions), days, _ours(), _ours(petastorm=False), _of_petastorm()]
+
+    def execute(self, chance: random.Random, counts: collections.Counter[str]) -> None:
+        """Damage one, and read it.
+
+        Raises:
+            Violation: it broke a promise; or whatever else came out of it that is no error of ours.
+        """
+        seed = chance.choice(self._seeds)
+        files = dict(seed)
+        names = [name for name in files if name != PARQUET_MANIFEST or chance.random() < 0.3]
+        done = []
+        for _ in range(chance.choice((1, 1, 1, 2, 3))):
+            name = chance.choice(names)
+            damage = chance.choice((_anywhere, _in_footer, _in_footer, _in_footer, _number_in_footer, _schema, _schema))
+            files[name] = damage(files[name], chance, [*seed.values()])
+            done.append(f"{damage.__name__} of {name}")
+        _write(self._folder, files)
+        try:
+            attempts = _readings(self._folder, chance)
+        except BaseException as error:
+            if hasattr(error, "add_note"):  # Python 3.11
+                error.add_note("; ".join(done))
+            raise
+        counts["readings with a value"] += sum(attempt.error is None for attempt in attempts)
+        counts["readings refused"] += sum(attempt.error is not None for attempt in attempts)
+
+
+def _readings(folder: Path, chance: random.Random) -> list[Attempt]:
+    filters = chance.choice((None, None, None, col("id") > 2, col("word") > "w", col("x").is_null()))
+    opened = Attempt(lambda: ParquetDataset(folder, filters=filters))
+    attempts = [opened]
+    if opened.error is not None:
+        if isinstance(opened.error, ConfigError) and "no such" in str(opened.error):
+            raise Violation("this is no error for damage") from opened.error
+        return attempts
+    dataset = opened.value
+    length = Attempt(lambda: len(dataset))
+    attempts.append(length)
+    if length.error is not None:
+        return attempts
+    positions = list(range(length.value))[:_MOST_ROWS]
+    singles = [Attempt(lambda position=position: dataset[position]) for position in positions]  # type: ignore[misc]
+    attempts += singles
+    attempts.append(Attempt(lambda: dataset.block_lengths))
+    batch = Attempt(lambda: dataset.read_batch(positions))
+    attempts.append(batch)
+    if (batch.error is not None) != any(single.error is not None for single in singles):
+        raise Violation(f"a batch: {batch.error!r}, one by one: {[single.error for single in singles]!r:.600}")
+    if batch.error is None:
+        for name, column in batch.value.items():
+            if len(column) != len(positions):
+                raise Violation(f"{len(column)} values of {name!r} for {len(positions)} samples")
+    again = Attempt(lambda: dataset.__getitems__(positions))
+    if again.error is None:
+        for found, single in zip(again.value, singles, strict=True):
+            if single.error is None and not _agree(found, single.value):
+                raise Violation(f"in a batch it is {found!r:.300}, by itself {single.value!r:.300}")
+    attempts.append(again)
+    turn = iter(dataset)
+    for single in singles:
+        found = Attempt(lambda: next(turn))
+        if found.error is not None:
+            break
+        if single.error is not None:
+            raise Violation("iteration has a sample that cannot be read") from single.error
+        if not same(found.value, single.value):
+            raise Violation(f"in iteration it is {found.value!r:.300}, by itself {single.value!r:.300}")
+    for name in dataset.schema.fields:
+        attempts.append(Attempt(lambda name=name: dataset.read_column(name, positions)))  # type: ignore[misc]
+    if chance.random() < 0.25:
+        copy = Attempt(lambda: pickle.loads(pickle.dumps(dataset)))
+        if copy.error is not None:
+            raise Violation("what was opened cannot be opened in another process") from copy.error
+        attempts.append(Attempt(lambda: copy.value.read_batch(positions)))
+    return attempts
+
+
+def _agree(found: Mapping[str, Any], single: Mapping[str, Any]) -> bool:
+    """Whether a sample of a batch is a sample by itself: the same values, which stacking may give another type."""
+    if list(found) != list(single):
+        return False
+    for name, value in single.items():
+        other = found[name]
+        if isinstance(value, np.ndarray):
+            if not same(np.asarray(other), value):
+                return False
+        elif (value is None or isinstance(value, (str, bytes))) and other != value:
+            return False
+    return True
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def _anywhere(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
+    return mutated_bytes(data, chance, others)
+
+
+def _footer_start(data: bytes) -> int:
+    length = int.from_bytes(data[-8:-4], "little")
+    return max(0, len(data) - 8 - length)
+
+
+def _in_footer(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
+    """Damage of a footer that is still as long as it says: most else is refused at once."""
+    start = _footer_start(data)
+    footer = mutated_bytes(data[start:-8], chance, [data[start:-8]])
+    return data[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _number_in_footer(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
+    """A variable-length integer, such as a size or an offset, in the place of another."""
+    start = _footer_start(data)
+    footer = bytearray(data[start:-8])
+    if not footer:
+        return data
+    at = chance.randrange(len(footer))
+    end = at
+    while end < len(footer) - 1 and footer[end] & 0x80:
+        end += 1
+    number = chance.choice(INTEGERS)
+    number = (number << 1 ^ -(number >> 63)) % 2**64 if chance.random() < 0.5 else number
+    encoded = bytearray()
+    while True:
+        encoded.append(number & 0x7F | (0x80 if number > 0x7F else 0))
+        number >>= 7
+        if not number:
+            break
+    footer[at : end + 1] = encoded
+    return data[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _schema(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
+    """A schema of ours that says something else, well formed."""
+    try:
+        source = pq.ParquetFile(io.BytesIO(data))
+        metadata = dict(source.metadata.metadata or {})
+        if SCHEMA_KEY in metadata:
+            content = mutated_json(json.loads(metadata[SCHEMA_KEY]), chance)
+            metadata[SCHEMA_KEY] = json.dumps(content).encode()
+        elif UNISCHEMA_KEY in metadata:
+            metadata[UNISCHEMA_KEY] = mutated_bytes(metadata[UNISCHEMA_KEY], chance, [metadata[UNISCHEMA_KEY]])
+        else:
+            return _anywhere(data, chance, others)
+        table = source.read().replace_schema_metadata(metadata)
+        sink = io.BytesIO()
+        if source.metadata.num_row_groups:
+            pq.write_table(table, sink, row_group_size=2)
+        else:
+            pq.write_metadata(table.schema, sink)
+        return sink.getvalue()
+    except (pa.ArrowException, OSError, ValueError):  # it was damaged before
+        return _anywhere(data, chance, others)

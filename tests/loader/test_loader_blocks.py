@@ -1,0 +1,66 @@
+"""A block-wise shuffle that asks the stack for its blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIterator, DatasetIteratorView
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Field, Schema, TransformSpec
+from data_stack.formats.parquet.transformed import TransformedDatasetIterator
+from data_stack.loader import BlockShuffled, Loader
+from data_stack.loader.blocks import block_lengths
+
+
+class InBlocks(DatasetIterator):
+    """Numbers in blocks of given lengths."""
+
+    def __init__(self, *lengths: int) -> None:
+        self._lengths = lengths
+
+    def __len__(self) -> int:
+        return sum(self._lengths)
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": index}
+
+    @property
+    def block_lengths(self) -> npt.NDArray[np.int64]:
+        return np.array(self._lengths)
+
+
+def test_a_source_tells_its_blocks_to_the_shuffle() -> None:
+    loader = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(window=1), seed=4, worker_kind="inline")
+    given = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled([3, 5, 2], 1), seed=4, worker_kind="inline")
+
+    (batch,), (expected,) = list(loader), list(given)
+
+    assert batch["x"].tolist() == expected["x"].tolist() != list(range(10))
+    assert loader.state_dict() == given.state_dict()
+
+
+def test_layers_that_keep_the_order_keep_the_blocks() -> None:
+    source = InBlocks(3, 5, 2)
+
+    assert block_lengths(source.map(lambda sample: sample)).tolist() == [3, 5, 2]
+    assert block_lengths(source.filter(lambda sample: sample["x"] % 2 == 0)).tolist() == [2, 2, 1]
+    assert block_lengths(DatasetIteratorView(source, [0, 1, 9], {})).tolist() == [2, 1]
+    assert block_lengths(CombinedDatasetIterator([source, InBlocks(4)])).tolist() == [3, 5, 2, 4]
+
+
+def test_a_transform_keeps_the_blocks_of_the_rows_that_are_chosen_below_it() -> None:
+    rows = DatasetIteratorView(InBlocks(3, 5, 2), [0, 1, 9], {})
+    transformed = TransformedDatasetIterator(rows, TransformSpec(), schema=Schema("rows", [Field("x", "int64")]))
+
+    assert block_lengths(transformed).tolist() == [2, 1]
+
+
+def test_a_stack_that_tells_no_blocks_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"BlockShuffled\(1000\)"):
+        Loader(InBlocks(3, 5).shuffle(seed=1), 4, shuffle=BlockShuffled())
+    with pytest.raises(ConfigError, match="knows no blocks"):
+        BlockShuffled().indices(np.arange(3), 3, 0, 0)

@@ -1,0 +1,76 @@
+"""Each rank has row groups of its own, and together they have everything once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader
+
+
+@given(
+    n_samples=st.integers(1, 300),
+    lanes=st.integers(1, 9),
+    batch_size=st.integers(1, 40),
+    seed=st.integers(0, 99),
+    epoch=st.integers(0, 3),
+)
+@settings(max_examples=200, deadline=None)
+def test_lanes_are_an_order_of_all_samples(n_samples: int, lanes: int, batch_size: int, seed: int, epoch: int) -> None:
+    order = Lanes(BlockShuffled(7, 2), lanes, batch_size)
+
+    indices = order.indices(np.arange(n_samples), n_samples, seed, epoch)
+
+    assert sorted(indices.tolist()) == list(range(n_samples))
+
+
+def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> None:
+    n_blocks, length, world = 40, 100, 4
+    iterator = SequenceDatasetIterator([np.arange(n_blocks * length)])
+    blocks_of = []
+    for rank in range(world):
+        loader = Loader(
+            iterator, 32, shuffle=Lanes(BlockShuffled(length, 2), world, 32), seed=3, shard=(rank, world), worker_kind="inline"
+        )
+        blocks_of.append([set((batch[0] // length).tolist()) for batch in loader])
+
+    whole_steps = n_blocks * length // world // 32
+    seen = [set().union(*blocks[:whole_steps]) for blocks in blocks_of]
+    for rank in range(world):
+        for other in range(rank):
+            assert len(seen[rank] & seen[other]) <= 2  # a window of two blocks may lie across the border
+    assert [len(blocks) for blocks in blocks_of] == [len(blocks_of[0])] * world
+
+
+def test_another_number_of_ranks_goes_on_in_the_middle_of_an_epoch_with_each_sample_once() -> None:
+    iterator = SequenceDatasetIterator([np.arange(1000)])
+    order = Lanes(BlockShuffled(50, 2), 4, 16)
+    before: list[int] = []
+    state = None
+    for rank in range(4):
+        loader = Loader(iterator, 16, shuffle=order, seed=1, shard=(rank, 4), uneven="keep", worker_kind="inline")
+        for step, batch in enumerate(loader):
+            before += batch[0].tolist()
+            if step == 5:
+                state = loader.state_dict()
+                break
+    assert state is not None
+
+    after: list[int] = []
+    for rank in range(3):
+        loader = Loader(iterator, 16, shuffle=order, seed=1, shard=(rank, 3), uneven="keep", worker_kind="inline")
+        loader.load_state_dict(state)
+        after += [sample for batch in loader for sample in batch[0].tolist()]
+
+    assert sorted(before + after) == list(range(1000))
+
+
+def test_lanes_of_something_else_than_an_order_are_refused() -> None:
+    with pytest.raises(ConfigError, match="order such as BlockShuffled"):
+        Lanes(True, 2, 8)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="lanes"):
+        Lanes(InOrder(), 0, 8)

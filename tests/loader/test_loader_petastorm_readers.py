@@ -1,0 +1,735 @@
+"""``make_reader`` and ``make_batch_reader``: the exact rows, in an order that the seed alone decides, as Petastorm spells it."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import pickle
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import ConfigError, DataStackError, LoaderStateError
+from data_stack.formats.parquet.ngram import NGram
+from data_stack.formats.parquet.selecting import col, in_lambda, in_set
+from data_stack.formats.parquet.transform import TransformSpec
+from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.loader.petastorm import WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack.loader.petastorm.rows import row_type
+
+PETASTORM = Path(__file__).parent.parent / "formats" / "parquet" / "fixtures" / "petastorm"
+TIMESERIES = PETASTORM / "timeseries"
+#: Of 20 row groups in 2 files; `double` and `text` tell whether a row is whole.
+N_ROWS, N_GROUPS = 200, 20
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("numbers")
+    for file in range(2):
+        ids = np.arange(N_ROWS // 2) + file * (N_ROWS // 2)
+        columns = {
+            "id": ids,
+            "double": ids * 2,
+            "text": [f"row {number}" for number in ids],
+            "maybe": pa.array([None if number % 3 == 0 else 2**53 + 1 + number for number in ids.tolist()], pa.int64()),
+        }
+        pq.write_table(pa.table(columns), folder / f"{file}.parquet", row_group_size=N_ROWS // N_GROUPS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one_group(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("one") / "one.parquet"
+    pq.write_table(pa.table({"id": np.arange(5)}), file)
+    return file
+
+
+def ids(reader: Any) -> list[int]:
+    return [int(row.id) for row in reader]
+
+
+def is_whole(row: Any) -> bool:
+    number = int(row.id)
+    return bool(
+        row.double == 2 * number and row.text == f"row {number}" and row.maybe == (number + 2**53 + 1 if number % 3 else None)
+    )
+
+
+# ------------------------------------------------------------------ the arguments
+
+PETASTORMS_ARGUMENTS = {
+    "schema_fields": None, "reader_pool_type": "thread", "workers_count": 10, "pyarrow_serialize": False,
+    "results_queue_size": 50, "seed": None, "shuffle_rows": False, "shuffle_row_groups": True,
+    "shuffle_row_drop_partitions": 1, "predicate": None,
+    "rowgroup_selector": None, "num_epochs": 1, "cur_shard": None, "shard_count": None, "shard_seed": None, "cache_type": "null",
+    "cache_location": None, "cache_size_limit": None, "cache_row_size_estimate": None, "cache_extra_settings": None,
+    "hdfs_driver": "libhdfs3", "transform_spec": None, "filters": None, "storage_options": None, "zmq_copy_buffers": True,
+    "filesystem": None, "convert_early_to_numpy": False,
+}  # fmt: skip
+
+
+def test_all_arguments_of_petastorm_are_there_in_its_order_with_its_defaults() -> None:
+    rows, batches = [
+        {name: parameter.default for name, parameter in inspect.signature(function).parameters.items() if parameter.kind != 3}
+        for function in (make_reader, make_batch_reader)
+    ]
+
+    assert list(rows.items())[1:] == list(PETASTORMS_ARGUMENTS.items())
+    assert list(batches.items())[1:] == [item for item in PETASTORMS_ARGUMENTS.items() if item[0] != "pyarrow_serialize"]
+    assert (next(iter(rows)), next(iter(batches))) == ("dataset_url", "dataset_url_or_urls")
+
+
+def test_arguments_that_have_no_effect_are_accepted(numbers: Path) -> None:
+    options = {
+        "pyarrow_serialize": True, "results_queue_size": 1, "hdfs_driver": "libhdfs", "zmq_copy_buffers": False,
+        "convert_early_to_numpy": True, "cache_row_size_estimate": 7, "cache_extra_settings": {"cleanup": True},
+    }  # fmt: skip
+
+    with make_reader(numbers, **options) as reader:  # type: ignore[arg-type]  # of several types
+        assert len(list(reader)) == N_ROWS
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"reader_pool_type": "threads"},
+        {"workers_count": 0},
+        {"cur_shard": 0},
+        {"shard_count": 2},
+        {"cur_shard": 2, "shard_count": 2},
+        {"cache_type": "disk"},
+        {"cache_type": "local-disk"},
+        {"schema_fields": "id"},
+        {"schema_fields": ["idd"]},
+        {"num_epochs": 0},
+        {"seed": 0.5},
+        {"predicate": 3},
+        {"filters": [("idd", "=", 3)]},
+        {"transform_spec": lambda row: row},
+        {"shuffle_row_drop_partitions": 0},
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense_are_refused(numbers: Path, options: dict[str, Any]) -> None:
+    for make in (make_reader, make_batch_reader):
+        with pytest.raises(ConfigError):
+            make(numbers, **options)
+
+
+# ------------------------------------------------------------------ the exact rows
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("dummy", 1), ("thread", 1), ("thread", 2), ("thread", 10)])
+def test_a_thousand_epochs_have_the_exact_rows(one_group: Path, kind: str, workers: int) -> None:
+    with make_reader(one_group, num_epochs=1000, reader_pool_type=kind, workers_count=workers) as reader:
+        rows = ids(reader)
+
+    assert len(rows) == len(reader) == 5000
+    assert all(rows[start : start + 5] == [0, 1, 2, 3, 4] for start in range(0, 5000, 5))
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "epochs"),
+    [("dummy", 1, 300), ("thread", 3, 300), ("thread", 10, 400), ("process", 2, 50), ("process", 1, 20)],
+)
+def test_many_epochs_of_many_row_groups_have_the_exact_rows(numbers: Path, kind: str, workers: int, epochs: int) -> None:
+    options = {"schema_fields": ["id"], "num_epochs": epochs, "reader_pool_type": kind, "workers_count": workers}
+
+    with make_reader(numbers, shuffle_rows=True, **options) as reader:  # type: ignore[arg-type]  # of several types
+        rows = np.array(ids(reader)).reshape(epochs, N_ROWS)
+
+    assert np.array_equal(np.sort(rows, axis=1), np.broadcast_to(np.arange(N_ROWS), rows.shape))
+
+
+@pytest.mark.parametrize("workers", range(1, 11))
+def test_any_number_of_workers_gives_the_row_groups_in_the_same_order(numbers: Path, workers: int) -> None:
+    def batches(kind: str, n_workers: int) -> list[list[int]]:
+        with make_batch_reader(numbers, num_epochs=3, seed=9, reader_pool_type=kind, workers_count=n_workers) as reader:
+            return [batch.id.tolist() for batch in reader]
+
+    assert batches("thread", workers) == batches("dummy", 1)
+
+
+def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
+    predicates: list[Any] = [
+        None,
+        in_set(range(0, 200, 7), "id"),
+        col("double") > 300,
+        in_lambda(["text"], lambda text: "1" in text),
+    ]
+    combinations = itertools.product(predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 150)]])
+    for predicate, shuffle_rows, shuffle_groups, parts, filters in combinations:
+        options = {"predicate": predicate, "shuffle_rows": shuffle_rows, "shuffle_row_groups": shuffle_groups, "filters": filters}
+        wanted = [number for number in range(N_ROWS) if filters is None or number < 150]
+        if predicate is predicates[1]:
+            wanted = [number for number in wanted if number % 7 == 0]
+        elif predicate is predicates[2]:
+            wanted = [number for number in wanted if 2 * number > 300]
+        elif predicate is predicates[3]:
+            wanted = [number for number in wanted if "1" in str(number)]
+
+        with make_reader(numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options) as reader:
+            rows = list(reader)
+        with make_batch_reader(numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options) as reader:
+            batched = [row for batch in reader for row in map(type(batch)._make, zip(*batch, strict=True))]
+
+        assert all(map(is_whole, rows))
+        assert all(map(is_whole, batched))
+        assert sorted(ids(rows)) == sorted(ids(batched)) == wanted
+
+
+def test_a_predicate_may_use_fields_that_are_not_given(numbers: Path) -> None:
+    with make_reader(numbers, schema_fields=["id"], predicate=in_set(["row 3", "row 77"], "text")) as reader:
+        assert sorted(reader) == [(3,), (77,)]
+
+
+def test_users_own_predicates_in_petastorms_manner_work(numbers: Path) -> None:
+    class Even:
+        def get_fields(self) -> set[str]:
+            return {"id"}
+
+        def do_include(self, values: dict[str, Any]) -> bool:
+            return bool(values["id"] % 2 == 0)
+
+    with make_reader(numbers, predicate=Even()) as reader:
+        assert sorted(ids(reader)) == list(range(0, N_ROWS, 2))
+
+
+class AmongColumns:
+    """As programs with ``make_batch_reader`` have them: of a DataFrame."""
+
+    def get_fields(self) -> set[str]:
+        return {"id", "text"}
+
+    def do_include(self, values: Any) -> Any:
+        found = np.ones(len(values), dtype=bool)
+        found &= values["id"].isin([3, 4, 77])
+        found &= values["text"].str.endswith("7") | (values["id"] == 3)
+        return found
+
+
+@pytest.mark.parametrize("kind", ["dummy", "thread"])
+def test_predicates_of_batches_may_be_of_columns_of_pandas_or_of_rows(numbers: Path, kind: str) -> None:
+    pytest.importorskip("pandas")
+    cases: dict[Any, list[int]] = {
+        AmongColumns(): [3, 77],
+        in_lambda(["id"], lambda column: column.isin([5, 99])): [5, 99],
+        in_lambda(["id"], lambda column, wanted: column.isin(wanted), [6]): [6],
+        in_lambda(["text"], lambda text: len(text) == 5): list(range(10)),  # of a row: a column has but one length
+        in_lambda(["id"], lambda number: number in (7, 8)): [7, 8],  # of a row: columns are in no tuple
+    }
+
+    for predicate, wanted in cases.items():
+        with make_batch_reader(numbers, reader_pool_type=kind, predicate=predicate, filters=[("id", "<", 150)]) as reader:
+            rows = [dict(zip(batch._fields, values, strict=True)) for batch in reader for values in zip(*batch, strict=True)]
+        assert sorted(row["id"] for row in rows) == wanted
+        assert all(row["double"] == 2 * row["id"] and row["text"] == f"row {row['id']}" for row in rows)
+
+
+def test_a_function_that_says_one_thing_of_columns_and_another_of_rows_is_refused(numbers: Path) -> None:
+    pytest.importorskip("pandas")
+    ambiguous = in_lambda(["id", "maybe"], lambda number, maybe: maybe is None or number > 100)
+
+    with pytest.raises(ConfigError, match=r"row 0: .* says False of it when given columns of pandas, and True"):
+        make_batch_reader(numbers, reader_pool_type="dummy", predicate=ambiguous)
+    with make_reader(numbers, predicate=ambiguous) as reader:
+        assert sorted(ids(reader)) == [number for number in range(N_ROWS) if number % 3 == 0 or number > 100]
+
+
+def test_a_function_that_fails_for_columns_and_for_rows_is_told_with_the_row(numbers: Path) -> None:
+    with pytest.raises(ConfigError, match=r"row 0: .*ZeroDivisionError"):
+        list(
+            make_batch_reader(numbers, reader_pool_type="dummy", predicate=in_lambda(["id"], lambda number: number / 0 > 1 // 0))
+        )
+
+
+def test_several_threads_may_take_rows_of_one_reader(numbers: Path) -> None:
+    with make_reader(numbers, workers_count=3, num_epochs=3) as reader, ThreadPoolExecutor(8) as threads:
+        rows = list(threads.map(lambda _: next(reader), range(3 * N_ROWS)))
+
+        assert reader.last_row_consumed or next(reader, None) is None
+    assert Counter(int(row.id) for row in rows) == dict.fromkeys(range(N_ROWS), 3)
+    assert all(map(is_whole, rows))
+
+
+# ------------------------------------------------------------------ the order
+
+
+def order(numbers: Path, **options: Any) -> list[int]:
+    with make_reader(numbers, schema_fields=["id"], reader_pool_type="dummy", **options) as reader:
+        return ids(reader)
+
+
+def test_row_groups_come_in_another_order_in_each_epoch_with_their_rows_in_order(numbers: Path) -> None:
+    rows = np.array(order(numbers, num_epochs=3, seed=4)).reshape(3, N_GROUPS, -1)
+
+    assert (np.diff(rows, axis=2) == 1).all()
+    groups = rows[:, :, 0].tolist()
+    assert groups[0] != groups[1] != groups[2] != groups[0]
+
+
+def test_zero_is_a_seed_and_none_is_another_one_each_time(numbers: Path) -> None:
+    assert order(numbers, seed=0) == order(numbers, seed=0)
+    assert order(numbers, seed=0) != order(numbers, seed=1)
+    assert order(numbers) != order(numbers)
+
+
+def test_nothing_is_shuffled_if_that_is_not_wanted(numbers: Path) -> None:
+    assert order(numbers, shuffle_row_groups=False, seed=3) == list(range(N_ROWS))
+
+
+def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -> None:
+    rows = np.array(order(numbers, shuffle_row_groups=False, shuffle_rows=True, seed=3)).reshape(N_GROUPS, -1)
+
+    assert np.array_equal(np.sort(rows, axis=1).reshape(-1), np.arange(N_ROWS))
+    assert len({tuple(group - group.min()) for group in rows}) > N_GROUPS // 2
+
+
+def test_drop_partitions_mix_the_rows_of_so_many_row_groups(numbers: Path) -> None:
+    rows = np.array(order(numbers, shuffle_row_drop_partitions=4, seed=3)) // 10
+
+    assert [len(set(window)) for window in rows.reshape(5, 40).tolist()] == [4] * 5
+    assert np.mean(rows[1:] == rows[:-1]) < 0.5
+
+
+def test_parts_of_row_groups_are_shuffled_in_batches(numbers: Path) -> None:
+    with make_batch_reader(numbers, shuffle_row_drop_partitions=3, seed=3) as reader:
+        batches = [batch.id.tolist() for batch in reader]
+
+    assert Counter(map(len, batches)) == {4: 20, 3: 40}
+    assert sorted(itertools.chain(*batches)) == list(range(N_ROWS))
+    assert any(batches[place][-1] + 1 != batches[place + 1][0] for place in range(0, 60, 3))
+
+
+def test_rows_of_a_batch_are_shuffled_anew_in_each_epoch(numbers: Path) -> None:
+    with make_batch_reader(numbers, shuffle_row_groups=False, shuffle_rows=True, num_epochs=2, seed=0) as reader:
+        first, second = np.array([batch.id for batch in reader]).reshape(2, N_GROUPS, 10)
+
+    assert np.array_equal(np.sort(first, axis=1), np.sort(second, axis=1))
+    assert first.tolist() != second.tolist()
+
+
+# ------------------------------------------------------------------ shards
+
+
+@pytest.mark.parametrize(("uneven", "n_rows"), [("pad", [67, 67, 67]), ("drop", [66, 66, 66]), ("keep", [67, 67, 66])])
+def test_shards_are_even(numbers: Path, uneven: Any, n_rows: list[int]) -> None:
+    shards = [order(numbers, cur_shard=rank, shard_count=3, uneven=uneven) for rank in range(3)]
+
+    assert [len(shard) for shard in shards] == n_rows
+    together = Counter(itertools.chain(*shards))
+    assert sum(together.values()) - len(together) == (1 if uneven == "pad" else 0)
+    assert len(together) == (198 if uneven == "drop" else 200)
+
+
+def test_shards_are_even_after_a_filter_and_with_fewer_row_groups_than_shards(one_group: Path) -> None:
+    shards = [
+        order(one_group, cur_shard=rank, shard_count=4, predicate=col("id") != 2, shuffle_rows=True, seed=1) for rank in range(4)
+    ]
+
+    assert sorted(itertools.chain(*shards)) == [0, 1, 3, 4]
+    assert [len(shard) for shard in shards] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle_rows": True}, {"shuffle_row_groups": False}])
+def test_each_shard_reads_row_groups_of_its_own(numbers: Path, options: dict[str, Any]) -> None:
+    groups = [{row // 10 for row in order(numbers, cur_shard=rank, shard_count=4, seed=2, **options)} for rank in range(4)]
+
+    assert [len(its_groups) for its_groups in groups] == [5, 5, 5, 5]
+    assert len(set().union(*groups)) == N_GROUPS
+
+
+def test_another_epoch_gives_a_shard_other_rows(numbers: Path) -> None:
+    first, second = np.array(order(numbers, cur_shard=0, shard_count=2, num_epochs=2)).reshape(2, -1)
+
+    assert set(first) != set(second)
+
+
+# ------------------------------------------------------------------ rows
+
+
+def test_values_are_those_that_petastorm_wrote() -> None:
+    with np.load(PETASTORM / "timeseries.expected.npz") as truth:
+        timestamps, accel = truth["timestamp"], truth["accel"]
+
+    with make_reader(TIMESERIES.as_uri(), shuffle_row_groups=False) as reader:
+        rows = list(reader)
+
+    assert [row.timestamp for row in rows] == timestamps.tolist()
+    assert np.array_equal(np.stack([row.accel for row in rows]), accel)
+    assert rows[0]._fields == tuple(reader.schema.fields)
+    assert [type(value).__name__ for value in rows[0][:2]] == ["int64", "str"]
+    assert (rows[0].events, rows[0].temperature) == (None, None)
+
+
+def test_all_rows_of_a_reader_are_of_one_class_and_pickle(numbers: Path) -> None:
+    with make_reader(numbers, num_epochs=2) as reader, make_reader(numbers) as other:
+        classes = {type(row) for row in [*reader, *other]}
+        row = next(iter(other.dataset))
+
+    assert len(classes) == 1
+    made = row_type("s", ("a", "b"))(1, 2)
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert type(pickle.loads(pickle.dumps(made))) is type(made)
+    assert list(row) == list(classes.pop()._fields)
+
+
+def test_names_that_python_has_no_attribute_for_are_called_by_their_place() -> None:
+    assert row_type("s", ("a", "b c", "class"))._fields == ("a", "_1", "_2")
+
+
+def test_batches_have_exact_nulls_and_strings(numbers: Path) -> None:
+    with make_batch_reader(numbers, shuffle_row_groups=False) as reader:
+        batch = next(reader)
+
+    assert batch.maybe.tolist() == [None if number % 3 == 0 else 2**53 + 1 + number for number in range(10)]
+    assert batch.text.tolist() == [f"row {number}" for number in range(10)]
+    assert batch.id.dtype == np.int64
+
+
+def test_batches_of_a_petastorm_dataset_are_decoded() -> None:
+    with make_batch_reader(PETASTORM / "hello_world", schema_fields=["id", "image1"]) as reader:
+        batches = list(reader)
+
+    assert [batch.image1.shape for batch in batches] == [(5, 128, 256, 3)]
+
+
+def test_fields_come_in_the_order_of_the_dataset(numbers: Path) -> None:
+    with make_reader(numbers, schema_fields=["te.t", "id"]) as reader:
+        assert next(reader)._fields == ("id", "text")
+
+
+def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> None:
+    ngram = NGram({0: ["timestamp", "flag"], 2: ["accel"]}, 100, "timestamp")
+
+    with make_reader(TIMESERIES, schema_fields=ngram, shuffle_row_groups=False) as reader:
+        rows = list(reader)
+
+    assert len(rows) == len(reader) == 4960
+    assert list(rows[0]) == [0, 1, 2]
+    assert [part._fields for part in rows[0].values()] == [("timestamp", "flag"), (), ("accel",)]
+    assert rows[1529][0].timestamp + 0 == rows[1528][0].timestamp + 100
+
+
+def test_sequences_may_be_shuffled_and_come_in_batches() -> None:
+    ngram = NGram({0: ["timestamp"], 1: ["timestamp"]}, 100, "timestamp", timestamp_overlap=False)
+
+    with make_reader(TIMESERIES, schema_fields=ngram, shuffle_rows=True, shuffle_row_drop_partitions=2) as reader:
+        rows = [int(row[0].timestamp) for row in reader]
+    with make_batch_reader(TIMESERIES, schema_fields=ngram) as batches:
+        batched = np.concatenate([batch[1].timestamp for batch in batches]) - 100
+
+    assert len(set(rows)) == 2500
+    assert sorted(rows) == sorted(batched)
+
+
+def test_a_transform_is_of_rows_or_of_frames(numbers: Path) -> None:
+    edited = [("half", np.float64, (), False)]
+    of_rows = TransformSpec(lambda row: {**row, "half": row["id"] / 2}, edited, ["text", "maybe"])
+    of_frames = TransformSpec(lambda frame: frame.assign(half=frame["id"] / 2), edited, ["text", "maybe"])
+
+    with make_reader(numbers, transform_spec=of_rows, num_epochs=2) as reader:
+        rows = list(reader)
+    with make_batch_reader(numbers, transform_spec=of_frames) as batches:
+        batch = next(batches)
+
+    assert (len(rows), rows[0]._fields) == (400, ("id", "double", "half"))
+    assert all(row.half == row.id / 2 for row in rows)
+    assert batch.half.tolist() == (batch.id / 2).tolist()
+    assert list(batches.schema.fields) == ["id", "double", "half"]
+
+
+def test_a_sequence_of_transformed_rows() -> None:
+    spec = TransformSpec(lambda row: {**row, "accel": -row["accel"]})
+    ngram = NGram({0: ["accel"], 1: ["accel"]}, 100, "timestamp")
+
+    plain, turned = [
+        next(make_reader(TIMESERIES, schema_fields=ngram, transform_spec=given, shuffle_row_groups=False))
+        for given in (None, spec)
+    ]
+
+    assert np.array_equal(plain[1].accel, -turned[1].accel)
+
+
+# ------------------------------------------------------------------ iterating
+
+
+def test_a_loop_that_is_broken_off_goes_on(numbers: Path) -> None:
+    with make_reader(numbers, seed=1) as reader:
+        first = [int(row.id) for row in itertools.islice(reader, 30)]
+        assert not reader.last_row_consumed
+        rest = ids(reader)
+
+        assert sorted([*first, *rest]) == list(range(N_ROWS))
+        assert list(reader) == []
+
+
+def test_a_reader_knows_whether_its_last_row_was_given(numbers: Path) -> None:
+    with make_reader(numbers) as reader:
+        list(reader)
+
+        assert reader.last_row_consumed
+
+
+def test_reset_begins_anew_at_any_time(numbers: Path) -> None:
+    with make_reader(numbers, seed=1) as reader:
+        next(reader)
+        reader.reset()
+        assert sorted(ids(reader)) == list(range(N_ROWS))
+        reader.reset()
+        assert (sorted(ids(reader)), reader.last_row_consumed) == (list(range(N_ROWS)), True)
+
+
+def test_a_reader_that_was_stopped_says_so_and_can_be_used_again(numbers: Path) -> None:
+    with make_reader(numbers) as reader:
+        next(reader)
+    with pytest.raises(RuntimeError, match="was stopped"):
+        next(reader)
+
+    with reader:
+        assert len(ids(reader)) == N_ROWS
+    reader.reset()
+    assert len(ids(reader)) == N_ROWS
+    reader.stop()
+    reader.join()
+    reader.cleanup_cache()
+
+
+class FailsTwice:
+    """A transform that fails for one row, the first two times."""
+
+    def __init__(self) -> None:
+        self.n_failures = 0
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        if row["id"] == 50 and self.n_failures < 2:
+            self.n_failures += 1
+            raise OSError("not yet")
+        return row
+
+
+def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
+    for kind in ("dummy", "thread"):
+        spec = TransformSpec(FailsTwice())
+        with make_reader(numbers, transform_spec=spec, shuffle_row_groups=False, reader_pool_type=kind) as reader:
+            with pytest.raises(DataStackError, match="not yet"):
+                ids(reader)
+
+            assert ids(reader) == list(range(N_ROWS))
+
+
+def test_a_reader_without_an_end_has_no_length(numbers: Path) -> None:
+    with make_reader(numbers, num_epochs=None, seed=1) as reader:
+        assert len(list(itertools.islice(reader, 1000))) == 1000
+        with pytest.raises(TypeError, match="never ends"):
+            len(reader)
+
+
+def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows(numbers: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": np.arange(0)}), tmp_path / "empty.parquet")
+
+    for make, source, predicate in itertools.product(
+        (make_reader, make_batch_reader), (numbers, tmp_path), (None, in_set([-1], "id"))
+    ):
+        if source is tmp_path or predicate is not None:
+            with make(source, predicate=predicate, shuffle_rows=True, shuffle_row_drop_partitions=2) as reader:
+                assert (list(reader), len(reader)) == ([], 0)
+
+
+def test_figures_are_told(numbers: Path) -> None:
+    with make_reader(numbers) as reader:
+        list(reader)
+
+        assert reader.diagnostics["n_samples"] == N_ROWS
+        assert "rows of" in repr(reader)
+
+
+# ------------------------------------------------------------------ state
+
+
+@pytest.mark.parametrize("n_given", [0, 1, 511, 512, 513, 1700, 5000, 7000])
+def test_a_reader_goes_on_behind_the_last_row_in_another_process_kind(n_given: int) -> None:
+    options: dict[str, Any] = {"schema_fields": ["timestamp"], "num_epochs": 2, "shuffle_rows": True}
+    with make_reader(TIMESERIES, **options) as reader:
+        for _ in range(n_given):
+            next(reader)
+        state = json.loads(json.dumps(reader.state_dict()))
+        expected = [row.timestamp for row in reader]
+
+    with make_reader(TIMESERIES, reader_pool_type="dummy", **options) as other:
+        other.load_state_dict(state)
+        assert json.loads(json.dumps(other.state_dict())) == state
+        assert [row.timestamp for row in other] == expected
+
+
+def test_batches_go_on_behind_the_last_one(numbers: Path) -> None:
+    with make_batch_reader(numbers, num_epochs=2, seed=3) as reader:
+        for _ in range(23):
+            next(reader)
+        state = reader.state_dict()
+        expected = [batch.id.tolist() for batch in reader]
+
+    with make_batch_reader(numbers, num_epochs=2) as other:
+        other.load_state_dict(state)
+        assert [batch.id.tolist() for batch in other] == expected
+
+
+def test_a_reader_goes_on_with_another_number_of_shards_where_a_chunk_ends() -> None:
+    options: dict[str, Any] = {"schema_fields": ["timestamp"], "seed": 1, "uneven": "keep"}
+    given, shards = [], [make_reader(TIMESERIES, cur_shard=rank, shard_count=2, **options) for rank in range(2)]
+    n_rows = shards[0].rows_at_once
+    for reader in shards:
+        given += [next(reader).timestamp for _ in range(n_rows)]
+        state = reader.state_dict()
+        reader.stop()
+
+    with make_reader(TIMESERIES, **options) as reader:
+        reader.load_state_dict(state)
+        rest = [row.timestamp for row in reader]
+
+    assert len({*given, *rest}) == len(given) + len(rest) == 5000
+
+
+def test_a_state_in_the_middle_of_a_chunk_needs_as_many_shards() -> None:
+    reader = make_reader(TIMESERIES, seed=1)
+    next(reader)
+    state = reader.state_dict()
+    reader.stop()
+
+    with pytest.raises(LoaderStateError, match="middle of a chunk"):
+        make_reader(TIMESERIES, seed=1, cur_shard=0, shard_count=2).load_state_dict(state)
+
+
+@pytest.mark.parametrize("state", [{}, None, {"data_stack_reader": 1}, {"data_stack_reader": 2}])
+def test_what_is_no_state_is_refused(numbers: Path, state: Any) -> None:
+    with pytest.raises(LoaderStateError):
+        make_reader(numbers).load_state_dict(state)
+
+
+# ------------------------------------------------------------------ where the files are
+
+
+def test_a_list_of_files_is_read(numbers: Path) -> None:
+    files = [(numbers / f"{number}.parquet").as_uri() for number in range(2)]
+
+    with make_reader(files) as reader:
+        assert sorted(ids(reader)) == list(range(N_ROWS))
+
+
+def test_file_systems_of_pyarrow_and_fsspec_are_read(numbers: Path) -> None:
+    import fsspec
+    import pyarrow.fs
+
+    for filesystem in (pyarrow.fs.LocalFileSystem(), fsspec.filesystem("file")):
+        with make_reader(str(numbers), filesystem=filesystem) as reader:
+            assert len(ids(reader)) == N_ROWS
+
+
+def test_options_of_a_storage_open_its_file_system(numbers: Path) -> None:
+    with make_reader(f"local://{numbers}", storage_options={"auto_mkdir": False}) as reader:
+        assert len(ids(reader)) == N_ROWS
+
+
+@pytest.fixture
+def remote(numbers: Path, mongodb_uri: str) -> str:
+    """The same files in MongoDB."""
+    connector = storage_connector_from_url(mongodb_uri)
+    for file in sorted(numbers.iterdir()):
+        with file.open("rb") as stored:
+            connector.set_resource(file.name, stored)
+    return mongodb_uri
+
+
+def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_deleted(remote: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep me")
+    options: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 10_000_000}
+
+    read = []
+    for spec in (
+        None,
+        TransformSpec(selected_fields=["id"]),
+        TransformSpec(lambda row: {"id": -row["id"]}, selected_fields=["id"]),
+    ):
+        with make_reader(remote, transform_spec=spec, **options) as reader:
+            read.append(sorted(ids(reader)))
+
+    assert read[0] == read[1] == sorted(-number for number in read[2]) == list(range(N_ROWS))
+    assert (tmp_path / "mine.txt").read_text() == "keep me"
+    assert sum(path.is_file() for path in tmp_path.rglob("*")) > 1
+
+
+def test_a_cache_of_local_files_is_none(numbers: Path, tmp_path: Path) -> None:
+    with make_reader(numbers, cache_type="local-disk", cache_location=tmp_path / "cache") as reader:
+        assert len(ids(reader)) == N_ROWS
+
+    assert not (tmp_path / "cache").exists()
+
+
+# ------------------------------------------------------------------ several readers
+
+
+def both(numbers: Path, **options: Any) -> list[Any]:
+    return [
+        make_reader(numbers, schema_fields=["id"], seed=0, predicate=predicate, reader_pool_type="dummy", **options)
+        for predicate in (col("id") < 100, col("id") >= 100)
+    ]
+
+
+def test_readers_are_drawn_by_their_weights(numbers: Path) -> None:
+    with WeightedSamplingReader(both(numbers, num_epochs=None), [0.2, 0.6], seed=3) as reader:
+        shares = [row.id < 100 for row in itertools.islice(reader, 4000)]
+
+    assert abs(np.mean(shares) - 0.25) < 0.03
+
+
+def test_the_first_reader_without_rows_ends_it_or_is_left_out(numbers: Path) -> None:
+    first = list(WeightedSamplingReader(both(numbers), [1, 3], seed=3))
+    every = list(WeightedSamplingReader(both(numbers), [1, 3], seed=3, stop="all_exhausted"))
+
+    assert 100 <= len(first) < 200
+    assert every[: len(first)] == first
+    assert sorted(ids(every)) == list(range(N_ROWS))
+
+
+def test_a_seed_decides_the_draws(numbers: Path) -> None:
+    drawn = [ids(WeightedSamplingReader(both(numbers), [1, 1], seed=seed)) for seed in (1, 1, 2)]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_several_readers_go_on_from_a_state_and_begin_anew(numbers: Path) -> None:
+    reader = WeightedSamplingReader(both(numbers), [1, 1], seed=1, stop="all_exhausted")
+    for _ in range(150):
+        next(reader)
+    state = json.loads(json.dumps(reader.state_dict()))
+    expected = ids(reader)
+
+    other = WeightedSamplingReader(both(numbers), [1, 1], stop="all_exhausted")
+    other.load_state_dict(state)
+
+    assert ids(other) == expected
+    other.reset()
+    assert sorted(ids(other)) == list(range(N_ROWS))
+
+
+@pytest.mark.parametrize("weights", [[1], [1, -1], [0, 0], [1, float("nan")], "ab"])
+def test_what_are_no_probabilities_is_refused(numbers: Path, weights: Any) -> None:
+    with pytest.raises((ConfigError, ValueError)):
+        WeightedSamplingReader(both(numbers), weights)
+
+
+def test_readers_that_differ_are_not_mixed(numbers: Path) -> None:
+    one, other = make_reader(numbers, schema_fields=["id"]), make_reader(numbers, schema_fields=["id", "text"])
+
+    with pytest.raises(ConfigError, match="differ in text"):
+        WeightedSamplingReader([one, other], [1, 1])
+    with pytest.raises(ConfigError, match="all row groups"):
+        WeightedSamplingReader([one, make_batch_reader(numbers, schema_fields=["id"])], [1, 1])

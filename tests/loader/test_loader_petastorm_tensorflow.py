@@ -1,0 +1,162 @@
+"""A reader's rows as tf.data, and one by one. Without TensorFlow the tests are skipped: `make test-all` has it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed: `make test-all` brings it")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: `make test-all` brings it")
+
+import pyarrow.parquet as pq  # noqa: E402  # behind the lines that may skip this module
+
+from data_stack.exception import ConfigError  # noqa: E402  # likewise
+from data_stack.formats.parquet.ngram import NGram  # noqa: E402  # likewise
+from data_stack.formats.parquet.selecting import col  # noqa: E402  # likewise
+from data_stack.loader.petastorm import (  # noqa: E402  # likewise
+    WeightedSamplingReader,
+    make_batch_reader,
+    make_petastorm_dataset,
+    make_reader,
+    tf_tensors,
+)
+
+N_ROWS = 60
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("table") / "table.parquet"
+    ids = np.arange(N_ROWS)
+    columns = {
+        "id": ids,
+        "small": ids.astype("u2"),
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(ids, 2).astype("f4")), 2),
+        "ragged": [np.arange(1 + number % 3) for number in ids],
+        "name": [f"né {number}" for number in ids],
+        "price": pa.array([Decimal(int(number)) / 4 for number in ids], pa.decimal128(10, 2)),
+        "day": np.datetime64("2024-01-01") + ids,
+        "maybe": pa.array([None if number == 50 else number for number in ids.tolist()]),
+    }
+    pq.write_table(pa.table(columns), file, row_group_size=10)
+    return file
+
+
+def reader(table: Path, *fields: str, batched: bool = False, **options: Any) -> Any:
+    given = {"schema_fields": list(fields), "reader_pool_type": "dummy", "shuffle_row_groups": False, **options}
+    return (make_batch_reader if batched else make_reader)(table, **given)
+
+
+def test_rows_are_named_tuples_with_a_static_signature(table: Path) -> None:
+    dataset = make_petastorm_dataset(reader(table, "id", "small", "name", "price", "day", "vector"))
+
+    rows = list(dataset)
+
+    spec = dataset.element_spec
+    assert spec._fields == ("id", "small", "vector", "name", "price", "day")
+    assert [each.dtype for each in spec] == [tf.int64, tf.int32, tf.float32, tf.string, tf.string, tf.int64]
+    assert (spec.id.shape.as_list(), len(rows), int(dataset.cardinality())) == ([], N_ROWS, N_ROWS)
+    assert [int(row.id) for row in rows] == list(range(N_ROWS))
+    row = rows[10]
+    assert (int(row.small), row.name.numpy().decode(), row.price.numpy(), row.vector.numpy().tolist()) == (
+        10,
+        "né 10",
+        b"2.5",
+        [10, 10],
+    )
+    assert int(row.day) == int((np.datetime64("2024-01-11", "ns") - np.datetime64(0, "ns")).astype(np.int64))
+
+
+def test_values_that_differ_in_shape_have_an_open_dimension(table: Path) -> None:
+    dataset = make_petastorm_dataset(reader(table, "id", "ragged"))
+
+    assert dataset.element_spec.ragged.shape.as_list() == [None]
+    assert [row.ragged.shape.as_list() for row in dataset.take(4)] == [[1], [2], [3], [1]]
+
+
+def test_it_batches_and_maps_as_any_dataset(table: Path) -> None:
+    dataset = make_petastorm_dataset(reader(table, "id", "vector")).map(lambda row: row.id + tf.cast(row.vector[0], tf.int64))
+
+    assert [batch.numpy().tolist() for batch in dataset.batch(40)] == [list(range(0, 80, 2)), list(range(80, 120, 2))]
+
+
+def test_each_iteration_is_another_pass_in_another_order(table: Path) -> None:
+    dataset = make_petastorm_dataset(reader(table, "id", shuffle_row_groups=True, seed=1))
+
+    first, second = [[int(row.id) for row in dataset] for _ in range(2)]
+
+    assert sorted(first) == sorted(second) == list(range(N_ROWS))
+    assert first != second
+    assert len(list(make_petastorm_dataset(reader(table, "id")).repeat(2))) == 2 * N_ROWS
+
+
+def test_row_groups_are_tuples_of_columns(table: Path) -> None:
+    dataset = make_petastorm_dataset(reader(table, "id", "name", "vector", "price", batched=True))
+
+    batches = list(dataset)
+
+    assert dataset.element_spec.vector.shape.as_list() in ([None, 2], [None, None])
+    assert [batch.vector.shape.as_list() for batch in batches] == [[10, 2]] * 6
+    assert batches[1].name.numpy()[0].decode() == "né 10"
+    assert batches[1].price.numpy()[:2].tolist() == [b"2.5", b"2.75"]
+
+
+def test_sequences_are_dicts_of_named_tuples(table: Path) -> None:
+    ngram = NGram({0: ["id"], 2: ["id", "vector"]}, 1, "id")
+
+    rows = list(make_petastorm_dataset(make_reader(table, schema_fields=ngram, shuffle_row_groups=False)))
+
+    assert len(rows) == N_ROWS - 2
+    assert list(rows[5]) == [0, 1, 2]
+    assert [part._fields for part in rows[5].values()] == [("id",), (), ("id", "vector")]
+    assert (int(rows[5][0].id), int(rows[5][2].id)) == (5, 7)
+
+
+def test_several_readers_are_one_dataset(table: Path) -> None:
+    parts = [reader(table, "id", predicate=predicate) for predicate in (col("id") < 30, col("id") >= 30)]
+
+    dataset = make_petastorm_dataset(WeightedSamplingReader(parts, [1, 1], 1, stop="all_exhausted"))
+
+    assert sorted(int(row.id) for row in dataset) == sorted(int(row.id) for row in dataset) == list(range(N_ROWS))
+
+
+def test_a_row_without_a_value_is_an_error_with_the_field(table: Path) -> None:
+    with pytest.raises(Exception, match="field 'maybe' has a row without a value"):
+        list(make_petastorm_dataset(reader(table, "maybe")))
+
+
+def test_what_tensorflow_has_no_tensors_for_is_told_at_once(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"pair": [{"a": 1}]}), tmp_path / "a.parquet")
+
+    with pytest.raises(ConfigError, match="'pair'"):
+        make_petastorm_dataset(make_reader(tmp_path))
+
+
+def test_rows_come_one_by_one_until_there_are_no_more(table: Path) -> None:
+    rows = reader(table, "id", "name")
+
+    found = [tf_tensors(rows) for _ in range(N_ROWS)]
+
+    assert [int(row.id) for row in found] == list(range(N_ROWS))
+    with pytest.raises(tf.errors.OutOfRangeError):
+        tf_tensors(rows)
+
+
+def test_rows_may_be_drawn_from_a_buffer(table: Path) -> None:
+    rows = reader(table, "id", seed=3)
+
+    found = [int(tf_tensors(rows, 20).id) for _ in range(N_ROWS)]
+
+    assert sorted(found) == list(range(N_ROWS))
+    assert found != list(range(N_ROWS))
+
+
+def test_graphs_and_buffers_of_row_groups_are_refused(table: Path) -> None:
+    with pytest.raises(ConfigError, match="make_petastorm_dataset"), tf.Graph().as_default():
+        tf_tensors(reader(table, "id"))
+    with pytest.raises(ConfigError, match="row groups"):
+        tf_tensors(reader(table, "id", batched=True), 20)

@@ -1,0 +1,306 @@
+"""Petastorm's loaders for torch: whole rows as tensors, in the reader's order, again and again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from data_stack.exception import ConfigError, DataStackError
+from data_stack.formats.parquet.ngram import NGram
+from data_stack.formats.parquet.selecting import col
+from data_stack.loader.petastorm import (
+    BatchedDataLoader,
+    DataLoader,
+    InMemBatchedDataLoader,
+    WeightedSamplingReader,
+    decimal_friendly_collate,
+    make_batch_reader,
+    make_reader,
+)
+
+TIMESERIES = Path(__file__).parent.parent / "formats" / "parquet" / "fixtures" / "petastorm" / "timeseries"
+N_ROWS, N_GROUPS = 240, 12
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("table") / "table.parquet"
+    ids = np.arange(N_ROWS)
+    columns = {
+        "id": ids,
+        "u2": ids.astype("u2"),
+        "u4": ids.astype("u4"),
+        "flag": ids % 2 == 0,
+        "vector": list(np.stack([ids, -ids], axis=1).astype("f4")),
+        "ragged": [np.zeros(1 + number % 3) for number in ids],
+        "name": [f"row {number}" for number in ids],
+        "price": [Decimal(int(number)) / 4 for number in ids],
+        "day": np.datetime64("2024-01-01") + ids,
+        "maybe": pa.array([None if number % 5 == 0 else number for number in ids.tolist()]),
+    }
+    pq.write_table(pa.table(columns), file, row_group_size=N_ROWS // N_GROUPS)
+    return file
+
+
+NUMBERS = ["id", "u2", "u4", "flag", "vector"]
+
+
+def reader(table: Path, fields: list[str] | None = None, *, batched: bool = False, **options: Any) -> Any:
+    given = {"schema_fields": NUMBERS if fields is None else fields, "reader_pool_type": "dummy", "seed": 1, **options}
+    return (make_batch_reader if batched else make_reader)(table, **given)
+
+
+def ids(batches: Any) -> list[int]:
+    return [int(number) for batch in batches for number in batch["id"]]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
+@pytest.mark.parametrize("capacity", [0, 50])
+def test_batches_are_tensors_of_whole_rows(table: Path, batched: bool, loader_class: Any, capacity: int) -> None:
+    with loader_class(reader(table, batched=batched), 50, shuffling_queue_capacity=capacity) as loader:
+        batches = list(loader)
+
+    assert [len(batch["id"]) for batch in batches] == [50, 50, 50, 50, 40]
+    assert len(loader) == 5
+    assert {key: value.dtype for key, value in batches[0].items()} == {
+        "id": torch.int64, "u2": torch.int32, "u4": torch.int64, "flag": torch.uint8, "vector": torch.float32,
+    }  # fmt: skip
+    assert sorted(ids(batches)) == list(range(N_ROWS))
+    for batch in batches:
+        assert torch.equal(batch["vector"], torch.stack([batch["id"], -batch["id"]], dim=1).float())
+        assert torch.equal(batch["u2"], batch["id"].int())
+        assert torch.equal(batch["flag"], 1 - (batch["id"] % 2).byte())
+
+
+def test_strings_and_decimals_are_lists_and_other_columns_are_as_petastorm_collates_them(table: Path) -> None:
+    fields = ["id", "name", "price"]
+
+    (batch, *_), rows = list(DataLoader(reader(table, fields), 4)), list(itertools.islice(reader(table, fields), 4))
+
+    expected = decimal_friendly_collate([row._asdict() for row in rows])
+    assert (batch["name"], batch["price"]) == (expected["name"], expected["price"])
+    assert torch.equal(batch["id"], expected["id"])
+
+
+@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
+@pytest.mark.parametrize(("field", "message"), [("maybe", "None"), ("ragged", "different shapes"), ("day", "datetime64")])
+def test_what_torch_has_no_tensors_for_is_an_error_with_the_field(
+    table: Path, loader_class: Any, field: str, message: str
+) -> None:
+    with pytest.raises(TypeError, match=f"field '{field}'.*{message}"):
+        list(loader_class(reader(table, [field]), 60))
+
+
+@pytest.mark.parametrize("field", ["name", "price"])
+def test_columns_for_a_function_of_arrays_are_numbers(table: Path, field: str) -> None:
+    with pytest.raises(TypeError, match=f"field '{field}'"):
+        list(BatchedDataLoader(reader(table, [field]), 60))
+
+
+def test_rows_without_a_value_may_be_left_out(table: Path) -> None:
+    (batch,) = DataLoader(reader(table, ["maybe"], predicate=col("maybe").is_not_null()), 1000)
+
+    assert sorted(batch["maybe"].tolist()) == [number for number in range(N_ROWS) if number % 5]
+
+
+def test_dtypes_may_stay_what_they_are(table: Path) -> None:
+    batch = next(iter(DataLoader(reader(table), 8, promote=False)))
+
+    assert (batch["u2"].dtype, batch["u4"].dtype, batch["flag"].dtype) == (torch.uint16, torch.uint32, torch.bool)
+
+
+def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
+    return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"]), rows[0].get("maybe")
+
+
+@pytest.mark.parametrize("kind", ["dummy", "thread"])
+def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> None:
+    options: dict[str, Any] = {"reader_pool_type": kind, "workers_count": 1, "shuffle_row_groups": False}
+
+    with DataLoader(reader(table, ["id", "flag", "maybe"], **options), 100, first_and_last) as loader:
+        assert list(loader) == [(0, 99, np.uint8, None), (100, 199, np.uint8, None), (200, 239, np.uint8, None)]
+
+
+def test_a_function_of_arrays_makes_the_columns(table: Path) -> None:
+    loader = BatchedDataLoader(reader(table), 50, lambda array: torch.as_tensor(array, dtype=torch.float16))
+
+    assert {value.dtype for value in next(iter(loader)).values()} == {torch.float16}
+
+
+def test_a_buffer_mixes_the_rows_of_row_groups_by_the_seed_alone(table: Path) -> None:
+    orders = [ids(DataLoader(reader(table, ["id"], seed=seed), 10, shuffling_queue_capacity=60)) for seed in (1, 1, 2)]
+
+    assert orders[0] == orders[1] != orders[2]
+    groups = np.array(orders[0]) // 20
+    assert [len(set(window)) for window in groups.reshape(4, 60).tolist()] == [3] * 4
+
+
+def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) -> None:
+    with DataLoader(reader(table), 16, shuffling_queue_capacity=100) as loader:
+        for _ in loader:
+            break
+        first, second = ids(loader), ids(loader)
+
+    assert sorted(first) == sorted(second) == list(range(N_ROWS))
+    assert first != second
+
+
+def test_a_loop_that_failed_can_be_begun_again(table: Path) -> None:
+    failures = [True]
+
+    def failing(rows: list[Any]) -> Any:
+        if failures:
+            failures.clear()
+            raise ValueError("once")
+        return rows
+
+    loader = DataLoader(reader(table), 100, failing)
+    with pytest.raises(DataStackError, match="once"):
+        list(loader)
+
+    assert len(list(loader)) == 3
+
+
+def test_the_epochs_of_the_reader_are_those_of_an_iteration(table: Path) -> None:
+    loader = DataLoader(reader(table, num_epochs=3), 100)
+
+    assert [len(batch["id"]) for batch in loader] == [100, 100, 40] * 3
+    assert [len(batch["id"]) for batch in DataLoader(reader(table), 100, drop_last=True)] == [100, 100]
+
+
+def test_shards_have_equally_many_batches_and_all_rows(table: Path) -> None:
+    shards = [
+        [ids([batch]) for batch in DataLoader(reader(table, ["id"], cur_shard=rank, shard_count=7, batched=rank % 2 == 1), 8)]
+        for rank in range(7)
+    ]
+
+    assert {len(batches) for batches in shards} == {5}
+    assert {number for batches in shards for batch in batches for number in batch} == set(range(N_ROWS))
+
+
+def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
+    loaders = [DataLoader(reader(table, cur_shard=rank, shard_count=3), 8, shuffling_queue_capacity=40) for rank in range(3)]
+    given = []
+    for loader in loaders:
+        batches = iter(loader)
+        given += ids([next(batches), next(batches)])
+        state = json.loads(json.dumps(loader.state_dict()))
+
+    rest = []
+    for rank in range(2):
+        loader = DataLoader(reader(table, cur_shard=rank, shard_count=2), 16, shuffling_queue_capacity=40)
+        loader.load_state_dict(state)
+        rest += ids(loader)
+
+    assert sorted([*given, *rest]) == list(range(N_ROWS))
+
+
+def test_sequences_are_nested_dicts_of_tensors() -> None:
+    ngram = NGram({0: ["timestamp", "flag"], 1: ["accel"]}, 100, "timestamp")
+
+    loaders: list[tuple[Any, dict[str, Any]]] = [
+        (DataLoader, {}),
+        (BatchedDataLoader, {}),
+        (InMemBatchedDataLoader, {"rows_capacity": None}),
+    ]
+    for loader_class, options in loaders:
+        loader: Any = loader_class(make_reader(TIMESERIES, schema_fields=ngram, reader_pool_type="dummy"), 32, **options)
+        batch = next(iter(loader))
+        assert list(batch) == [0, 1]
+        assert (batch[0]["timestamp"].shape, batch[0]["flag"].dtype) == ((32,), torch.uint8)
+        assert batch[1]["accel"].shape == (32, 3)
+
+
+# ------------------------------------------------------------------ in memory
+
+
+def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_again_and_again(table: Path) -> None:
+    options: dict[str, Any] = {"num_epochs": 2, "seed": 5, "rows_capacity": None, "shuffle": True}
+
+    loader = InMemBatchedDataLoader(reader(table, shuffle_row_groups=False), 100, **options)
+
+    expected = []
+    for epoch in range(2):
+        expected += torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(5 + epoch)).tolist()
+    assert ids(loader) == ids(loader) == expected
+    assert len(loader) == 6
+
+
+@pytest.mark.parametrize(("uneven", "shards"), [("keep", 7), ("pad", 7), ("drop", 9), ("keep", 500)])
+def test_rows_in_memory_of_all_shards_are_those_of_the_dataset(table: Path, uneven: Any, shards: int) -> None:
+    found: list[int] = []
+    for number in range(shards):
+        rows = reader(table, ["id"], cur_shard=number, shard_count=shards, uneven=uneven, shuffle_rows=True, seed=3)
+        found += ids(InMemBatchedDataLoader(rows, 16, rows_capacity=None))
+
+    n_missing, n_twice = N_ROWS - len(set(found)), len(found) - len(set(found))
+    n_over = N_ROWS % shards
+    assert (n_missing, n_twice) == {
+        "keep": (0, 0),
+        "pad": (0, (shards - n_over) % shards),
+        "drop": (n_over, 0),
+    }[uneven]
+
+
+def test_a_capacity_below_an_epoch_is_told(table: Path) -> None:
+    with pytest.warns(UserWarning, match="of 240 rows the first 30 are kept"):
+        loader = InMemBatchedDataLoader(reader(table, num_epochs=None), 20, rows_capacity=30)
+
+    assert [len(batch["id"]) for batch in loader] == [20, 10]
+
+
+def test_batches_of_memory_are_the_receivers_own(table: Path) -> None:
+    loader = InMemBatchedDataLoader(reader(table, shuffle_row_groups=False), 300, rows_capacity=300)
+
+    for batch in loader:
+        batch["id"].zero_()
+
+    assert ids(loader) == list(range(N_ROWS))
+
+
+# ------------------------------------------------------------------ several readers
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("capacity", [0, 30])
+@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
+def test_rows_of_several_readers_are_batched(table: Path, batched: bool, capacity: int, loader_class: Any) -> None:
+    parts = [reader(table, predicate=predicate, batched=batched) for predicate in (col("id") < 100, col("id") >= 100)]
+
+    with loader_class(
+        WeightedSamplingReader(parts, [1, 2], 3, stop="all_exhausted"), 32, shuffling_queue_capacity=capacity
+    ) as loader:
+        first, second = list(loader), list(loader)
+
+        assert [len(batch["id"]) for batch in first] == [32] * 7 + [16]
+        assert sorted(ids(first)) == sorted(ids(second)) == list(range(N_ROWS))
+        assert ids(first) != ids(second)
+        assert all(torch.equal(batch["vector"][:, 0], batch["id"].float()) for batch in first)
+        with pytest.raises(TypeError, match="no length"):
+            len(loader)
+        with pytest.raises(ConfigError, match="no state of its own"):
+            loader.state_dict()
+
+
+def test_rows_of_several_readers_are_kept_in_memory(table: Path) -> None:
+    parts = [reader(table, predicate=predicate) for predicate in (col("id") < 100, col("id") >= 100)]
+
+    loader = InMemBatchedDataLoader(WeightedSamplingReader(parts, [1, 1], 3, stop="all_exhausted"), 32, rows_capacity=None)
+
+    assert sorted(ids(loader)) == list(range(N_ROWS))
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"shuffling_queue_capacity": -1}, {"collate_fn": 3}])
+def test_arguments_that_make_no_sense_are_refused(table: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        DataLoader(reader(table), **options)

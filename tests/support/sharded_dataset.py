@@ -1,0 +1,151 @@
+"""A dataset of twelve shards that says what it does, and can be told to die, wait or fail; also a program that prepares it.
+
+    python sharded_dataset.py FOLDER ENGINE
+
+Environment variables, so that they reach every process:
+    SHARDED_LOG     file that gets a line "NAME PID" when an attempt at a shard begins
+    SHARDED_DIE     folder: an attempt at a shard kills its process at one point after the other, each once
+    SHARDED_PAUSE   seconds that a shard takes
+    SHARDED_FAIL    number of a shard that fails
+    SHARDED_VERSION of the dataset
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector
+
+N_SHARDS = 12
+_POINTS = ("begin", "create", "between", "end")
+
+
+class Sharded(DatasetFactory):
+    """A dataset whose shards are two arrays each."""
+
+    card = DatasetCard("sharded", "1.0.0")
+    splits = ("all",)
+
+    def __init__(self, storage_connector: StorageConnector | None = None) -> None:
+        super().__init__(storage_connector)
+        self.card = DatasetCard("sharded", os.environ.get("SHARDED_VERSION", "1.0.0"))  # type: ignore[misc]
+
+    def preparation_shards(self, raw: Resources) -> Sequence[Any]:
+        return [{"part": part} for part in range(N_SHARDS)]
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        part = shard["part"]
+        _log(f"part-{part}")
+        _perhaps_die(part, "begin")
+        if os.environ.get("SHARDED_FAIL") == str(part):
+            raise ValueError(f"part {part} cannot be read")
+        with prepared.create(f"parts/{part}/samples.npy") as file:
+            np.save(file, np.arange(100) + 1000 * part + int(self.card.version[0]))
+            _perhaps_die(part, "create")
+        _perhaps_die(part, "between")
+        time.sleep(float(os.environ.get("SHARDED_PAUSE", "0")))
+        with prepared.create(f"parts/{part}/targets.json") as file, prepared[f"parts/{part}/samples.npy"] as samples:
+            file.write(json.dumps(np.load(samples).tolist()).encode())
+        _perhaps_die(part, "end")
+
+    def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None:
+        names = sorted(prepared)
+        sizes = [prepared.stat(name).size for name in names]
+        with prepared.create("index.json") as file:
+            file.write(json.dumps(dict(zip(names, sizes, strict=True))).encode())
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        values = []
+        for part in range(N_SHARDS):
+            with prepared[f"parts/{part}/targets.json"] as file:
+                values += json.loads(file.read())
+        return SequenceDatasetIterator([values])
+
+
+class Random(Sharded):
+    """One whose attempts all make other bytes, of other files."""
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        _log(f"part-{shard['part']}")
+        attempt = secrets.token_hex(4)
+        for kind in ("a", "b"):
+            time.sleep(secrets.randbelow(30) / 1000)
+            with prepared.create(f"parts/{shard['part']}/{kind}.txt") as file:
+                file.write(attempt.encode())
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        attempts = []
+        for part in range(N_SHARDS):
+            with prepared[f"parts/{part}/a.txt"] as first, prepared[f"parts/{part}/b.txt"] as second:
+                attempts.append((first.read(), second.read()))
+        return SequenceDatasetIterator([attempts])
+
+
+class Whole(DatasetFactory):
+    """A dataset without shards."""
+
+    card = DatasetCard("whole", "1.0.0")
+    splits = ("all",)
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for step in prepared.steps(("one", "two")):
+            _log(f"step-{step}")
+            with prepared.create(f"{step}.txt") as file:
+                file.write(step.encode())
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return SequenceDatasetIterator([sorted(prepared)])
+
+
+class Clashing(Sharded):
+    """A dataset two of whose shards make a resource of the same name."""
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        with prepared.create(f"parts/{shard['part'] % 11}.txt") as file:
+            file.write(b"x")
+
+
+def _log(line: str) -> None:
+    if path := os.environ.get("SHARDED_LOG"):
+        with open(path, "a") as file:
+            file.write(f"{line} {os.getpid()}\n")
+
+
+def _perhaps_die(part: int, point: str) -> None:
+    """Kill this process if it is the turn of this point: the n-th attempt at a shard dies at the n-th point."""
+    folder = os.environ.get("SHARDED_DIE")
+    if folder is None:
+        return
+    mark = Path(folder, f"{part}-{point}")
+    earlier = _POINTS[: _POINTS.index(point)]
+    if not mark.exists() and all(Path(folder, f"{part}-{each}").exists() for each in earlier):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(folder: str, engine: str) -> None:
+    from data_stack.distributed import ProcessEngine
+
+    engines = {"none": None, "processes": ProcessEngine(3)}
+    report = Sharded(FileStorageConnector(folder)).prepare(engine=engines[engine], progress=False)
+    print("ready" if report.already_ready else "prepared")
+
+
+if __name__ == "__main__":
+    # So that processes get the factory by its name, and those who open the dataset find the same class.
+    import sharded_dataset
+
+    sharded_dataset.main(*sys.argv[1:])
