@@ -222,10 +222,14 @@ class _DrawnBlocks:
         self._key = derived_seed("in blocks", seed, epoch) if order.shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        if self._key is None:
+        if self._key is None or not len(positions):
             in_order: IndexArrayOfInts = positions + self._shifts[np.searchsorted(self._ends, positions, side="right")]
             return in_order
-        windows = np.searchsorted(self._window_ends, positions, side="right")
+        first, last = np.searchsorted(self._window_ends, (positions.min(), positions.max()), side="right")
+        if first == last:  # one size and one key for all of them, which takes half the time
+            windows: npt.NDArray[Any] = np.array([first])
+        else:
+            windows = np.searchsorted(self._window_ends, positions, side="right")
         starts = np.where(windows, self._window_ends[windows - 1], 0)
         sizes = (self._window_ends[windows] - starts).astype(np.uint64)
         within = permuted_array(sizes, hashed_array(self._key, windows), positions - starts).astype(np.int64)

@@ -121,7 +121,7 @@ def test_an_unknown_argument_is_an_error_that_lists_those_that_there_are(spark: 
 
     for options, said in (
         ({"shufle": True}, "'shufle'.*shuffle_row_groups"),
-        ({"reader_pool_type": "fork"}, "thread, process, dummy"),
+        ({"reader_pool_type": "fork"}, "'thread', 'process', 'dummy'"),
         ({"cur_shard": 1}, "go together"),
         ({"shuffling_queue_capacity": -1}, "from 0 on"),
     ):

@@ -238,7 +238,7 @@ def test_a_function_that_says_one_thing_of_columns_and_another_of_rows_is_refuse
     pytest.importorskip("pandas")
     ambiguous = in_lambda(["id", "maybe"], lambda number, maybe: maybe is None or number > 100)
 
-    with pytest.raises(ConfigError, match=r"row 0: .* says False of it when given columns of pandas, and True"):
+    with pytest.raises(ConfigError, match=r"row \d+: .* says False of it when given columns of pandas, and True"):
         make_batch_reader(numbers, reader_pool_type="dummy", predicate=ambiguous)
     with make_reader(numbers, predicate=ambiguous) as reader:
         assert sorted(ids(reader)) == [number for number in range(N_ROWS) if number % 3 == 0 or number > 100]
@@ -568,6 +568,43 @@ def test_a_reader_goes_on_behind_the_last_row_in_another_process_kind(n_given: i
         other.load_state_dict(state)
         assert json.loads(json.dumps(other.state_dict())) == state
         assert [row.timestamp for row in other] == expected
+
+
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+@pytest.mark.parametrize("is_asked_for_more", [False, True])
+def test_behind_the_last_row_there_are_no_more_until_reset(numbers: Path, make: Any, is_asked_for_more: bool) -> None:
+    with make(numbers, seed=3, num_epochs=2, reader_pool_type="dummy") as reader:
+        n_rows = len(reader)
+        rows = list(itertools.islice(reader, n_rows))
+        assert len(rows) == n_rows
+        assert not is_asked_for_more or next(reader, None) is None
+        state = json.loads(json.dumps(reader.state_dict()))
+
+    with make(numbers, seed=3, num_epochs=2, reader_pool_type="dummy") as reader:
+        reader.load_state_dict(state)
+        assert list(reader) == []
+        assert reader.state_dict()["is_over"]
+        reader.reset()
+        assert len(list(reader)) == n_rows
+
+
+@pytest.mark.parametrize("n_given", [0, 30, 41, 59, 60])
+def test_several_readers_of_which_some_are_at_their_end_go_on_from_a_state(tmp_path: Path, n_given: int) -> None:
+    pq.write_table(pa.table({"id": np.arange(60)}), tmp_path / "rows.parquet", row_group_size=3)
+
+    def mixed() -> WeightedSamplingReader:
+        parts = [make_reader(tmp_path, predicate=col("id") % 2 == rest, seed=0, reader_pool_type="dummy") for rest in (0, 1)]
+        return WeightedSamplingReader(parts, [0.3, 0.7], seed=4, stop="all_exhausted")
+
+    with mixed() as readers:
+        rows = ids(readers)
+    with mixed() as readers:
+        assert ids(itertools.islice(readers, n_given)) == rows[:n_given]
+        state = json.loads(json.dumps(readers.state_dict()))
+    with mixed() as readers:
+        readers.load_state_dict(state)
+        assert ids(readers) == rows[n_given:]
+    assert sorted(rows) == list(range(60))
 
 
 def test_batches_go_on_behind_the_last_one(numbers: Path) -> None:

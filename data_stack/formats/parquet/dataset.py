@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, checked_index, checked_indices, checked_integer
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
@@ -239,16 +239,13 @@ class ParquetDataset(DatasetIterator):
         try:
             return column.take(rows)
         except CellError as error:
-            raise self._damaged(group, name, error) from error
+            raise self._groups.damaged(group, name, error) from error
 
     def _value(self, group: int, name: str, column: GroupColumn, row: int) -> Any:
         try:
             return column.value(row)
         except CellError as error:
-            raise self._damaged(group, name, error) from error
-
-    def _damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError:
-        return DatasetFileCorruptError(f"{self._footers.name_of(group)}, row {error.row}, field {name!r}: {error.why}")
+            raise self._groups.damaged(group, name, error) from error
 
     # ------------------------------------------------------------------ for other processes
 

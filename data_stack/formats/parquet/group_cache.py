@@ -31,8 +31,8 @@ class GroupCache:
     """Columns of row groups, the most recently used ones. Threads may share it: each column is read by one of them.
 
     It keeps no more than is used: streaming through a dataset needs a row group or two, a shuffle as many as its window, samples
-    at random all that may be kept. So the limit begins low, and grows when a row group is wanted soon that had to go while there
-    were still samples to take of it. One of which all were taken is wanted again in the next epoch: nothing is kept for that.
+    at random all that may be kept. So the limit begins low, and grows while row groups are wanted again and again that just had
+    to go before all their samples were taken. One of which all were taken is wanted in the next epoch: nothing is kept for that.
 
     Args:
         read: reads columns of a row group.
@@ -98,13 +98,6 @@ class GroupCache:
                         del self._being_read[group]
                 mine.set()
             event.wait()
-
-    def clear(self) -> None:
-        """Let go of all."""
-        with self._lock:
-            self._groups.clear()
-            self._n_taken.clear()
-            self._n_bytes = 0
 
     def _keep(self, group: int, columns: Columns, n_taken: int) -> Columns:
         """Keep columns, which may have gone while another one of their row group was read; others go for them."""

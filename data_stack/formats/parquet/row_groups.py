@@ -74,9 +74,7 @@ class RowGroups:
                     columns[name] = column
                     self._check_nulls(field, cells)
                 except CellError as error:
-                    raise DatasetFileCorruptError(
-                        f"{footers.name_of(group)}, row {error.row}, field {name!r}: {error.why}"
-                    ) from error
+                    raise self.damaged(group, name, error) from error
                 except (ValueError, pa.ArrowException) as error:
                     raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
         for name in names:
@@ -85,6 +83,10 @@ class RowGroups:
             elif name in self._absent[file]:
                 columns[name] = ObjectColumn(objects([None] * n_rows))
         return columns
+
+    def damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError:
+        """The error that names file, row group, row and field of a cell that is no value."""
+        return DatasetFileCorruptError(f"{self.footers.name_of(group)}, row {error.row}, field {name!r}: {error.why}")
 
     def are_gathered(self, names: Sequence[str]) -> bool:
         """Whether these columns have one dtype and shape in all row groups, and nothing is decoded to give rows of them.

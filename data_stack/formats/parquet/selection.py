@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import PredicateError
@@ -127,9 +127,7 @@ def selected(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
             try:
                 values[name] = column.take(every)
             except CellError as error:
-                raise DatasetFileCorruptError(
-                    f"{groups.footers.name_of(group)}, row {error.row}, field {name!r}: {error.why}"
-                ) from error
+                raise groups.damaged(group, name, error) from error
         try:
             mask = predicate.mask(values)
         except PredicateError as error:

@@ -332,9 +332,15 @@ class Reader:
     # ------------------------------------------------------------------ state, figures
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the reader is: plain JSON data from which another reader of the same rows goes on behind the last row given."""
+        """Where the reader is: plain JSON data from which another reader of the same rows goes on behind the last row given.
+
+        Behind the last row of the last epoch there are no more until :meth:`reset`.
+        """
         state = self._loader.state_dict()
         n_given = self._n_given + self._n_to_skip
+        # Behind the last batch a loader is where its next iteration begins.
+        is_begun = state["position"] != 0 or state["epoch"] != state["first_epoch"]
+        is_over = self.last_row_consumed or (0 < n_given == self._n_of_chunk and not is_begun)
         if n_given == self._n_of_chunk:  # the loader is behind them
             n_given = 0
         elif self._before is not None:
@@ -345,6 +351,7 @@ class Reader:
             "rows": n_given,
             "chunk": self._n_chunk,
             "shards": self._options["shard"][1],
+            "is_over": is_over,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -374,7 +381,7 @@ class Reader:
             self._loader.close()
             self._loader = loader
         self._forget()
-        self.last_row_consumed = self.stopped = False
+        self.last_row_consumed, self.stopped = state.get("is_over") is True, False
         self._n_to_skip = n_given
 
     @property

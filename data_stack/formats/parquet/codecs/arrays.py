@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CompressedNdarrayCodec", "NdarrayCodec"]
 
 #: Rows up to this size are copied together, without their headers: that takes less memory, and rows are taken out faster.
-_SMALL_ROW_BYTES = 4096
+_SMALL_ROW_BYTES = 1024
 _MAX_SHAPES = 4096
 
 
