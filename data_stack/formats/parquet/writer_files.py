@@ -200,12 +200,13 @@ class GrowingParquetFile:
     def discard(self, error: BaseException | None = None) -> None:
         """Throw away what was written."""
         opened, self._opened, self._sink.is_broken = self._opened, None, True
+        self._writer.is_open = False  # or pyarrow would close it once more when it is collected, and complain
         if opened is not None:
             error = error or DataStackError("given up")
             try:
                 opened.__exit__(type(error), error, error.__traceback__)
             except BaseException as raised:
-                if raised is not error:
+                if raised is not error and not isinstance(raised, OSError):  # what is buffered may not fit on the disk
                     raise
 
     # ------------------------------------------------------------------ row groups

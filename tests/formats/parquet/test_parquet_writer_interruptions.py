@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import subprocess
 import sys
@@ -129,6 +130,19 @@ def limited() -> Iterator[Any]:
 
     yield limit
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("n_bytes", [100_000, 380_000, 389_120])  # in the rows of the first file, in its last ones
+def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(tmp_path: Path, limited: Any, n_bytes: int) -> None:
+    limited(n_bytes)
+    try:
+        with pytest.raises(StorageFullError, match="part-000000"), ParquetWriter(tmp_path, SCHEMA, rows_per_file=100) as writer:
+            append(writer, 0, 150)
+    finally:
+        limited(None)
+    gc.collect()
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_said_and_what_was_complete_is_gone_on_with(tmp_path: Path, limited: Any) -> None:

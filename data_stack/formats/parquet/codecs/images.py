@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.cell_codec import CellCodec
-from data_stack.formats.parquet.codecs.cells import cell_views
+from data_stack.formats.parquet.codecs.cells import cell_bytes, cell_views
 from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, fits_shape
+from data_stack.formats.parquet.codecs.png_column import PngColumn
 from data_stack.formats.parquet.columns import CellColumn, GroupColumn
 from data_stack.formats.parquet.types import numpy_dtype
 from data_stack.formats.records.codecs.codec import Codec
@@ -82,6 +83,13 @@ class PngCodec(_ImageCodec):
         from data_stack.formats.records.codecs.images import PngCodec as PngRecords  # needs Pillow
 
         return PngRecords(deep=field.dtype == np.uint16)
+
+    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        sizes = tuple(size for size in field.shape if size is not None)
+        if has_nulls or cells.null_count or len(sizes) != len(field.shape) or sizes[2:] == (1,):
+            return super()._column(field, cells, has_nulls)
+        codec = self._codec(field)
+        return PngColumn(*cell_bytes(cells), _Decoder(field, codec), codec.decode_into, numpy_dtype(field.dtype), sizes)
 
 
 class JpegCodec(_ImageCodec):

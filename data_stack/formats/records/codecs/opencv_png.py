@@ -15,15 +15,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PlainPng", "check_chunks", "decoded_png", "opencv", "plain_png"]
+__all__ = ["END", "HEAD_BYTES", "PlainPng", "check_chunks", "decoded_png", "opencv", "plain_png"]
 
 #: What a plain file begins with: a signature, then the chunk IHDR, with its checksum.
-_HEAD_BYTES: Final = 33
+HEAD_BYTES: Final = 33
 _HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHUNK: Final = struct.Struct(">I4s")
 _CHECKSUM: Final = struct.Struct(">I")
-_END: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
+END: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 #: Chunks that change no pixel, neither in OpenCV nor in Pillow.
 _HARMLESS: Final = frozenset((b"IDAT", b"pHYs", b"tEXt", b"tIME"))
 _CHANNELS: Final = {0: 1, 2: 3, 6: 4}
@@ -69,7 +69,7 @@ def opencv() -> ModuleType | None:
 
 def plain_png(record: bytes) -> PlainPng | None:
     """What a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced, claims to hold; None for any other, and damaged ones."""
-    head = record[:_HEAD_BYTES]
+    head = record[:HEAD_BYTES]
     try:
         return _HEADS[head]
     except KeyError:
@@ -108,14 +108,14 @@ def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
 def _has_one_part(record: bytes) -> bool:
     """What :func:`check_chunks` tells of most small files, which are IHDR, one IDAT and IEND, in half the time."""
     n_bytes = len(record)
-    if n_bytes < _HEAD_BYTES + 24 or not record.endswith(_END):
+    if n_bytes < HEAD_BYTES + 24 or not record.endswith(END):
         return False
-    size, name = _CHUNK.unpack_from(record, _HEAD_BYTES)
+    size, name = _CHUNK.unpack_from(record, HEAD_BYTES)
     end = n_bytes - 16
     return bool(
         name == b"IDAT"
-        and size == n_bytes - _HEAD_BYTES - 24
-        and zlib.crc32(record[_HEAD_BYTES + 4 : end]) == _CHECKSUM.unpack_from(record, end)[0]
+        and size == n_bytes - HEAD_BYTES - 24
+        and zlib.crc32(record[HEAD_BYTES + 4 : end]) == _CHECKSUM.unpack_from(record, end)[0]
     )
 
 
@@ -129,8 +129,8 @@ def check_chunks(record: bytes) -> bool:
         ValueError: it is cut short or damaged.
     """
     offset, name, is_plain, n_bytes, crc32 = 8, b"", True, len(record), zlib.crc32
-    if _HEADS.get(record[:_HEAD_BYTES]) is not None:  # whose checksum was right
-        offset = _HEAD_BYTES
+    if _HEADS.get(record[:HEAD_BYTES]) is not None:  # whose checksum was right
+        offset = HEAD_BYTES
     view = memoryview(record)
     try:
         while name != b"IEND":
@@ -139,7 +139,7 @@ def check_chunks(record: bytes) -> bool:
             if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
                 raise ValueError(f"a png image is damaged: its chunk {name!r} at byte {offset} has another checksum")
             offset = end + 4
-            if offset + 12 == n_bytes and record.endswith(_END):
+            if offset + 12 == n_bytes and record.endswith(END):
                 return is_plain and name in _HARMLESS
             is_plain = is_plain and name in _HARMLESS
     except struct.error as error:
@@ -148,7 +148,7 @@ def check_chunks(record: bytes) -> bool:
 
 
 def _parsed_head(head: bytes) -> PlainPng | None:
-    if len(head) < _HEAD_BYTES:
+    if len(head) < HEAD_BYTES:
         return None
     signature, size, name, width, height, depth, colours, compression, filters, interlace, checksum = _HEAD.unpack(head)
     if (signature, size, name, compression, filters, interlace) != (_SIGNATURE, 13, b"IHDR", 0, 0, 0):
