@@ -227,8 +227,10 @@ class ParquetDataset(DatasetIterator):
             columns = self._cache.columns(group, names, len(rows))
             return [self._taken(group, name, columns[name], rows) for name in names]
         batches = [Gathering(len(positions)) for _ in names]
-        located.sort(key=lambda part: part[0] not in self._cache)  # first those that others would push out
-        for group, rows, places in located:
+        wanted = {group: (rows, places) for group, rows, places in located}
+        while wanted:
+            group = self._cache.soonest(wanted)
+            rows, places = wanted.pop(group)
             columns = self._cache.columns(group, names, len(rows))
             for name, batch in zip(names, batches, strict=True):
                 batch.put(self._taken(group, name, columns[name], rows), places)

@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from data_stack.formats.parquet.columns import GroupColumn
 
@@ -59,8 +59,16 @@ class GroupCache:
         """What is kept now."""
         return self._n_bytes
 
-    def __contains__(self, group: int) -> bool:
-        return group in self._groups
+    def soonest(self, groups: Iterable[int]) -> int:
+        """Which of some row groups to ask for next: one that is kept, before others push it out; or one that no other thread is
+        reading, so that several threads with the same wants read different ones.
+
+        Args:
+            groups: at least one.
+        """
+        self._notice_fork()
+        with self._lock:
+            return min(groups, key=lambda group: 0 if group in self._groups else 2 if group in self._being_read else 1)
 
     def columns(self, group: int, names: Sequence[str], n_taken: int) -> Columns:
         """Columns of a row group; there may be more than were asked for.
@@ -73,8 +81,7 @@ class GroupCache:
         Raises:
             DatasetFileCorruptError, StorageError: as the reading function.
         """
-        if self._pid != os.getpid():  # forked; a thread of the parent may have held the lock
-            self._reset()
+        self._notice_fork()
         while True:
             with self._lock:
                 found = self._groups.get(group)
@@ -98,6 +105,10 @@ class GroupCache:
                         del self._being_read[group]
                 mine.set()
             event.wait()
+
+    def _notice_fork(self) -> None:
+        if self._pid != os.getpid():  # a thread of the parent may have held the lock
+            self._reset()
 
     def _keep(self, group: int, columns: Columns, n_taken: int) -> Columns:
         """Keep columns, which may have gone while another one of their row group was read; others go for them."""

@@ -29,18 +29,8 @@ _MODULES = {
     "tf_tensors": "tensorflow",
 }
 
-__all__ = [
-    "BatchedDataLoader",
-    "DataLoader",
-    "InMemBatchedDataLoader",
-    "Reader",
-    "WeightedSamplingReader",
-    "decimal_friendly_collate",
-    "make_batch_reader",
-    "make_petastorm_dataset",
-    "make_reader",
-    "tf_tensors",
-]
+#: The adapters need torch or TensorFlow, so a star import does not give them.
+__all__ = ["Reader", "WeightedSamplingReader", "make_batch_reader", "make_reader"]
 
 
 def __getattr__(name: str) -> Any:
@@ -50,4 +40,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})
