@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from data_stack.loader.petastorm.readers import Reader, make_batch_reader, make_reader
-    from data_stack.loader.petastorm.tensorflow import make_petastorm_dataset, tf_tensors
-    from data_stack.loader.petastorm.torch import (
-        BatchedDataLoader,
-        DataLoader,
-        InMemBatchedDataLoader,
-        decimal_friendly_collate,
-    )
+    from data_stack.loader.petastorm.tensorflow import make_petastorm_dataset as make_petastorm_dataset
+    from data_stack.loader.petastorm.tensorflow import tf_tensors as tf_tensors
+    from data_stack.loader.petastorm.torch import BatchedDataLoader as BatchedDataLoader
+    from data_stack.loader.petastorm.torch import DataLoader as DataLoader
+    from data_stack.loader.petastorm.torch import InMemBatchedDataLoader as InMemBatchedDataLoader
+    from data_stack.loader.petastorm.torch import decimal_friendly_collate as decimal_friendly_collate
     from data_stack.loader.petastorm.weighted import WeightedSamplingReader
 
 _MODULES = {
