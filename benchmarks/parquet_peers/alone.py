@@ -247,6 +247,7 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
     import warnings
 
     warnings.filterwarnings("ignore")
+    import torch  # noqa: F401  # as Petastorm's adapter does before its clock starts
     from pyspark.sql import SparkSession
 
     from data_stack.distributed.spark_converter import make_spark_converter

@@ -49,7 +49,8 @@ class GroupCache:
         self._lock = threading.Lock()
         self._groups: OrderedDict[int, Columns] = OrderedDict()
         self._n_taken: dict[int, int] = {}
-        self._n_bytes, self._limit = 0, min(_FIRST_BYTES, self._max_bytes)
+        self._n_bytes = self._last_bytes = 0
+        self._limit = min(_FIRST_BYTES, self._max_bytes)
         self._gone: OrderedDict[int, int] = OrderedDict()
         self._returns: deque[bool] = deque(maxlen=_LAST_READS)
         self._being_read: dict[int, threading.Event] = {}
@@ -94,6 +95,8 @@ class GroupCache:
                 with self._lock:
                     event = self._being_read.setdefault(group, mine)
                     found = self._groups.get(group, {})
+                    if event is mine and not found:
+                        self._make_room()
                 if event is mine:
                     missing = [name for name in names if name not in found]
                     read = self._read(group, missing) if missing else {}  # another thread may have been quicker
@@ -106,6 +109,14 @@ class GroupCache:
                 mine.set()
             event.wait()
 
+    def _make_room(self) -> None:
+        """Let row groups of which all rows were taken go before the next one is read, if that would push them out afterwards."""
+        while self._n_bytes + self._last_bytes > self._limit:
+            oldest = next(filter(self._is_finished, itertools.islice(self._groups, _CANDIDATES)), None)
+            if oldest is None:
+                return
+            self._drop(oldest)
+
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():  # a thread of the parent may have held the lock
             self._reset()
@@ -117,7 +128,7 @@ class GroupCache:
         columns = self._groups[group] = {**kept, **new}
         self._groups.move_to_end(group)
         self._n_taken[group] = self._n_taken.get(group, 0) + n_taken
-        n_bytes = _n_bytes(new)
+        n_bytes = self._last_bytes = _n_bytes(new)
         self._n_bytes += n_bytes
         if new:
             gone = self._gone.pop(group, 0)
