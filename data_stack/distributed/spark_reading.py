@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import keyword
 import re
-from collections import namedtuple
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +13,7 @@ from data_stack.distributed.spark_types import as_spark_column, decoded_schema, 
 from data_stack.exception import MissingDependencyError
 from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.schema import Field
+from data_stack.util.named_rows import named_row
 
 try:
     import pyarrow as pa
@@ -135,17 +133,3 @@ class _ArrowReader:
                     columns = dataset.read_batch(np.arange(start, min(start + _ROWS_AT_ONCE, end)))
                     arrays = [as_spark_column(columns[name], type_) for name, type_ in self._types.items()]
                     yield pa.RecordBatch.from_arrays(arrays, list(self._types))
-
-
-def named_row(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    """A named tuple that other processes make anew, without having its class."""
-    return _row_type(name, fields)._make(values)
-
-
-@functools.lru_cache(maxsize=64)
-def _row_type(name: str, fields: tuple[str, ...]) -> Any:
-    is_name = name.isidentifier() and not keyword.iskeyword(name)
-    make: Any = namedtuple  # mypy wants to see the names
-    base = make(name if is_name else "Row", fields, rename=True)  # the fields are data
-    reduce = lambda self: (named_row, (name, fields, tuple(self)))  # noqa: E731
-    return type(base.__name__, (base,), {"__slots__": (), "__reduce__": reduce})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from data_stack.exception import MissingDependencyError
+from data_stack.util.named_rows import row_type
 
 try:
     import tensorflow as tf
@@ -27,7 +27,6 @@ def named_batches(loader: TensorFlowLoader, prefetch: int | None) -> tf.data.Dat
     """
     batches = loader.dataset()
     names = list(batches.element_spec)
-    make: Any = namedtuple  # mypy wants to see the names
-    row = make("Row", names, rename=True)  # the columns are data
+    row = row_type("Row", tuple(names))
     named = batches.map(lambda batch: row(*[batch[name] for name in names]))
     return named.prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)

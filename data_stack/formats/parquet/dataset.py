@@ -94,7 +94,7 @@ class ParquetDataset(DatasetIterator):
         whole = stored_schema(footers) if schema is None else schema
         for name in self._predicate.fields if self._predicate is not None else ():
             whole[name]  # raises, with the names that there are
-        self._whole_schema, self._schema = whole, whole if columns is None else whole.view(columns)
+        self._schema = whole if columns is None else whole.view(columns)
         if self._predicate is not None and row_groups is None:  # row groups are numbered through all files
             chosen = files_that_could_match(files, whole, self._predicate)
             footers = footers if chosen is files else Footers(chosen, lazily=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import collections
-import functools
 import json
-import keyword
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +17,14 @@ from data_stack.dataset.definition import did_you_mean
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import CellCodec, codec_from_json, default_codec
 from data_stack.formats.parquet.types import FieldDtype, checked_dtype, dtype_name
+from data_stack.util.named_rows import row_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import torch
     from pyspark.sql.types import StructType
 
-__all__ = ["SCHEMA_KEY", "Field", "FieldChoice", "Schema"]
+__all__ = ["SCHEMA_KEY", "Field", "Schema"]
 
 #: Where the schema stands in the key-value metadata of each file.
 SCHEMA_KEY = b"data_stack.schema"
@@ -117,26 +115,6 @@ class Field:
                 f"dtype, shape and nullable of field {name!r:.60} are {dtype!r:.40}, {shape!r:.40}, {nullable!r:.40}"
             )
         return cls(name, dtype, shape, codec_from_json(content), nullable)
-
-
-FieldChoice = "str | Field | re.Pattern[str]"
-"""Chooses fields: a name or regular expression (of the whole name), or a field."""
-
-
-@functools.lru_cache(maxsize=512)
-def _row_type(name: str, fields: tuple[str, ...]) -> Any:
-    """The class of rows: one for equal names and fields, and its rows pickle."""
-    # names that are none in Python become _0, _1 …
-    class_name = re.sub(r"\W", "_", name) if re.sub(r"\W", "_", name).isidentifier() and not keyword.iskeyword(name) else "Row"
-    make: Any = collections.namedtuple
-    row_type = make(class_name, fields, rename=True)  # its fields are data, which a declaration cannot tell
-    row_type.__module__ = __name__
-    row_type.__reduce__ = lambda row: (_row, (name, fields, tuple(row)))
-    return row_type
-
-
-def _row(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return _row_type(name, fields)._make(values)
 
 
 class Schema:
@@ -294,7 +272,7 @@ class Schema:
 
         A field whose name is none in Python is called by its position, ``_3``.
         """
-        return _row_type(self._name, tuple(self._fields))
+        return row_type(self._name, tuple(self._fields))
 
     def make_namedtuple(self, **values: Any) -> Any:
         """A row as :attr:`row_type`. What is left out is None where the field is nullable.

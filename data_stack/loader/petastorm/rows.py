@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import collections
-import functools
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.util import named_rows
+
 __all__ = ["batch_as_tuples", "row_type", "rows_of"]
 
-Maker = Callable[[str, tuple[str, ...]], Any]
 #: A row of an array is a view of its chunk up to so many bytes; a larger one is copied, or keeping it would keep all of them.
 _LARGEST_VIEW = 1024
 
 
-@functools.cache
 def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
-    """The class of rows with these fields, as Petastorm calls it: ``<schema>_view``. It is one class for one name and fields.
-
-    Its rows pickle. What Python has no attribute for is called by its place: ``_3`` for the field "a b" at place 3.
-    """
-    type_name = re.sub(r"\W|^(?=\d)", "_", schema_name) or "row"
-    namedtuple: Any = collections.namedtuple  # fields are known only now
-    made = namedtuple(f"{type_name}_view", names, rename=True)
-
-    def reduced(row: Any) -> tuple[Any, ...]:
-        return _row, (schema_name, names, tuple(row))
-
-    made.__reduce__ = reduced
-    made.__module__ = __name__
-    return made
-
-
-def _row(schema_name: str, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return row_type(schema_name, names)(*values)
+    """The class of rows with these fields (:func:`data_stack.util.named_rows.row_type`), by Petastorm's name for it."""
+    return named_rows.row_type(f"{schema_name}_view", names)
 
 
 def rows_of(batch: Mapping[Any, Any], schema_name: str, *, is_ngram: bool = False, steps: tuple[int, ...] = ()) -> Iterator[Any]:

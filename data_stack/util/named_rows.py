@@ -1,0 +1,30 @@
+"""Named tuples whose fields are known only when data are read."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import keyword
+import re
+from typing import Any
+
+__all__ = ["named_row", "row_type"]
+
+
+@functools.lru_cache(maxsize=1024)
+def row_type(name: str, fields: tuple[str, ...]) -> Any:
+    """The class of rows of this name and these fields: one for all who ask, and its rows pickle without it.
+
+    What is no name in Python is called by its place: ``_3`` for a field "a b" at place 3. A class is called ``Row`` then.
+    """
+    class_name = re.sub(r"\W", "_", name)
+    make: Any = collections.namedtuple  # type checkers want to see the names
+    made = make(class_name if class_name.isidentifier() and not keyword.iskeyword(class_name) else "Row", fields, rename=True)
+    made.__reduce__ = lambda row: (named_row, (name, fields, tuple(row)))
+    made.__module__ = __name__
+    return made
+
+
+def named_row(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    """A row of :func:`row_type`."""
+    return row_type(name, fields)._make(values)
