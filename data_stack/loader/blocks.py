@@ -1,4 +1,4 @@
-"""In which blocks the source of a stack reads its samples: row groups, for example."""
+"""What the source of a stack tells of where its samples lie: in which blocks it reads them, and the place of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.recipes.recipe import described_layer
 from data_stack.exception import ConfigError
 
-__all__ = ["block_lengths"]
+__all__ = ["block_lengths", "source_place"]
 
 #: Layers that have one sample for each sample below, in the same order.
 _ONE_TO_ONE = frozenset(
@@ -59,3 +59,23 @@ def _block_lengths(iterator: Any) -> npt.NDArray[np.int64] | None:
         parts = [_block_lengths(each) for each in layer.of]
         return None if any(part is None for part in parts) else np.concatenate([part for part in parts if part is not None])
     return _block_lengths(layer.of[0]) if layer.name in _ONE_TO_ONE and len(layer.of) == 1 else None
+
+
+def source_place(iterator: Any, index: int) -> str | None:
+    """Where the source of a stack has a sample, such as ``"row 3 of row group 0 of a.parquet"``; None where it does not tell.
+
+    A source tells it in a method ``place_of``. It is for messages: whatever goes wrong on the way, the answer is None.
+    """
+    try:
+        while not hasattr(iterator, "place_of"):
+            source, positions = iterator._located()
+            if source is not iterator:
+                iterator, index = source, index if positions is None else int(positions[index])
+                continue
+            layer = described_layer(iterator, probed=False)
+            if layer.name not in _ONE_TO_ONE or len(layer.of) != 1:
+                return None
+            (iterator,) = layer.of
+        return str(iterator.place_of(index))
+    except Exception:  # noqa: BLE001  # an error is being told already
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 import time
@@ -18,8 +17,10 @@ from data_stack.dataset.iterator.stacking import Batch
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.dataset.recipes.recipe import at_epoch, described_layer, held_draws
 from data_stack.exception import LoadingError
+from data_stack.loader.blocks import source_place
 from data_stack.loader.collation import Collation
 from data_stack.loader.ownership import owned
+from data_stack.util.functions import has_parameter
 
 __all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch", "n_bytes_of"]
 
@@ -162,7 +163,7 @@ class BatchMaker:
         self._collate, self._transform = collate, transform
         self._reads_columns = collate is None or isinstance(collate, Collation)
         self._joins: bool | None = None
-        self._transform_draws = transform is not None and _has_parameter(transform, "rng")
+        self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
     @property
     def can_join(self) -> bool:
@@ -258,7 +259,9 @@ class BatchMaker:
             try:
                 iterator[index]
             except Exception as its_error:  # noqa: BLE001  # whatever a source raises
-                return LoadingError(f"sample {index} could not be read", its_error, epoch=job.epoch, step=job.step, index=index)
+                place = source_place(iterator, index)
+                sample = f"sample {index}" if place is None else f"sample {index} ({place})"
+                return LoadingError(f"{sample} could not be read", its_error, epoch=job.epoch, step=job.step, index=index)
         return LoadingError(_problem("read", job), error, epoch=job.epoch, step=job.step)
 
 
@@ -305,10 +308,3 @@ def _problem(what: str, job: Job) -> str:
         "read": "a batch could not be read",
     }
     return f"{said[what]} (of the samples {job.samples})"
-
-
-def _has_parameter(function: Callable[..., Any], name: str) -> bool:
-    try:
-        return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # written in C, without a signature
-        return False

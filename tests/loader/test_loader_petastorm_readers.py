@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_stack.exception import ConfigError, DataStackError, LoaderStateError
+from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
 from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
@@ -770,3 +770,17 @@ def test_readers_that_differ_are_not_mixed(numbers: Path) -> None:
         WeightedSamplingReader([one, other], [1, 1])
     with pytest.raises(ConfigError, match="all row groups"):
         WeightedSamplingReader([one, make_batch_reader(numbers, schema_fields=["id"])], [1, 1])
+
+
+def test_a_transform_that_raises_in_a_worker_is_told_with_row_row_group_and_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": np.arange(40)}), tmp_path / "a.parquet", row_group_size=10)
+
+    with make_reader(tmp_path, transform_spec=TransformSpec(_refuses_17), shuffle_row_groups=False) as reader:
+        with pytest.raises(LoadingError, match=r"sample 17 \(row 7 of row group 1 of .*a\.parquet\).*ValueError: not this one"):
+            list(reader)
+
+
+def _refuses_17(row: dict[str, Any]) -> dict[str, Any]:
+    if row["id"] == 17:
+        raise ValueError("not this one")
+    return row

@@ -127,6 +127,15 @@ class ParquetDataset(DatasetIterator):
         """How many of the samples each row group has, shape ``(n_row_groups,)``, those without any left out."""
         return self._selected().lengths
 
+    def place_of(self, index: int) -> str:
+        """Where a sample is stored, for messages: its row, row group and file.
+
+        Raises:
+            DatasetOutOfBoundsError: there is no such sample.
+        """
+        group, row = self._selected().locate(checked_index(index, len(self)))
+        return f"row {row} of {self._footers.name_of(group)}"
+
     def _selected(self) -> Selection:
         if self._selection is None:
             self._selection = selected(self._groups, self._chosen, self._predicate)

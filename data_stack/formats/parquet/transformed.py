@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -20,6 +19,7 @@ from data_stack.formats.parquet.row_layer import RowLayer
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.types import dtype_name
+from data_stack.util.functions import has_parameter
 
 __all__ = ["TransformedDatasetIterator"]
 
@@ -67,7 +67,7 @@ class TransformedDatasetIterator(RowLayer):
         self._seed, self._epoch = checked_integer("seed", seed), checked_integer("epoch", epoch)
         if spec.on == "pandas":
             import data_stack.formats.parquet.transform_pandas  # noqa: F401  # who lacks pandas hears of it now, and not in a worker
-        self._draws = spec.func is not None and _has_parameter(spec.func, "rng")
+        self._draws = spec.func is not None and has_parameter(spec.func, "rng")
         self._mixed_seed = derived_seed("transformed", self._seed, self._epoch)
 
     def _n_samples(self) -> int:
@@ -312,10 +312,3 @@ def _empty(field: Field) -> npt.NDArray[Any]:
     if not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO" or len(sizes) != len(field.shape):
         return np.empty(0, dtype=object)
     return np.empty((0, *sizes), dtype=field.dtype)
-
-
-def _has_parameter(function: Callable[..., Any], name: str) -> bool:
-    try:
-        return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # written in C, without a signature
-        return False
