@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from typing import Final
 
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.formats.parquet.footers import Footers
 from data_stack.util.logger import logger
 
 try:
-    from pyspark.sql import Column, DataFrame, Observation
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
     from pyspark.sql.types import (
         ArrayType,
@@ -32,28 +36,81 @@ _VECTORS: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
 
 
 class Precision:
-    """What became of the doubles of a DataFrame that is converted to float32; known when it has been written."""
+    """What became of the doubles of a DataFrame that is converted to float32; known when it has been written.
 
-    def __init__(self, columns: list[str], observation: Observation | None) -> None:
-        self._columns, self._observation = columns, observation
+    Args:
+        frame: that is converted.
+        columns: that lose precision.
+    """
 
-    def tell(self) -> None:
-        """Log which columns lost precision, and warn of numbers that became infinite."""
+    def __init__(self, frame: DataFrame, columns: list[str]) -> None:
+        self._frame, self._columns = frame, columns
+
+    def tell(self, url: str, footers: Footers) -> None:
+        """Log which columns lost precision, and warn of numbers that became infinite.
+
+        Counting them while they are written (with an ``Observation``) takes a third of the time of writing. So the footers are
+        asked first, which hardly ever tell of infinite numbers; only where they do, the numbers are counted in the DataFrame.
+
+        Args:
+            url: of the files that were written.
+            footers: of these files.
+        """
         if not self._columns:
             return
         logger.info(
             "float64 → float32: %s keep 24 of 53 bits (about 7 decimal digits); numbers below 1.4e-45 become 0",
             ", ".join(self._columns),
         )
-        if self._observation is None:
+        try:
+            counts = self._counts(url, footers)
+        except (PySparkException, Py4JJavaError) as error:  # the rows are written all the same
+            logger.warning("it is not known whether numbers beyond 3.4e38 became infinite as float32: %.300s", error)
             return
-        counts = self._observation.get
-        lost = {name: counts.get(f"n{number}") for number, name in enumerate(self._columns)}
-        for name, count in lost.items():
+        for name, count in counts.items():
             if count:
                 logger.warning(
                     "column %r: %d numbers beyond 3.4e38 became infinite as float32; keep them with dtype=None", name, count
                 )
+
+    def _counts(self, url: str, footers: Footers) -> dict[str, int | None]:
+        """Of columns that may have them, how many numbers became infinite."""
+        types = {field.name: field.dataType for field in self._frame.schema if field.name in self._columns}
+        told = {name: has_infinite_numbers(footers, name) for name, type_ in types.items() if _is_counted(type_)}
+        unknown = [name for name, found in told.items() if found is None]
+        if unknown:
+            told |= _looked_up(self._frame.sparkSession.read.parquet(url), unknown)
+        names = [name for name, found in told.items() if found]
+        if not names:
+            return {}
+        counts = self._frame.agg(*[F.sum(_overflows(F.col(_quoted(name)), types[name])) for name in names]).first()
+        return dict(zip(names, counts or (), strict=False))
+
+
+def has_infinite_numbers(footers: Footers, name: str) -> bool | None:
+    """Whether a column of floating-point numbers, or of lists of them, has infinite ones; None where the footers do not tell.
+
+    They do not where there is a NaN: it has no place between a least and a greatest value.
+    """
+    is_known = True
+    for group in range(len(footers)):
+        file, index = int(footers.file_of[group]), int(footers.index_of[group])
+        facts = footers.facts(file)
+        for leaf in facts.columns[name]:
+            if facts.n_nulls[index, leaf] == facts.n_values[index, leaf]:
+                continue
+            statistics = footers.of(file).row_group(index).column(leaf).statistics
+            bounds = [] if statistics is None or not statistics.has_min_max else [statistics.min, statistics.max]
+            if any(map(math.isinf, bounds)):
+                return True
+            is_known &= len(bounds) == 2 and not any(map(math.isnan, bounds))
+    return False if is_known else None
+
+
+def _looked_up(written: DataFrame, names: list[str]) -> dict[str, bool]:
+    """Which columns of files that were written have infinite numbers; nothing else of the files is read."""
+    found = written.agg(*[F.max(_has_infinite(F.col(_quoted(name)), written.schema[name].dataType)) for name in names]).first()
+    return dict(zip(names, map(bool, found or ()), strict=False))
 
 
 def converted_columns(frame: DataFrame, dtype: str | None) -> tuple[DataFrame, Precision]:
@@ -71,38 +128,43 @@ def converted_columns(frame: DataFrame, dtype: str | None) -> tuple[DataFrame, P
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise ConfigError(f"the DataFrame has several columns called {', '.join(map(repr, repeated))}; rename them")
-    columns, lossy, counts = [], [], []
+    columns, lossy = [], []
     for field in frame.schema:
         column: Column = F.col(_quoted(field.name))
         if _is_vector(field.dataType):
             column = _array_of_vector(column, field.dataType, dtype)
             if dtype == "float32":
                 lossy.append(field.name)
-                counts.append(F.lit(0))
         else:
             _check_type(field.name, field.dataType)
             wanted = _with_precision(field.dataType, dtype)
             if wanted != field.dataType:
                 if dtype == "float32":
                     lossy.append(field.name)
-                    counts.append(_overflows(column, field.dataType))
                 column = column.cast(wanted)
         columns.append(column.alias(field.name))
-    observation = None
-    if lossy:
-        observation = Observation()
-        observed = [F.sum(count).alias(f"n{number}") for number, count in enumerate(counts)]
-        frame = frame.observe(observation, *observed)
-    return frame.select(*columns), Precision(lossy, observation)
+    return frame.select(*columns), Precision(frame, lossy)
 
 
-def _overflows(column: Column, type_: DataType) -> Any:
-    """How many numbers of a value are too large for float32, of those that are easily counted."""
-    if isinstance(type_, DoubleType):
-        return _is_beyond(column).cast("int")
-    if isinstance(type_, ArrayType) and isinstance(type_.elementType, DoubleType):
+def _is_counted(type_: DataType) -> bool:
+    """Whether it is a double, or a list of doubles."""
+    return isinstance(type_, DoubleType) or (isinstance(type_, ArrayType) and isinstance(type_.elementType, DoubleType))
+
+
+def _overflows(column: Column, type_: DataType) -> Column:
+    """How many numbers of a value are too large for float32."""
+    if isinstance(type_, ArrayType):
         return F.size(F.filter(column, _is_beyond)).cast("int") * F.when(column.isNull(), 0).otherwise(1)
-    return F.lit(0)
+    return _is_beyond(column).cast("int")
+
+
+def _has_infinite(column: Column, type_: DataType) -> Column:
+    """Whether there are infinite numbers in a value."""
+    return F.exists(column, _is_infinite) if isinstance(type_, ArrayType) else _is_infinite(column)
+
+
+def _is_infinite(number: Column) -> Column:
+    return F.abs(number) == F.lit(float("inf"))
 
 
 def _is_beyond(column: Column) -> Column:

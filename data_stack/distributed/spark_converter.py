@@ -268,7 +268,7 @@ def make_spark_converter(
         compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
         dtype: "float32" or "float64" for all floating-point numbers; None leaves them as they are. (Petastorm turns doubles to
             float32 unless it is told not to.) With "float32", columns that lose precision are logged, and of numbers that become
-            infinite a warning tells.
+            infinite a warning tells; where the files hold infinite numbers, the DataFrame is computed again to count them.
         cache_dir: a path, or a URL of any file system that Spark writes to, which all readers reach; None: the setting
             ``data_stack.spark.converter.cacheDir`` of the session, or Petastorm's
             ``petastorm.spark.converter.parentCacheDirUrl``; if neither is set and Spark runs in local mode, the user's cache.
@@ -347,7 +347,7 @@ def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str
     except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
         said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
         raise StorageError(f"Spark could not write the DataFrame to {url}: {said:.1000}") from error
-    precision.tell()
+    precision.tell(url, Footers(find_files(place_of_url(url, df.sparkSession))))
 
 
 def _of_path(path: str) -> SparkDatasetConverter:

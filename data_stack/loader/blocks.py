@@ -1,18 +1,20 @@
-"""What the source of a stack tells of where its samples lie: in which blocks it reads them, and the place of one."""
+"""What the source of a stack tells of where its samples lie: in which blocks, and at which place; and reading blocks ahead."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.positions import as_index_array
+from data_stack.dataset.iterator.iterator import IndexArrayOfInts
+from data_stack.dataset.iterator.positions import as_index_array, taken
 from data_stack.dataset.recipes.recipe import described_layer
 from data_stack.exception import ConfigError
 
-__all__ = ["block_lengths", "source_place"]
+__all__ = ["block_lengths", "known_block_lengths", "read_ahead", "source_place"]
 
 #: Layers that have one sample for each sample below, in the same order.
 _ONE_TO_ONE = frozenset(
@@ -32,7 +34,7 @@ def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64]:
     Raises:
         ConfigError: the source tells none, or a layer changes the order.
     """
-    lengths = _block_lengths(iterator)
+    lengths = _block_lengths(iterator, through_views=True)
     if lengths is None:
         raise ConfigError(
             f"{iterator!r:.120} does not tell in which blocks it is read: give the block-wise shuffle their lengths, "
@@ -41,24 +43,36 @@ def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64]:
     return lengths[lengths > 0]
 
 
-def _block_lengths(iterator: Any) -> npt.NDArray[np.int64] | None:
+def _block_lengths(iterator: Any, *, through_views: bool) -> npt.NDArray[np.int64] | None:
     told = getattr(iterator, "block_lengths", None)
     if told is not None and not callable(told):
         return np.asarray(told, dtype=np.int64)
     source, positions = iterator._located()
     if source is not iterator:
-        below = _block_lengths(source)
+        below = _block_lengths(source, through_views=through_views)
         if below is None or positions is None:
             return below
+        if not through_views:
+            return None
         chosen = as_index_array(positions)
         if (chosen[1:] < chosen[:-1]).any():
             return None
         return np.diff(np.searchsorted(chosen, np.cumsum(below)), prepend=0)
     layer = described_layer(iterator, probed=False)
     if layer.name == "combined":
-        parts = [_block_lengths(each) for each in layer.of]
+        parts = [_block_lengths(each, through_views=through_views) for each in layer.of]
         return None if any(part is None for part in parts) else np.concatenate([part for part in parts if part is not None])
-    return _block_lengths(layer.of[0]) if layer.name in _ONE_TO_ONE and len(layer.of) == 1 else None
+    if layer.name not in _ONE_TO_ONE or len(layer.of) != 1:
+        return None
+    return _block_lengths(layer.of[0], through_views=through_views)
+
+
+def known_block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
+    """As :func:`block_lengths`, but None where that is an error, and of views, whose positions would have to be written out."""
+    try:
+        return _block_lengths(iterator, through_views=False)
+    except Exception:  # noqa: BLE001  # nobody asked for it
+        return None
 
 
 def source_place(iterator: Any, index: int) -> str | None:
@@ -67,15 +81,33 @@ def source_place(iterator: Any, index: int) -> str | None:
     A source tells it in a method ``place_of``. It is for messages: whatever goes wrong on the way, the answer is None.
     """
     try:
-        while not hasattr(iterator, "place_of"):
-            source, positions = iterator._located()
-            if source is not iterator:
-                iterator, index = source, index if positions is None else int(positions[index])
-                continue
-            layer = described_layer(iterator, probed=False)
-            if layer.name not in _ONE_TO_ONE or len(layer.of) != 1:
-                return None
-            (iterator,) = layer.of
-        return str(iterator.place_of(index))
+        found = _in_source(iterator, np.array([index]), "place_of")
+        return None if found is None else str(found[0].place_of(int(found[1][0])))
     except Exception:  # noqa: BLE001  # an error is being told already
         return None
+
+
+def read_ahead(iterator: Any, indices: IndexArrayOfInts) -> None:
+    """Let the source of a stack read blocks in the background from which samples will be asked for soon.
+
+    A source does so in a method ``read_ahead``, as :class:`~data_stack.formats.parquet.ParquetDataset` has it; others do nothing.
+    Whatever goes wrong is told to those who ask for the samples.
+    """
+    with contextlib.suppress(Exception):
+        found = _in_source(iterator, indices, "read_ahead")
+        if found is not None:
+            found[0].read_ahead(found[1])
+
+
+def _in_source(iterator: Any, indices: IndexArrayOfInts, method: str) -> tuple[Any, IndexArrayOfInts] | None:
+    """The source of a stack, and where it has the samples at ``indices``; None if it does not have the method."""
+    while not hasattr(iterator, method):
+        source, positions = iterator._located()
+        if source is not iterator:
+            iterator, indices = source, indices if positions is None else taken(positions, indices)
+            continue
+        layer = described_layer(iterator, probed=False)
+        if layer.name not in _ONE_TO_ONE or len(layer.of) != 1:
+            return None
+        (iterator,) = layer.of
+    return iterator, indices

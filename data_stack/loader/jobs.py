@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.stacking import Batch
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.dataset.recipes.recipe import at_epoch, described_layer, held_draws
 from data_stack.exception import LoadingError
-from data_stack.loader.blocks import source_place
+from data_stack.loader.blocks import read_ahead, source_place
 from data_stack.loader.collation import Collation
 from data_stack.loader.ownership import owned
 from data_stack.util.functions import has_parameter
@@ -59,6 +59,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
         position: of its first sample in the epoch's order.
         indices: of its samples, shape ``(n,)``, at least one.
         seed: of the draws of the transform.
+        ahead: samples whose neighbours will be asked for soon, shape ``(n,)``: what the source may read ahead; None for nothing.
     """
 
     number: int
@@ -67,6 +68,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
     position: int
     indices: IndexArrayOfInts
     seed: int = 0
+    ahead: IndexArrayOfInts | None = None
 
     @property
     def samples(self) -> str:
@@ -163,19 +165,33 @@ class BatchMaker:
         self._collate, self._transform = collate, transform
         self._reads_columns = collate is None or isinstance(collate, Collation)
         self._joins: bool | None = None
+        self._leaves_lock: bool | None = None
+        self._waiting: list[Job] = []
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
     @property
     def can_join(self) -> bool:
         """Whether the samples of several jobs may be read in one request: it costs nothing, and gives each job the same batch."""
         if self._joins is None:
-            self._joins = self._reads_columns and _are_gathered(self.stacks._iterator)
+            self._joins = self._reads_columns and (self._gathers() or _leaves_lock(self.stacks._iterator))
         return self._joins
 
     @property
     def only_gathers(self) -> bool:
         """Whether all it does is to copy rows out of arrays."""
-        return self.can_join and self._collate is None and self._transform is None
+        return self._collate is None and self._transform is None and self._gathers()
+
+    @property
+    def leaves_lock(self) -> bool:
+        """Whether it does nothing but have a source read that spends most of that time without Python's lock, and says so in an
+        attribute ``leaves_lock``, as :class:`~data_stack.formats.parquet.ParquetDataset` does of images.
+        """
+        if self._leaves_lock is None:
+            self._leaves_lock = self._collate is None and self._transform is None and _leaves_lock(self.stacks._iterator)
+        return self._leaves_lock
+
+    def _gathers(self) -> bool:
+        return _are_gathered(self.stacks._iterator)
 
     def make(self, job: Job) -> MadeBatch:
         """The batch of a job.
@@ -183,6 +199,7 @@ class BatchMaker:
         Raises:
             LoadingError: a sample could not be read, or the batch not be collated or transformed.
         """
+        self._read_ahead([job])
         started = time.perf_counter()
         try:
             iterator = self.stacks.at(job.epoch)
@@ -203,14 +220,16 @@ class BatchMaker:
             LoadingError: as :meth:`make`; no batch comes after it.
         """
         if len(jobs) > 1 and self.can_join:
+            self._read_ahead(jobs)
             started = time.perf_counter()
             indices = np.concatenate([job.indices for job in jobs])
             try:
                 joined = owned([batch_at(self.stacks.at(jobs[0].epoch), indices)])
             except Exception:  # noqa: BLE001  # whose fault it is shows below, where each is made by itself
                 joined = None
-            if joined is not None and not _are_gathered(self.stacks._iterator):
-                joined, self._joins = None, False  # reading them showed that lists differ in their lengths after all
+            if joined is not None and not self._gathers() and _has_objects(joined):
+                # reading them showed that values differ in their shape after all: those of one batch may yet have the same
+                joined, self._joins = None, False
             if joined is not None:
                 seconds = (time.perf_counter() - started) / len(jobs)
                 sample_bytes = n_bytes_of(joined) // len(indices)
@@ -221,6 +240,13 @@ class BatchMaker:
                 return
         for job in jobs:
             yield self.make(job)
+
+    def _read_ahead(self, jobs: Sequence[Job]) -> None:
+        """Let the source read ahead what the jobs before these asked for: it would keep their batches from who waits for them."""
+        waiting, self._waiting = self._waiting, [job for job in jobs if job.ahead is not None]
+        for job in waiting:
+            if job.epoch == jobs[0].epoch and job.ahead is not None:
+                read_ahead(self.stacks.at(job.epoch), job.ahead)
 
     def _finished(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
         n_samples = len(job.indices)
@@ -267,17 +293,34 @@ class BatchMaker:
 
 def _are_gathered(iterator: DatasetIteratorIF) -> bool:
     """Whether dtype and shape of a batch's columns do not depend on which samples it has."""
-    while not has_fixed_columns(iterator):
+    found = _below_choosing(iterator, has_fixed_columns)
+    return found is not None
+
+
+def _leaves_lock(iterator: DatasetIteratorIF) -> bool:
+    """Whether the source below layers that only choose samples decodes them without Python's lock."""
+    found = _below_choosing(iterator, lambda each: hasattr(each, "leaves_lock"))
+    return found is not None and found.leaves_lock is True
+
+
+def _below_choosing(iterator: DatasetIteratorIF, is_wanted: Callable[[DatasetIteratorIF], bool]) -> Any:
+    """The first iterator that is wanted, on the way down through layers that change no value; None if there is none."""
+    while not is_wanted(iterator):
         layer = described_layer(iterator, probed=False)
         if layer.name not in _CHOOSING or len(layer.of) != 1:
-            return False
+            return None
         (iterator,) = layer.of
-    return True
+    return iterator
 
 
-def _part_of(batch: Batch, start: int, stop: int) -> Batch:
+def _has_objects(batch: Batch) -> bool:
+    columns = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple) else [batch]
+    return any(column.dtype == object for column in columns)
+
+
+def _part_of(batch: Any, start: int, stop: int) -> Any:
     if isinstance(batch, dict):
-        return {key: column[start:stop] for key, column in batch.items()}
+        return {key: _part_of(column, start, stop) for key, column in batch.items()}  # of n-grams dicts
     if isinstance(batch, tuple):
         return tuple([column[start:stop] for column in batch])
     return batch[start:stop]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -45,6 +46,16 @@ class Lanes(Order):
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         return self._order.indices(self._positions(positions, n_samples), n_samples, seed, epoch)
+
+    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+        if position >= n_samples:
+            return None, sys.maxsize
+        own = int(self._positions(np.array([position]), n_samples)[0])
+        ahead, until = self._order.upcoming(own, n_samples, seed, epoch)
+        before = own - self._batch_size
+        if before >= 0 and self._order.upcoming(before, n_samples, seed, epoch)[1] == until:
+            ahead = None  # told for the batch before
+        return ahead, position + 1
 
     def content(self) -> dict[str, Any]:
         return {"order": "lanes", "of": self._order.content(), "lanes": self._n_lanes, "batch_size": self._batch_size}

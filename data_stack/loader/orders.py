@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import sys
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -17,6 +19,7 @@ from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader import blocks as stack_blocks
+from data_stack.util.stretches import Stretches
 
 __all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "epoch_permutation"]
 
@@ -46,6 +49,21 @@ class Order(ABC):
         """
         raise NotImplementedError
 
+    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+        """What a source may read ahead at a position of an epoch: a sample of each block that is to be begun soon.
+
+        Args:
+            position: of the next sample.
+            n_samples: as for :meth:`indices`.
+            seed: likewise.
+            epoch: likewise.
+
+        Returns:
+            Indices of samples, shape ``(n,)``, or None if there are none or the order knows no blocks; and the position from
+            which on the answer is another one.
+        """
+        return None, sys.maxsize
+
     @abstractmethod
     def content(self) -> dict[str, Any]:
         """Plain JSON data that differs where the order differs; it stands in the state of a loader."""
@@ -66,6 +84,24 @@ class Order(ABC):
 
 class InOrder(Order):
     """As the samples stand in the iterator, in every epoch."""
+
+    _block_ends: npt.NDArray[np.int64] | None = None
+    """Where the blocks of the source end, if it tells."""
+
+    def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
+        lengths = stack_blocks.known_block_lengths(iterator)
+        if lengths is None or not len(lengths):
+            return self
+        order = copy.copy(self)
+        order._block_ends = np.cumsum(lengths)
+        return order
+
+    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+        if self._block_ends is None or position >= self._block_ends[-1]:
+            return None, sys.maxsize
+        block = int(self._block_ends.searchsorted(position, side="right"))
+        until = int(self._block_ends[block])
+        return (self._block_ends[block : block + 1] if until < n_samples else None), until
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         return positions
@@ -152,11 +188,19 @@ class BlockShuffled(Order):
         return BlockShuffled(lengths, self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples)
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+        return self._drawn_blocks(n_samples, seed, epoch).indices(positions)
+
+    def _drawn_blocks(self, n_samples: int, seed: int, epoch: int) -> _DrawnBlocks:
         which = n_samples, seed, epoch
         drawn = self._drawn  # one attribute, so that threads may change it under each other's eyes
         if drawn is None or drawn[0] != which:
             drawn = self._drawn = which, _DrawnBlocks(self, n_samples, seed, epoch)
-        return drawn[1].indices(positions)
+        return drawn[1]
+
+    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+        if position >= n_samples:
+            return None, sys.maxsize
+        return self._drawn_blocks(n_samples, seed, epoch).upcoming(position)
 
     def content(self) -> dict[str, Any]:
         blocks = self._block_length if self._lengths is None else array_digest(self._lengths)
@@ -214,25 +258,32 @@ class _DrawnBlocks:
         blocks: npt.NDArray[Any] = np.arange(len(lengths))
         if order.shuffles_blocks:
             blocks = KeyedPermutation(len(lengths), derived_seed("blocks", seed, epoch)).taken(blocks)
-        self._ends = np.cumsum(lengths[blocks])  # in the epoch's order, of the block at each place
+        self._blocks = Stretches(lengths[blocks])  # in the epoch's order
         # sample `i` of the block at a place is that of index `i + shift` of the iterator, counted from the epoch's start
-        self._shifts = (np.cumsum(lengths) - lengths)[blocks] - (self._ends - lengths[blocks])
-        window = min(order.window, len(lengths))
-        self._window_ends = self._ends[np.minimum(np.arange(window, len(lengths) + window, window), len(lengths)) - 1]
+        self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
+        self._window = min(order.window if order.shuffles_samples else 1, max(1, len(lengths)))
+        last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
+        self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
         self._key = derived_seed("in blocks", seed, epoch) if order.shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
         if self._key is None or not len(positions):
-            in_order: IndexArrayOfInts = positions + self._shifts[np.searchsorted(self._ends, positions, side="right")]
-            return in_order
-        first, last = np.searchsorted(self._window_ends, (positions.min(), positions.max()), side="right")
-        if first == last:  # one size and one key for all of them, which takes half the time
-            windows: npt.NDArray[Any] = np.array([first])
+            mixed: IndexArrayOfInts = positions
         else:
-            windows = np.searchsorted(self._window_ends, positions, side="right")
-        starts = np.where(windows, self._window_ends[windows - 1], 0)
-        sizes = (self._window_ends[windows] - starts).astype(np.uint64)
-        within = permuted_array(sizes, hashed_array(self._key, windows), positions - starts).astype(np.int64)
-        mixed = starts + within
-        indices: IndexArrayOfInts = mixed + self._shifts[np.searchsorted(self._ends, mixed, side="right")]
+            first, last = self._windows.of(np.array([positions.min(), positions.max()]))
+            # one size and one key for all of them take half the time
+            windows = np.array([first]) if first == last else self._windows.of(positions)
+            starts = self._windows.starts[windows]
+            sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
+            within = permuted_array(sizes, hashed_array(self._key, windows), positions - starts).astype(np.int64)
+            mixed = starts + within
+        indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
+
+    def upcoming(self, position: int) -> tuple[IndexArrayOfInts | None, int]:
+        """A sample of each block of the window behind that in which a position lies, and where this one ends."""
+        window = int(self._windows.ends.searchsorted(position, side="right"))
+        places = slice((window + 1) * self._window, (window + 2) * self._window)
+        starts = self._blocks.starts[places]
+        samples: IndexArrayOfInts = (starts + self._shifts[places])[starts < self._blocks.ends[places]]
+        return (samples if len(samples) else None), int(self._windows.ends[window])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from data_stack.dataset.iterator.stacking import Batch, Column
+from data_stack.util.large_arrays import has_own_memory
 
 __all__ = ["owned"]
 
@@ -19,43 +22,70 @@ _ONE_HOLDER = 2
 def owned(held: list[Batch]) -> Batch:
     """A batch whose arrays are nobody else's, so that its receiver may write into it: copied where they may be the source's.
 
-    New arrays are passed on. A reader that keeps what it hands out, or a view of it, or hands out a view of what it keeps, has
-    another reference to it; and whatever is not numpy's own memory counts as the reader's.
+    New arrays are passed on, and so are parts of a new array that do not overlap. A reader that keeps what it hands out, or a
+    view of it, or hands out a view of what it keeps, has another reference to it; and whatever is not numpy's own memory counts
+    as the reader's.
 
     Args:
         held: the batch, in a list that only the caller has. He has no other reference to the batch.
     """
     is_ours = sys.getrefcount(held[0]) == _ONE_HOLDER  # who has the tuple has its columns
+    n_parts = _numbers_of_parts(held)
     if isinstance(held[0], dict):
         columns = held[0]
-        return {key: _owned(columns, key, is_ours) for key in columns}
+        return {key: _owned(columns, key, is_ours, n_parts) for key in columns}
     if isinstance(held[0], tuple):
         places = held[0]
-        return tuple([_owned(places, place, is_ours) for place in range(len(places))])
-    column: Column = _owned(held, 0, is_ours)
+        return tuple([_owned(places, place, is_ours, n_parts) for place in range(len(places))])
+    column: Column = _owned(held, 0, is_ours, n_parts)
     return column
 
 
-def _owned(holder: Any, key: Any, is_ours: bool) -> Any:
+def _owned(holder: Any, key: Any, is_ours: bool, n_parts: Mapping[int, int]) -> Any:
     """The column at ``key``; ``is_ours``: whether nobody else has ``holder``."""
     is_ours = is_ours and sys.getrefcount(holder[key]) == _ONE_HOLDER
     column: Any = holder[key]
     if isinstance(column, dict):  # the columns of one offset of n-grams
-        return {name: _owned(column, name, is_ours) for name in column}
-    if not (is_ours and column.flags.writeable and (column.flags.owndata or _is_only_view(column))):
+        return {name: _owned(column, name, is_ours, n_parts) for name in column}
+    if not (is_ours and column.flags.writeable and (has_own_memory(column) or _is_only_view(column, n_parts))):
         column = column.copy()
     if column.dtype.hasobject and column.dtype == object:
         _own_values(column)
     return column
 
 
-def _is_only_view(column: Column) -> bool:
-    """Whether nobody but ``column`` has the array it is a view of: a reader that made it and reshaped it."""
+def _is_only_view(column: Column, n_parts: Mapping[int, int]) -> bool:
+    """Whether only this batch has the array that ``column`` is a view of: a reader made it, and reshaped it or cut it up."""
     base = column.base
-    if not isinstance(base, np.ndarray) or not base.flags.owndata:
+    if not isinstance(base, np.ndarray) or not has_own_memory(base):
         return False
+    n_views = n_parts.get(id(base), 1)
     del base
-    return sys.getrefcount(column.base) == _ONE_HOLDER
+    return sys.getrefcount(column.base) == _ONE_HOLDER - 1 + n_views
+
+
+def _numbers_of_parts(held: list[Batch]) -> dict[int, int]:
+    """Of each array that columns of the batch are parts of, by its id: how many are, where no two of them overlap."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    _find_parts(held, spans)
+    return {base: len(parts) for base, parts in spans.items() if _are_apart(parts)} if spans else {}
+
+
+def _find_parts(holder: Any, spans: dict[int, list[tuple[int, int]]]) -> None:
+    """Collect by array where in it those columns lie that are not its only views; not what somebody else has, too."""
+    for key in holder if isinstance(holder, dict) else range(len(holder)):
+        if sys.getrefcount(holder[key]) != _ONE_HOLDER:
+            continue
+        column = holder[key]
+        if isinstance(column, (dict, tuple)):
+            _find_parts(column, spans)
+        elif column.base is not None and column.flags.c_contiguous and sys.getrefcount(column.base) > _ONE_HOLDER:
+            start = column.__array_interface__["data"][0]
+            spans.setdefault(id(column.base), []).append((start, start + column.nbytes))
+
+
+def _are_apart(spans: list[tuple[int, int]]) -> bool:
+    return all(end <= start for (_, end), (start, _) in itertools.pairwise(sorted(spans)))
 
 
 def _own_values(column: Column) -> None:
@@ -66,5 +96,5 @@ def _own_values(column: Column) -> None:
         # besides the column, the list has it
         is_ours = sys.getrefcount(values[place]) == _ONE_HOLDER + 1
         value = values[place]
-        if not (is_ours and value.flags.writeable and (value.flags.owndata or _is_only_view(value))):
+        if not (is_ours and value.flags.writeable and (has_own_memory(value) or _is_only_view(value, {}))):
             flat[place] = value.copy()

@@ -84,7 +84,7 @@ class Schedule:
                     f"an endless loader gives no batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
                     f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; give it samples, or epochs="
                 )
-            first = 0
+            first = until = 0
             while first < n_steps:
                 parts = [plan.part(step, position) for step in range(first, min(first + n_at_once, n_steps))]
                 positions = plan.positions(parts)
@@ -101,7 +101,10 @@ class Schedule:
                         mark = Mark(epoch + 1, 0, stop - start)
                     else:
                         mark = Mark(epoch, position + (step + 1) * samples_per_step, stop - start)
-                    yield Job(number, epoch, step, part.start, indices[start:stop], self.seed), mark
+                    ahead = None
+                    if part.start >= until:
+                        ahead, until = self.order.upcoming(part.start, plan.n_samples, self.seed, epoch)
+                    yield Job(number, epoch, step, part.start, indices[start:stop], self.seed, ahead), mark
                     start = stop
                     number += 1
                 first += len(parts)

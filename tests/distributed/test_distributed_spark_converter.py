@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -20,9 +21,12 @@ import pytest
 import torch
 
 from data_stack.distributed.spark_cache import CacheFolder
+from data_stack.distributed.spark_columns import converted_columns
 from data_stack.distributed.spark_converter import make_spark_converter, register_delete_dir_handler
 from data_stack.distributed.spark_plan import FramePlan
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
+from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.footers import Footers
 from data_stack.loader.petastorm import BatchedDataLoader
 
 if TYPE_CHECKING:
@@ -196,6 +200,40 @@ def test_precision_is_lost_only_when_that_is_asked_for_and_then_told(
     assert samples[1]["a"] == np.inf
     for converter in (exact, single, double):
         converter.delete()
+
+
+def test_numbers_that_became_infinite_are_told_from_those_that_were_so(
+    spark: SparkSession, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nan, inf = float("nan"), float("inf")
+    rows = [
+        (nan, [nan, inf], inf, 1.0, [nan], nan),
+        (1e300, [1e39, -1e39], -inf, None, None, 1e39),
+        (2.0, [], 1.0, 2.0, [3.0], 5.0),
+    ]
+    frame = spark.createDataFrame(rows, "a double, b array<double>, c double, d double, e array<double>, f double").coalesce(1)
+
+    with caplog.at_level(logging.WARNING, "data_stack"):
+        converter = make_spark_converter(frame, cache_dir=cache, dtype="float32")
+
+    told = [record.getMessage().partition(" beyond")[0] for record in caplog.records]
+    assert told == ["column 'a': 1 numbers", "column 'b': 2 numbers", "column 'f': 1 numbers"]
+    converter.delete()
+
+
+def test_a_frame_that_cannot_be_computed_again_is_a_warning(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, written = tmp_path / "source", tmp_path / "written"
+    spark.createDataFrame([(1e300,)], "x double").write.parquet(str(source))
+    frame, precision = converted_columns(spark.read.parquet(str(source)), "float32")
+    frame.write.parquet(str(written))
+    shutil.rmtree(source)
+
+    with caplog.at_level(logging.WARNING, "data_stack"):
+        precision.tell(str(written), Footers(find_files(written)))
+
+    assert "not known whether numbers beyond 3.4e38 became infinite" in caplog.text
 
 
 def test_vectors_become_arrays(spark: SparkSession, cache: Path) -> None:

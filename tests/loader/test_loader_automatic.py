@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -106,6 +106,20 @@ def test_what_computes_on_several_processors_already_gets_one_thread() -> None:
 
 def test_threads_are_chosen_where_two_are_faster_than_one() -> None:
     assert decided(choice(trial=FREE)) == ("threads", 2)
+
+
+def test_what_a_source_computes_without_python_s_lock_gets_all_threads_before_anything_was_tried() -> None:
+    for busy in (COMPUTING, Cost(256, 0.02, 0.019, 0.038)):
+        assert decided(choice(busy, None, n_workers=4, leaves_lock=True)) == ("threads", 4)
+    assert decided(choice(Cost(256, 0.00005, 0.00005, 0.00005), None, leaves_lock=True)) == ("inline", 0)
+    assert decided(choice(COMPUTING, None, n_processors=1, leaves_lock=True)) == ("inline", 0)
+
+
+def test_what_only_copies_rows_is_done_inline_before_anything_was_tried_whatever_other_threads_compute_meanwhile() -> None:
+    for busy in (COMPUTING, Cost(256, 0.02, 0.019, 0.038)):
+        assert decided(choice(busy, None, only_gathers=True)) == ("inline", 0)
+        assert decided(choice(busy, None, only_gathers=True, step_seconds=0.02, idle_seconds=0.015)) == ("threads", 1)
+    assert decided(choice(Cost(256, 0.005, 0.0001, 0.0002), None, only_gathers=True)) == ("threads", 2)
 
 
 def test_processes_are_chosen_where_python_s_lock_keeps_threads_from_computing_at_once() -> None:
@@ -210,6 +224,51 @@ def test_a_loader_of_arrays_stays_inline() -> None:
     stats = subject.stats()
     assert (stats.worker_kind, stats.n_workers) == ("inline", 0)
     assert stats.choice.startswith("inline: a batch takes ")
+
+
+class LeavingLock(Computing):
+    """It says that threads compute side by side."""
+
+    leaves_lock = True
+
+
+@needs_processors
+@pytest.mark.parametrize("stack", [lambda source: source, lambda source: source.shuffle(seed=1)], ids=["alone", "shuffled"])
+def test_a_loader_of_a_source_that_leaves_python_s_lock_takes_threads_at_once(stack: Callable[[Any], Any]) -> None:
+    subject = loader(stack(LeavingLock(16 * 40)), shuffle=True)
+    kinds = []
+
+    batches = []
+    for batch in subject:
+        batches.append(batch)
+        kinds.append(subject.stats().worker_kind)
+
+    assert kinds[:4] == ["inline"] * 4
+    assert set(kinds[5:]) == {"threads"}
+    assert "as the source says" in subject.stats().choice
+    np.testing.assert_array_equal(np.sort(np.concatenate([numbers for numbers, _ in batches])), np.arange(16 * 40))
+
+
+@needs_processors
+@pytest.mark.parametrize(
+    "options",
+    [{"transform": lambda batch: batch}, {"collate": lambda samples: samples}],
+    ids=["transform", "collate"],
+)
+def test_what_a_source_says_of_itself_is_not_taken_for_functions_that_are_given(options: dict[str, Any]) -> None:
+    subject = loader(LeavingLock(16 * 60), **options)
+
+    list(subject)
+
+    assert "as the source says" not in subject.stats().choice
+
+
+def test_what_a_source_says_of_itself_is_not_taken_for_layers_that_compute() -> None:
+    subject = loader(LeavingLock(16 * 60).map(lambda sample: sample))
+
+    list(subject)
+
+    assert "as the source says" not in subject.stats().choice
 
 
 def test_a_loader_of_a_slow_store_takes_threads() -> None:

@@ -339,6 +339,23 @@ def two_views_of_one(indices: Any) -> Batch:
     return made[:], made[:]
 
 
+def overlapping_parts_of_one(indices: Any) -> Batch:
+    made = np.zeros(2 * len(indices))
+    return made[: len(indices)], made[len(indices) // 2 :][: len(indices)]
+
+
+def parts_of_one_that_is_kept(indices: Any) -> Batch:
+    KEPT.append(np.zeros(2 * len(indices)))
+    return KEPT[-1][: len(indices)], KEPT[-1][len(indices) :]
+
+
+def parts_of_which_one_is_kept(indices: Any) -> Batch:
+    made = np.zeros(2 * len(indices))
+    second = made[len(indices) :]
+    KEPT.append(second)
+    return made[: len(indices)], second
+
+
 def in_a_dict_that_is_kept(indices: Any) -> Batch:
     made = {"x": np.zeros(len(indices))}
     KEPT.append(made)
@@ -374,6 +391,9 @@ ANSWERS: list[Callable[[Any], Batch]] = [
     lent_to_a_memoryview,
     the_same_twice,
     two_views_of_one,
+    overlapping_parts_of_one,
+    parts_of_one_that_is_kept,
+    parts_of_which_one_is_kept,
     in_a_dict_that_is_kept,
     objects_that_are_kept,
 ]
@@ -422,6 +442,22 @@ def test_bare_and_named_arrays_that_were_made_for_the_batch_are_handed_out_witho
     batches = list(loader(Answer(bare), 24, epochs=4))
 
     assert [columns_of(batch)[0].ctypes.data for batch in batches] == addresses
+
+
+def test_parts_of_an_array_that_was_made_for_the_batch_are_handed_out_without_a_copy() -> None:
+    addresses = []
+
+    def cut(indices: Any) -> Any:
+        made = np.zeros((3 * len(indices), 2))
+        addresses.append(made.ctypes.data)
+        parts = made[: len(indices)], made[len(indices) : 2 * len(indices)], made[2 * len(indices) :]
+        return parts if len(addresses) % 2 else dict(enumerate({"x": part} for part in parts))  # or as n-grams have them
+
+    batches: list[Any] = list(loader(Answer(cut), 24, epochs=2))
+
+    first, second = batches[0], [part["x"] for part in batches[1].values()]
+    assert [part.ctypes.data - addresses[0] for part in first] == [0, 384, 768]
+    assert [part.ctypes.data - addresses[1] for part in second] == [0, 384, 768]
 
 
 def test_text_and_other_objects_stay_what_they_are() -> None:

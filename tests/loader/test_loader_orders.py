@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import pickle
+import sys
 import weakref
 from itertools import permutations
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.loader import BlockShuffled, InOrder, Order, Shuffled
 
@@ -368,3 +369,49 @@ def test_states_of_a_shuffle_of_both_stay_what_they_were_and_others_differ() -> 
 def test_a_shuffle_that_shuffles_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="InOrder"):
         BlockShuffled(8, blocks=False, samples=False)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.booleans())
+@settings(max_examples=100)
+def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
+    lengths: list[int], window: int, seed: int, mixes_samples: bool
+) -> None:
+    n = sum(lengths)
+    order = BlockShuffled(lengths, window, samples=mixes_samples)
+    samples = order.indices(np.arange(n), n, seed, 3) if n else np.empty(0, int)
+    block_of = np.repeat(np.arange(len(lengths)), lengths)[samples]  # at each position
+    position = 0
+
+    while position < n:
+        ahead, until = order.upcoming(position, n, seed, 3)
+        assert position < until <= n
+        inside = [order.upcoming(each, n, seed, 3) for each in range(position, until)]
+        assert {each[1] for each in inside} == {until}
+        following = order.upcoming(until, n, seed, 3)[1] if until < n else n
+        told = set() if ahead is None else set(np.repeat(np.arange(len(lengths)), lengths)[ahead].tolist())
+        if all(lengths):  # otherwise a window may be empty
+            assert told == set(block_of[until:following].tolist())
+        position = until
+
+    assert order.upcoming(n, n, seed, 3)[0] is None
+
+
+def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> None:
+    class Blocks(DatasetIterator):
+        block_lengths = np.array([3, 4, 2])
+
+        def __len__(self) -> int:
+            return 9
+
+        def __getitem__(self, index: Any) -> Any:
+            return int(index)
+
+    order = InOrder().for_iterator(Blocks())
+
+    ahead = [order.upcoming(position, 9, 0, 0) for position in range(10)]
+
+    told = [(None if samples is None else samples.tolist(), until) for samples, until in ahead]
+    assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[(None, 9)] * 2, (None, sys.maxsize)]
+    assert InOrder().upcoming(0, 9, 0, 0) == (None, sys.maxsize)
+    assert Shuffled().for_iterator(Blocks()).upcoming(0, 9, 0, 0) == (None, sys.maxsize)
+    assert order.content() == InOrder().content()

@@ -17,7 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
+from data_stack.formats.parquet import ParquetWriter
+from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.ngram import NGram
+from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.io.storage_connectors.url import storage_connector_from_url
@@ -429,6 +432,31 @@ def test_sequences_may_be_shuffled_and_come_in_batches() -> None:
 
     assert len(set(rows)) == 2500
     assert sorted(rows) == sorted(batched)
+
+
+def test_a_large_value_of_a_row_or_sequence_is_its_own_memory(tmp_path: Path) -> None:
+    fields = [Field("time", "int64"), Field("frame", "float32", (20, 20), NdarrayCodec())]
+    frames = np.random.default_rng(0).random((50, 20, 20), dtype=np.float32)
+    with ParquetWriter(tmp_path, Schema("Frames", fields), row_group_rows=20) as writer:
+        writer.append_columns({"time": np.arange(50), "frame": frames})
+    ngram = NGram({0: ["frame"], 1: ["time", "frame"]}, 1, "time")
+    kept = []
+
+    with make_reader(tmp_path, shuffle_row_groups=False) as rows:
+        for number, row in enumerate(rows):
+            assert np.array_equal(row.frame, frames[number])
+            row.frame[...] = -1
+            kept.append(row.frame)
+    with make_reader(tmp_path, schema_fields=ngram, shuffle_row_groups=False) as sequences:
+        for number, sequence in enumerate(sequences):
+            assert sequence[1].time == number + 1
+            for step in (0, 1):
+                assert np.array_equal(sequence[step].frame, frames[number + step])
+                sequence[step].frame[...] = -1
+                kept.append(sequence[step].frame)
+
+    assert len(kept) == 50 + 2 * 49
+    assert all(frame.flags.owndata for frame in kept)
 
 
 def test_a_transform_is_of_rows_or_of_frames(numbers: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.util.large_arrays import taken
 
 __all__ = [
     "ArrayColumn",
@@ -57,6 +58,18 @@ class GroupColumn(ABC):
         Raises:
             CellError: one of them cannot be decoded.
         """
+
+    def take_together(self, columns: Sequence[GroupColumn], rows: Sequence[Rows]) -> npt.NDArray[Any] | None:
+        """Values of several columns of the same field, those of the first one first, in one go.
+
+        Args:
+            columns: this one, and those of other row groups.
+            rows: of each.
+
+        Returns:
+            As :meth:`take`. None if that is not faster than one column after the other, or a value cannot be decoded.
+        """
+        return None
 
 
 class CellError(Exception):
@@ -106,7 +119,7 @@ class ArrayColumn(GroupColumn):
         if self._is_small:
             return self.array.take(rows, axis=0)
         if self._pieces is not None:
-            return self._pieces[rows].view(self.array.dtype).reshape(len(rows), *self._shape)
+            return taken(self._pieces, rows).view(self.array.dtype).reshape(len(rows), *self._shape)
         return self.array[rows]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,21 +12,27 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, checked_index, checked_indices, checked_integer
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.first_rows import FirstRows
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.gathering import Gathering
 from data_stack.formats.parquet.group_cache import GroupCache
-from data_stack.formats.parquet.row_groups import RowGroups, files_that_could_match
+from data_stack.formats.parquet.row_groups import GroupReading, RowGroups, files_that_could_match
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.selection import Selection, selected
+from data_stack.formats.parquet.selection import Located, Selection, selected
+from data_stack.formats.parquet.some_rows import ReadingSomeRows
 from data_stack.formats.parquet.stored_schema import stored_schema
 
 __all__ = ["ParquetDataset"]
 
 #: An iteration decodes so many rows together.
 _ROWS_AT_ONCE = 256
+#: Row groups from here on are not held together while their rows are put into a batch.
+_MOST_HELD_BYTES = 32 << 20
+#: Of the row groups that a batch needs, so many are looked at for those to read ahead.
+_MOST_EXPECTED = 16
 
 
 class ParquetDataset(DatasetIterator):
@@ -46,7 +53,8 @@ class ParquetDataset(DatasetIterator):
     A field that may be missing is None where it is: its column is an array of objects if any footer counts a null, whichever rows
     are asked for. Otherwise columns have the field's dtype. Lists and arrays of different shapes give arrays of objects.
 
-    Row groups are read whole, only the columns that are asked for, and the most recently used ones are kept. Images and other
+    Row groups are read whole, only the columns that are asked for, and the most recently used ones are kept; where a filter takes
+    some rows of one, only these. Images and other
     cells that take long to decode are kept as they are stored, and decoded when they are asked for. For many rows at random, a
     block-wise shuffle reads each row group once.
 
@@ -104,8 +112,10 @@ class ParquetDataset(DatasetIterator):
         self._groups = RowGroups(self._footers, whole)
         self._chosen = _chosen_groups(row_groups, self._footers)
         self._names = list(self._schema.fields)
+        self._recent_names: Sequence[str] = self._names
         self._selection: Selection | None = None
-        self._cache = GroupCache(self._groups.read, self._max_cached_bytes, self._n_samples_of)
+        self._cache = GroupCache(self._reading, self._max_cached_bytes, self._n_samples_of)
+        self._first_rows = FirstRows(self._groups)
 
     # ------------------------------------------------------------------ what it is
 
@@ -127,14 +137,37 @@ class ParquetDataset(DatasetIterator):
         """How many of the samples each row group has, shape ``(n_row_groups,)``, those without any left out."""
         return self._selected().lengths
 
+    @property
+    def leaves_lock(self) -> bool:
+        """Whether most of the time that reading takes is spent without Python's lock, as images need it: then threads suit it."""
+        return any(field.codec.leaves_lock for field in self._schema)
+
     def place_of(self, index: int) -> str:
         """Where a sample is stored, for messages: its row, row group and file.
 
         Raises:
             DatasetOutOfBoundsError: there is no such sample.
         """
-        group, row = self._selected().locate(checked_index(index, len(self)))
-        return f"row {row} of {self._footers.name_of(group)}"
+        selection = self._selected()
+        group, row = selection.locate(checked_index(index, len(self)))
+        rows = selection.rows_of(group)
+        return f"row {row if rows is None else rows[row]} of {self._footers.name_of(group)}"
+
+    def read_ahead(self, indices: IndexArray, columns: Sequence[str] | None = None) -> None:
+        """Read the row groups of samples that will be asked for soon, in the background; returns at once.
+
+        At most 16 MiB of them, or one row group, wait to be asked for. A loader with a block-wise shuffle calls this by itself.
+
+        Args:
+            indices: of samples, shape ``(n,)``; those that are wanted first come first.
+            columns: names of those that will be asked for; None for those that were asked for last.
+
+        Raises:
+            DatasetOutOfBoundsError: one of them lies outside.
+        """
+        positions = checked_indices(indices, len(self))
+        if len(positions):
+            self._cache.expect(self._selected().groups_of(positions), self._recent_names if columns is None else columns)
 
     def _selected(self) -> Selection:
         if self._selection is None:
@@ -143,6 +176,14 @@ class ParquetDataset(DatasetIterator):
 
     def _n_samples_of(self, group: int) -> int:
         return self._selected().n_rows_of(group)
+
+    def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
+        """Begin to read the samples of a row group: where the filter takes some rows, nothing but these is kept."""
+        rows = self._selected().rows_of(group)
+        return self._groups.reading(group, names) if rows is None else ReadingSomeRows(self._groups, group, names, rows)
+
+    def _damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError:
+        return self._groups.damaged(group, name, error, self._selected().rows_of(group))
 
     # ------------------------------------------------------------------ samples
 
@@ -166,8 +207,9 @@ class ParquetDataset(DatasetIterator):
     def __iter__(self) -> Iterator[Sample]:
         selection = self._selected()
         for block, group in enumerate(selection.groups.tolist()):
-            rows = selection.rows_of(block)
+            rows = np.arange(selection.lengths[block])
             columns = self._cache.columns(group, self._names, len(rows))
+            self._cache.expect(selection.groups[block + 1 : block + 2].tolist(), self._names)
             for start in range(0, len(rows), _ROWS_AT_ONCE):
                 some = rows[start : start + _ROWS_AT_ONCE]
                 try:
@@ -230,45 +272,75 @@ class ParquetDataset(DatasetIterator):
             if not len(self):
                 return [self._groups.empty(name) for name in names]
             return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
+        self._recent_names = names
         located = self._selected().located(positions)
-        if len(located) == 1:
-            group, rows, _ = located[0]
-            columns = self._cache.columns(group, names, len(rows))
-            return [self._taken(group, name, columns[name], rows) for name in names]
-        batches = [Gathering(len(positions)) for _ in names]
-        wanted = {group: (rows, places) for group, rows, places in located}
+        if len(located.groups) == 1:
+            (group,) = located.groups
+            columns = self._cache.columns(group, names, len(positions))
+            return [self._taken(group, name, columns[name], located.rows) for name in names]
+        batches = [Gathering(located) for _ in names]
+        begun = self._begun(located, names)
+        wanted = {group: number for number, group in enumerate(located.groups)}
+        held: dict[int, Mapping[str, GroupColumn]] = {}
+        n_bytes = 0
         while wanted:
-            group = self._cache.soonest(wanted)
-            rows, places = wanted.pop(group)
-            columns = self._cache.columns(group, names, len(rows))
+            group = self._cache.soonest(wanted, names)
+            number = wanted.pop(group)
+            if group in begun:
+                columns = self._first_rows.columns(group, names)
+            else:
+                if wanted and not self._cache.has(group, names):  # nor any of the others: they are read beside it
+                    self._cache.expect([each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun], names)
+                columns = self._cache.columns(group, names, located.count(number))
+            held[number] = columns
+            n_bytes += sum(columns[name].n_bytes for name in names)
+            if wanted and n_bytes < _MOST_HELD_BYTES:
+                continue
             for name, batch in zip(names, batches, strict=True):
-                batch.put(self._taken(group, name, columns[name], rows), places)
-            del columns  # before the next one is read
+                its_columns = {number: columns[name] for number, columns in held.items()}
+                if not batch.copy(its_columns):
+                    for number, column in its_columns.items():
+                        batch.put(number, self._taken(located.groups[number], name, column, located.part(number)[0]))
+            held, n_bytes = {}, 0
+            del columns, its_columns  # before the next ones are read
         return [batch.column() for batch in batches]
+
+    def _begun(self, located: Located, names: Sequence[str]) -> set[int]:
+        """The row groups that are not read for a few rows at their beginning, which sequences need from the one before."""
+        begun = set()
+        for number, (before, group) in enumerate(itertools.pairwise(located.groups), 1):
+            if self._cache.is_at_hand(group, names) or self._selected().rows_of(group) is not None:
+                continue
+            n_first, n_last = self._first_rows.count(group), self._first_rows.count(before)
+            ends_there = located.part(number - 1)[0].max() >= self._n_samples_of(before) - n_last
+            if ends_there and located.part(number)[0].max() < n_first:
+                begun.add(group)
+        return begun
 
     def _taken(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         try:
             return column.take(rows)
         except CellError as error:
-            raise self._groups.damaged(group, name, error) from error
+            raise self._damaged(group, name, error) from error
 
     def _value(self, group: int, name: str, column: GroupColumn, row: int) -> Any:
         try:
             return column.value(row)
         except CellError as error:
-            raise self._groups.damaged(group, name, error) from error
+            raise self._damaged(group, name, error) from error
 
     # ------------------------------------------------------------------ for other processes
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "_cache"}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_cache", "_first_rows")}
         if self._predicate is None:
             state["_selection"] = None  # quickly made again
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._cache = GroupCache(self._groups.read, self._max_cached_bytes, self._n_samples_of)
+        self._cache = GroupCache(self._reading, self._max_cached_bytes, self._n_samples_of)
+        self._first_rows = FirstRows(self._groups)
 
 
 def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:

@@ -5,7 +5,6 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,14 +16,8 @@ Struct = dict[int, Any]
 
 #: Structs in structs; a footer has six levels.
 _MOST_DEPTH: Final = 16
-_NUMBER: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
-
-
-@functools.cache
-def _matcher(kind: int, length: int) -> re.Pattern[bytes]:
-    """A list of integers (kind 5 or 6), or of structs of integers."""
-    each = _NUMBER if kind in (5, 6) else rb"(?:[\x15\x16\x25\x26]" + _NUMBER + rb")*\x00"
-    return re.compile(b"(?:%s){%d}" % (each, length))
+#: A struct of integers, of the fields that follow each other.
+_INTEGERS: Final = re.compile(rb"(?:[\x15\x16\x25\x26][\x80-\xff]{0,9}[\x00-\x7f])*\x00")
 
 
 def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
@@ -103,14 +96,26 @@ def _list(data: bytes, at: int, depth: int) -> tuple[Sequence[Any], int]:
     if length > len(data) - at:  # each takes a byte at least
         raise IndexError("its end")
     if length < 16 and (kind in (5, 6) or (kind == 12 and depth > 4)):  # encodings and the like, of which only the number matters
-        match = _matcher(kind, length).match(data, at)
-        if match is not None:
-            return range(length), match.end()
+        end = _skipped(data, at, kind, length)
+        if end is not None:
+            return range(length), end
     found = []
     for _ in range(length):
         value, at = _value(data, at, kind, depth)
         found.append(value)
     return found, at
+
+
+def _skipped(data: bytes, at: int, kind: int, length: int) -> int | None:
+    """Where a list of integers, or of structs of integers, ends; None if it holds anything else, or longer ones."""
+    if kind != 12:
+        return at + length if length and max(data[at : at + length]) < 0x80 else None
+    for _ in range(length):
+        match = _INTEGERS.match(data, at)
+        if match is None:
+            return None
+        at = match.end()
+    return at
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:

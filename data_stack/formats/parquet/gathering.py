@@ -2,46 +2,101 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.stacking import Column, stack_values
-from data_stack.formats.parquet.columns import objects
+from data_stack.formats.parquet.columns import ArrayColumn, GroupColumn, objects
+from data_stack.formats.parquet.selection import Located
+from data_stack.util.large_arrays import new_array, taken
 
 __all__ = ["Gathering"]
 
+#: Rows of so many bytes are copied one by one: what that costs by itself weighs little then.
+_LARGE_ROW_BYTES = 1 << 14
+
 
 class Gathering:
-    """One column of a batch while its parts come in, so that no row group is held longer than it takes to copy rows out of it.
+    """One column of a batch while its parts come in, so that row groups need not be held all together.
 
     Args:
-        n_rows: of the batch.
+        located: where the rows of the batch lie. Each row must be there: this is not looked at once more.
     """
 
-    def __init__(self, n_rows: int) -> None:
-        self._n_rows = n_rows
+    def __init__(self, located: Located) -> None:
+        self._located = located
         self._batch: npt.NDArray[Any] | None = None
         self._pieces: list[Column] = []
         self._places: list[npt.NDArray[np.intp]] = []
 
-    def put(self, values: Column, places: npt.NDArray[np.intp]) -> None:
-        """Take in the values of some rows.
+    def copy(self, columns: Mapping[int, GroupColumn]) -> bool:
+        """Take in the rows that are wanted of several row groups in one pass, if that is nothing but copying them, or if the
+        columns know how to (:meth:`~data_stack.formats.parquet.columns.GroupColumn.take_together`).
 
         Args:
-            values: shape ``(n, ...)``.
-            places: where they stand in the batch, shape ``(n,)``.
+            columns: by the number of the row group in ``located``.
+
+        Returns:
+            Whether it was done; if not, :meth:`put` takes them in one after the other.
         """
-        if self._batch is None and not self._pieces:
-            self._batch = np.empty((self._n_rows, *values.shape[1:]), values.dtype)
-        if self._batch is not None and (values.dtype, values.shape[1:]) == (self._batch.dtype, self._batch.shape[1:]):
-            self._batch[places] = values
-        else:  # of another form than those before
-            if self._batch is not None:
-                self._pieces = [self._batch[each] for each in self._places]
-                self._batch = None
-            self._pieces.append(values)
+        arrays = [column.array for column in columns.values() if isinstance(column, ArrayColumn)]
+        if not arrays:
+            return self._take_together(columns)
+        if len(arrays) < len(columns) or self._pieces or not _are_alike(arrays):
+            return False
+        if arrays[0].dtype.hasobject or 0 in arrays[0].shape:
+            return False
+        if self._batch is not None and not _are_alike([self._batch, arrays[0]]):
+            return False
+        located, numbers = self._located, list(columns)
+        if len(columns) == len(located.groups):
+            which = located.which
+            if which is None:
+                return False
+            if numbers != list(range(len(numbers))):
+                arrays = [columns[number].array for number in range(len(numbers))]  # type: ignore[attr-defined]  # as above
+            self._batch = _gathered(arrays, which, located.rows)
+            return True
+        parts = [located.part(number) for number in numbers]
+        which = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
+        places = np.concatenate([places for _, places in parts])
+        self._into(places, _gathered(arrays, which, np.concatenate([rows for rows, _ in parts])))
+        return True
+
+    def _take_together(self, columns: Mapping[int, GroupColumn]) -> bool:
+        parts = [self._located.part(number) for number in columns]
+        several = list(columns.values())
+        values = several[0].take_together(several, [rows for rows, _ in parts])
+        if values is None or self._pieces or not (self._batch is None or _are_alike([self._batch, values])):
+            return False
+        self._into(np.concatenate([places for _, places in parts]), values)
+        return True
+
+    def put(self, number: int, values: Column) -> None:
+        """Take in the values of the rows that are wanted of one row group.
+
+        Args:
+            number: of the row group in ``located``.
+            values: shape ``(n, ...)``.
+        """
+        _, places = self._located.part(number)
+        if not self._pieces and (self._batch is None or _are_alike([self._batch, values])):
+            self._into(places, values)
+            return
+        if self._batch is not None:  # those before have another form
+            self._pieces = [self._batch[each] for each in self._places]
+            self._batch = None
+        self._pieces.append(values)
+        self._places.append(places)
+
+    def _into(self, places: npt.NDArray[np.intp], values: Column) -> None:
+        if self._batch is None:
+            self._batch = new_array((len(self._located), *values.shape[1:]), values.dtype)
+        self._batch[places] = values
         self._places.append(places)
 
     def column(self) -> Column:
@@ -52,3 +107,39 @@ class Gathering:
         values = [value for piece in self._pieces for value in piece]
         in_order = [values[place] for place in np.argsort(np.concatenate(self._places)).tolist()]
         return objects(in_order) if is_of_objects else stack_values(in_order)
+
+
+def _are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
+    first = arrays[0]
+    return all(array.dtype == first.dtype and array.shape[1:] == first.shape[1:] for array in arrays)
+
+
+def _gathered(arrays: Sequence[npt.NDArray[Any]], which: npt.NDArray[np.intp], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Row ``rows[i]`` of ``arrays[which[i]]`` for each i, shape ``(n, ...)``; the arrays have one dtype, and rows of one shape.
+
+    Numpy takes rows out of one array, and to take them out of several and then put them in their places copies each of them
+    twice. So the memory from the lowest of the arrays to the highest is looked at as one array, in which the rows of all of them
+    are found: one that begins a row at every so many bytes, which overlap. What lies between the arrays is not touched.
+    """
+    first = arrays[0]
+    row_bytes = first[0].nbytes
+    if row_bytes >= _LARGE_ROW_BYTES:
+        batch = new_array((len(rows), *first.shape[1:]), first.dtype)
+        for place, (number, row) in enumerate(zip(which.tolist(), rows.tolist(), strict=True)):
+            batch[place] = arrays[number][row]
+        return batch
+    addresses = [array.__array_interface__["data"][0] for array in arrays]
+    strides = [array.strides[0] for array in arrays]
+    lowest = min(addresses)
+    step = math.gcd(row_bytes, *[address - lowest for address in addresses], *strides)  # numpy is faster where they are aligned
+    last_rows = [address + (len(array) - 1) * array.strides[0] for address, array in zip(addresses, arrays, strict=True)]
+    memory = np.lib.stride_tricks.as_strided(
+        arrays[addresses.index(lowest)][:1].reshape(1, -1).view(np.dtype((np.void, row_bytes)))[:, 0],
+        shape=((max(last_rows) - lowest) // step + 1,),
+        strides=(step,),
+        writeable=False,
+    )
+    starts = np.array([(address - lowest) // step for address in addresses])
+    n_steps: Any = strides[0] // step if len(set(strides)) == 1 else np.array([stride // step for stride in strides])[which]
+    places = starts[which] + rows * n_steps
+    return taken(memory, places).view(first.dtype).reshape(len(rows), *first.shape[1:])

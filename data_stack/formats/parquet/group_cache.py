@@ -9,6 +9,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 
 from data_stack.formats.parquet.columns import GroupColumn
+from data_stack.formats.parquet.read_ahead import ReadAhead
+from data_stack.formats.parquet.row_groups import GroupReading
 
 __all__ = ["GroupCache"]
 
@@ -24,7 +26,7 @@ _MOST_RETURNS = 3
 _CANDIDATES = 64
 
 Columns = dict[str, GroupColumn]
-Read = Callable[[int, Sequence[str]], Columns]
+Reading = Callable[[int, Sequence[str]], GroupReading]
 
 
 class GroupCache:
@@ -35,13 +37,13 @@ class GroupCache:
     to go before all their samples were taken. One of which all were taken is wanted in the next epoch: nothing is kept for that.
 
     Args:
-        read: reads columns of a row group.
+        reading: begins to read columns of a row group.
         max_bytes: what may be kept at most; one row group is always kept.
         n_samples: how many samples a row group has.
     """
 
-    def __init__(self, read: Read, max_bytes: int, n_samples: Callable[[int], int]) -> None:
-        self._read, self._max_bytes, self._n_samples = read, max_bytes, n_samples
+    def __init__(self, reading: Reading, max_bytes: int, n_samples: Callable[[int], int]) -> None:
+        self._reading, self._max_bytes, self._n_samples = reading, max_bytes, n_samples
         self._reset()
 
     def _reset(self) -> None:
@@ -54,22 +56,55 @@ class GroupCache:
         self._gone: OrderedDict[int, int] = OrderedDict()
         self._returns: deque[bool] = deque(maxlen=_LAST_READS)
         self._being_read: dict[int, threading.Event] = {}
+        self._ahead = ReadAhead(self._reading)
 
     @property
     def n_bytes(self) -> int:
         """What is kept now."""
         return self._n_bytes
 
-    def soonest(self, groups: Iterable[int]) -> int:
-        """Which of some row groups to ask for next: one that is kept, before others push it out; or one that no other thread is
-        reading, so that several threads with the same wants read different ones.
+    def soonest(self, groups: Iterable[int], names: Sequence[str]) -> int:
+        """Which of some row groups to ask for next: one that is kept, before others push it out, or was read ahead; or one that
+        no other thread is reading, so that several threads with the same wants read different ones.
 
         Args:
             groups: at least one.
+            names: of the columns that will be asked for.
         """
         self._notice_fork()
         with self._lock:
-            return min(groups, key=lambda group: 0 if group in self._groups else 2 if group in self._being_read else 1)
+            return min(groups, key=lambda group: self._patience(group, names))
+
+    def has(self, group: int, names: Sequence[str]) -> bool:
+        """Whether columns of a row group are kept, or were read ahead."""
+        return self._keeps(group, names) or self._ahead.is_ready(group)
+
+    def is_at_hand(self, group: int, names: Sequence[str]) -> bool:
+        """Whether a row group is kept, was read ahead, or is being read."""
+        return self._patience(group, names) != 2
+
+    def _keeps(self, group: int, names: Sequence[str]) -> bool:
+        found = self._groups.get(group)
+        return found is not None and all(map(found.__contains__, names))
+
+    def _patience(self, group: int, names: Sequence[str]) -> int:
+        if self._keeps(group, names):
+            return 0
+        if self._ahead.is_ready(group):
+            return 1
+        return 3 if group in self._being_read or self._ahead.has(group) else 2
+
+    def expect(self, groups: Sequence[int], names: Sequence[str]) -> None:
+        """Read row groups in the background that will be asked for soon, see :class:`ReadAhead`; returns at once.
+
+        Args:
+            groups: the one that is wanted first comes first.
+            names: of the columns.
+        """
+        self._notice_fork()
+        with self._lock:
+            missing = [group for group in groups if not self._keeps(group, names) and group not in self._being_read]
+        self._ahead.expect(missing, names, self._last_bytes, self._max_bytes)
 
     def columns(self, group: int, names: Sequence[str], n_taken: int) -> Columns:
         """Columns of a row group; there may be more than were asked for.
@@ -99,7 +134,9 @@ class GroupCache:
                         self._make_room()
                 if event is mine:
                     missing = [name for name in names if name not in found]
-                    read = self._read(group, missing) if missing else {}  # another thread may have been quicker
+                    read: Columns = {}
+                    if missing:  # another thread may have been quicker
+                        read = (self._ahead.take(group, missing) or self._reading(group, missing)).columns()
                     with self._lock:
                         return self._keep(group, {**found, **read}, n_taken)
             finally:  # also for an interrupt: others wait, and each tries by itself then

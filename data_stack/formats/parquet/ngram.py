@@ -16,9 +16,12 @@ from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.iterator import DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.grouped import distinct
 from data_stack.dataset.iterator.iterator import (
+    IndexArray,
     IndexArrayOfInts,
+    checked_indices,
     checked_integer,
     columns_at,
+    has_fixed_columns,
 )
 from data_stack.dataset.iterator.ordered import missing_values
 from data_stack.dataset.iterator.positions import narrowed
@@ -30,6 +33,7 @@ from data_stack.dataset.iterator.windowed import (
     starts_in_runs,
 )
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.row_layer import RowLayer
 
 __all__ = ["NGram", "NGramIterator"]
@@ -207,7 +211,8 @@ class NGramIterator(RowLayer):
     When it is made, the timestamps (and the groups) are read, nothing else; the timestamps as they are stored, if a
     :class:`~data_stack.formats.parquet.transformed.TransformedDatasetIterator` lies below. Then 4 bytes are kept for each
     sequence, and as many for each row if there are groups; a pickle carries them. A batch is one request for each set of fields
-    that is wanted at the same offsets, and sequences that overlap much are read without reading a row twice.
+    that is wanted at the same offsets. Of sequences that overlap much, cells that take long to decode, such as images, are
+    decoded once. At the end of a row group no more is read of the next one than the rows in which sequences end, if they are few.
 
     A column is named by ``(offset, field)``, shape ``(n, ...)``, or by an offset: then it has a dict for each sequence, shape
     ``(n,)``, dtype object.
@@ -235,15 +240,20 @@ class NGramIterator(RowLayer):
         if not isinstance(ngram, NGram):
             raise ConfigError(f"sequences are described by an NGram, not by {ngram!r:.80}")
         super().__init__(dataset_iterator)
-        stored = self._source
-        while getattr(stored, "_layer_name", None) == "transformed":
-            (stored,) = stored.underlying_iterators
+        stored = self._stored()
         self._ngram = ngram.resolved(_field_names(self._source), _field_names(stored))
         self._lowest = min(self._ngram.fields)
         self._order: IndexArrayOfInts | None = None
         self._starts: IndexArrayOfInts = np.empty(0, dtype=np.int32)
         self._block_lengths: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._find(stored)
+
+    def _stored(self) -> DatasetIteratorIF:
+        """The rows as they are stored, below all transforms."""
+        stored = self._source
+        while getattr(stored, "_layer_name", None) == "transformed":
+            (stored,) = stored.underlying_iterators
+        return stored
 
     # ------------------------------------------------------------------ where sequences are
 
@@ -334,6 +344,22 @@ class NGramIterator(RowLayer):
         """How many sequences begin in each row group, shape ``(n_row_groups,)``, those without any left out."""
         return self._block_lengths
 
+    def read_ahead(self, indices: IndexArray) -> None:
+        """Read the row groups in which sequences begin that will be asked for soon, as ``ParquetDataset.read_ahead`` does.
+
+        Rows that are no Parquet, or that a layer between chooses, are not read ahead.
+
+        Args:
+            indices: of sequences, shape ``(n,)``; those that are wanted first come first.
+
+        Raises:
+            DatasetOutOfBoundsError: one of them lies outside.
+        """
+        stored, names = self._stored(), self._ngram.get_field_names_at_all_timesteps()
+        if isinstance(stored, ParquetDataset) and names:
+            first_rows = self._rows_in(self._starts.take(checked_indices(indices, len(self))).astype(np.intp))
+            stored.read_ahead(first_rows, names if stored is self._source else None)  # a transform may need others
+
     def _n_samples(self) -> int:
         return len(self._starts)
 
@@ -372,6 +398,9 @@ class NGramIterator(RowLayer):
             found.append(whole)
         return found
 
+    def _has_fixed_columns(self) -> bool:
+        return has_fixed_columns(self._source)
+
     def _read(self, fields: Mapping[int, Sequence[str]], positions: IndexArrayOfInts) -> Columns:
         """Columns of each offset; those that are wanted at the same offsets are read together."""
         offsets_of: dict[str, list[int]] = {}
@@ -381,18 +410,24 @@ class NGramIterator(RowLayer):
         names_of: dict[tuple[int, ...], list[str]] = {}
         for name, offsets in offsets_of.items():
             names_of.setdefault(tuple(offsets), []).append(name)
-        starts = self._starts.take(positions).astype(np.intp)
+        starts, n_samples = self._starts.take(positions).astype(np.intp), len(positions)
+        gathers = has_fixed_columns(self._source)
         found: dict[tuple[int, str], npt.NDArray[Any]] = {}
         for at, names in names_of.items():
-            slots = (starts[:, np.newaxis] + (np.array(at, dtype=np.intp) - self._lowest)).reshape(-1)
-            wanted, inverse = distinct(slots) if len(slots) else (slots, None)
-            rows = wanted if self._order is None else self._order.take(wanted).astype(np.intp)
-            for name, column in zip(names, columns_at(self._source, names, rows), strict=True):
-                values = column if inverse is None else column[inverse]
+            # all rows of the first offset, then all of the next
+            slots = ((np.array(at, dtype=np.intp) - self._lowest)[:, np.newaxis] + starts).reshape(-1)
+            # rows are copied out of arrays faster than out of a column that was copied before, others are not decoded twice
+            wanted, inverse = (slots, None) if gathers or not n_samples else distinct(slots)
+            for name, column in zip(names, columns_at(self._source, names, self._rows_in(wanted)), strict=True):
                 for number, offset in enumerate(at):
-                    # each its own memory: whoever gets the batch may write into it
-                    found[offset, name] = values[number :: len(at)].copy() if len(at) > 1 else values
+                    # each its own part of memory: whoever gets the batch may write into it
+                    its_own = slice(number * n_samples, (number + 1) * n_samples)
+                    found[offset, name] = column[its_own] if inverse is None else column[inverse[its_own]]
         return {offset: {name: found[offset, name] for name in names} for offset, names in fields.items()}
+
+    def _rows_in(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The rows at places of the order in which they make sequences."""
+        return slots if self._order is None else self._order.take(slots).astype(np.intp)
 
     # ------------------------------------------------------------------ as a layer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -20,7 +20,15 @@ from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
 
-__all__ = ["RowGroups", "files_that_could_match"]
+__all__ = ["GroupReading", "RowGroups", "files_that_could_match"]
+
+Rows = npt.NDArray[np.int32]
+
+
+#: Row groups of fewer bytes leave little behind.
+_LARGE_BYTES = 8 << 20
+#: After so many bytes of large row groups memory is given back.
+_GIVEN_BACK_BYTES = 32 << 20
 
 
 class RowGroups:
@@ -54,39 +62,23 @@ class RowGroups:
             DatasetFileCorruptError: the file is damaged; the message names file, row group, row and field.
             StorageError: it cannot be read.
         """
-        footers = self.footers
-        file, n_rows = int(footers.file_of[group]), int(footers.n_rows[group])
-        stored = [name for name in names if name not in self._partitioned and name not in self._absent[file]]
-        columns: dict[str, GroupColumn] = {}
-        if stored:
-            table = self._table(group, file, stored)
-            for name in stored:
-                field = self.schema[name]
-                try:
-                    cells = _joined(table.column(name))
-                    if len(cells) != n_rows:
-                        raise DatasetFileCorruptError(
-                            f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, the footer states {n_rows} rows"
-                        )
-                    column = field.codec.column(field, cells, has_nulls=self._with_nulls[name])
-                    if name in self._list_lengths and not _has_length(column, self._list_lengths[name]):
-                        self._list_lengths[name] = None
-                    columns[name] = column
-                    self._check_nulls(field, cells)
-                except CellError as error:
-                    raise self.damaged(group, name, error) from error
-                except (ValueError, pa.ArrowException) as error:
-                    raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
-        for name in names:
-            if name in self._partitioned:
-                columns[name] = self._partition_column(file, name, n_rows)
-            elif name in self._absent[file]:
-                columns[name] = ObjectColumn(objects([None] * n_rows))
-        return columns
+        return self.reading(group, names).columns()
 
-    def damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError:
-        """The error that names file, row group, row and field of a cell that is no value."""
-        return DatasetFileCorruptError(f"{self.footers.name_of(group)}, row {error.row}, field {name!r}: {error.why}")
+    def reading(self, group: int, names: Sequence[str]) -> GroupReading:
+        """The same, in steps."""
+        return GroupReading(self, group, names)
+
+    def damaged(self, group: int, name: str, error: CellError, rows: Rows | None = None) -> DatasetFileCorruptError:
+        """The error that names file, row group, row and field of a cell that is no value.
+
+        Args:
+            group: the row group.
+            name: of the column.
+            error: where it is in the column, and why.
+            rows: of the column, ascending; None if it has all.
+        """
+        row = error.row if rows is None else int(rows[error.row])
+        return DatasetFileCorruptError(f"{self.footers.name_of(group)}, row {row}, field {name!r}: {error.why}")
 
     def are_gathered(self, names: Sequence[str]) -> bool:
         """Whether these columns have one dtype and shape in all row groups, and nothing is decoded to give rows of them.
@@ -131,15 +123,48 @@ class RowGroups:
 
     # ------------------------------------------------------------------ inside
 
-    def _table(self, group: int, file: int, names: list[str]) -> pa.Table:
-        footers = self.footers
-        columns = footers.facts(file).columns
-        # by their numbers: a column called "a.b" has the same path as the field b of a struct a
-        numbers = [number for name in names for number in columns[name]]
-        with reading_parquet(footers.name_of(group)), footers.files.open(file) as source:
-            footers.check_unchanged(file, source)
-            opened = pq.ParquetFile(source, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True)
-            return opened.reader.read_row_group(int(footers.index_of[group]), column_indices=numbers, use_threads=True)
+    def stored_of(self, group: int, names: Sequence[str]) -> list[str]:
+        """Which columns are stored in the file of a row group; the others are partition columns, or absent."""
+        absent = self._absent[int(self.footers.file_of[group])]
+        return [name for name in names if name not in self._partitioned and name not in absent]
+
+    def made_column(self, group: int, name: str, n_rows: int) -> GroupColumn:
+        """A column that is not stored in the file."""
+        if name in self._partitioned:
+            return self._partition_column(int(self.footers.file_of[group]), name, n_rows)
+        return ObjectColumn(objects([None] * n_rows))
+
+    def decoded_column(
+        self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None
+    ) -> GroupColumn:
+        """A column of the cells that are stored.
+
+        Args:
+            group: the row group that they are of.
+            name: of the column.
+            stored: the cells.
+            n_rows: how many there must be.
+            rows: which rows they are of, ascending; None if it is all, or the first ones.
+
+        Raises:
+            DatasetFileCorruptError: they are not what the schema or the footer says.
+        """
+        footers, field = self.footers, self.schema[name]
+        try:
+            cells = _joined(stored)
+            if len(cells) != n_rows:
+                raise DatasetFileCorruptError(
+                    f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, the footer states {n_rows} rows"
+                )
+            column = field.codec.column(field, cells, has_nulls=self._with_nulls[name])
+            if name in self._list_lengths and not _has_length(column, self._list_lengths[name]):
+                self._list_lengths[name] = None
+            self._check_nulls(field, cells)
+        except CellError as error:
+            raise self.damaged(group, name, error, rows) from error
+        except (ValueError, pa.ArrowException) as error:
+            raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
+        return column
 
     def _parsed_partitions(self) -> list[dict[str, Any]]:
         """Of each file the values of the partition columns."""
@@ -222,6 +247,119 @@ class RowGroups:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._partition_values = self._parsed_partitions()
+
+
+class GroupReading:
+    """Columns of a row group while they are read, in steps: the file is opened, its pages are read and decoded, and values are
+    made of the cells. Each step does those before it if need be.
+
+    Decoding is nearly all the work, and leaves Python's lock; it may be done in another thread.
+
+    Args:
+        groups: that it is one of.
+        group: its number.
+        names: of the columns.
+        rows: which rows will be read, ascending; None for all.
+    """
+
+    _OPTIONS: Mapping[str, Any] = {"pre_buffer": True}  # all columns are read at once
+
+    def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
+        self._groups, self._group, self.names, self._rows = groups, group, names, rows
+        self._n_rows = int(groups.footers.n_rows[group]) if rows is None else len(rows)
+        self._stored = groups.stored_of(group, names)
+        self._source: Any = None
+        self._file: pq.ParquetFile | None = None
+        self._table: pa.Table | None = None
+        self.is_decoded = not self._stored
+
+    def open_local(self) -> None:
+        """Open a file of this machine, which takes no time; one of a store is opened when it is decoded."""
+        if self._groups.footers.files.place.path is not None and not self.is_decoded:
+            self._file = self._open()
+
+    def decode(self) -> None:
+        """Read and decode the pages.
+
+        Raises:
+            DatasetFileCorruptError, ResourceChangedError, StorageError: see :meth:`RowGroups.read`.
+        """
+        if self.is_decoded:
+            return
+        file, self._file = self._file or self._open(), None
+        footers, numbers = self._groups.footers, self._numbers()
+        with reading_parquet(footers.name_of(self._group)), self._source:
+            self._table = self._table_of(file, int(footers.index_of[self._group]), numbers)
+        self._source, self.is_decoded = None, True
+        del file
+        _unused.decoded(self._table.nbytes)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the footer says of the size of the columns, before compression."""
+        footers = self._groups.footers
+        stored = footers.of(int(footers.file_of[self._group])).row_group(int(footers.index_of[self._group]))
+        return sum(stored.column(number).total_uncompressed_size for number in self._numbers())
+
+    def _numbers(self) -> list[int]:
+        """The columns by their numbers: one called "a.b" has the same path as the field b of a struct a."""
+        columns = self._groups.footers.facts(int(self._groups.footers.file_of[self._group])).columns
+        return [number for name in self._stored for number in columns[name]]
+
+    def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
+        return file.reader.read_row_group(index, column_indices=numbers, use_threads=True)
+
+    def columns(self) -> dict[str, GroupColumn]:
+        """The columns.
+
+        Raises:
+            DatasetFileCorruptError, ResourceChangedError, StorageError: see :meth:`RowGroups.read`.
+        """
+        self.decode()
+        groups, group = self._groups, self._group
+        table, self._table = self._table, None
+        columns = {}
+        if table is not None:
+            columns = {
+                name: groups.decoded_column(group, name, table.column(name), self._n_rows, self._rows) for name in self._stored
+            }
+        for name in self.names:
+            if name not in columns:
+                columns[name] = groups.made_column(group, name, self._n_rows)
+        return columns
+
+    def _open(self) -> pq.ParquetFile:
+        footers = self._groups.footers
+        file = int(footers.file_of[self._group])
+        with reading_parquet(footers.name_of(self._group)):
+            source = footers.files.open(file)
+            try:
+                footers.check_unchanged(file, source)
+                opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._OPTIONS)
+            except BaseException:
+                source.close()
+                raise
+            self._source = source
+            return opened
+
+
+class _Unused:
+    """Memory that Arrow's threads keep when row groups are let go: some tens of MiB for each of them, which adds up."""
+
+    def __init__(self) -> None:
+        self._n_bytes = 0
+
+    def decoded(self, n_bytes: int) -> None:
+        """So many bytes were decoded; now and then what is unused goes back to the system, which takes a millisecond or two."""
+        if n_bytes < _LARGE_BYTES:
+            return
+        self._n_bytes += n_bytes  # threads may miss each other's: then it is given back a little later
+        if self._n_bytes >= _GIVEN_BACK_BYTES:
+            self._n_bytes = 0
+            pa.default_memory_pool().release_unused()
+
+
+_unused = _Unused()
 
 
 def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:

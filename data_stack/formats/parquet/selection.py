@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-import itertools
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,51 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import PredicateError
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_processors
+from data_stack.util.stretches import Stretches
 
-__all__ = ["Selection", "selected"]
+__all__ = ["Located", "Selection", "selected"]
 
 _Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where some samples lie.
+
+    Attributes:
+        groups: their row groups, ascending.
+        which: the place of each sample's row group among these, shape ``(n,)``; None if there is but one.
+        rows: of each its place among the samples of its row group, shape ``(n,)``.
+    """
+
+    groups: list[int]
+    which: npt.NDArray[np.intp] | None
+    rows: _Integers
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, number: int) -> tuple[_Integers, npt.NDArray[np.intp]]:
+        """The rows that are wanted of the row group at place ``number``, and where these stand among the samples."""
+        if self.which is None:
+            return self.rows, np.arange(len(self.rows))
+        order, bounds = self._by_group
+        places = order[bounds[number] : bounds[number + 1]]
+        return self.rows[places], places
+
+    def count(self, number: int) -> int:
+        """How many rows are wanted of the row group at place ``number``."""
+        bounds = self._by_group[1]
+        return int(bounds[number + 1] - bounds[number])
+
+    @functools.cached_property
+    def _by_group(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """The samples in the order of their row groups, and where those of each begin."""
+        if self.which is None:
+            return np.arange(len(self.rows)), np.array([0, len(self.rows)])
+        few = self.which.astype(np.uint16) if len(self.groups) <= 1 << 16 else self.which  # sorted without comparisons
+        ends = np.cumsum(np.bincount(self.which, minlength=len(self.groups)))
+        return np.argsort(few, kind="stable"), np.concatenate([[0], ends])
 
 
 @dataclass(frozen=True)
@@ -36,18 +77,16 @@ class Selection:
     rows: tuple[npt.NDArray[np.int32] | None, ...]
     lengths: _Integers
     n_rows: int = field(init=False)
-    _ends: _Integers = field(init=False, repr=False)
-    _starts: _Integers = field(init=False, repr=False)
+    _blocks: Stretches = field(init=False, repr=False)
     _end_list: list[int] = field(init=False, repr=False)  # where one position is looked up, a list is five times as fast
     _group_list: list[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        ends = np.cumsum(self.lengths)
+        blocks = Stretches(self.lengths)
         for name, value in (
-            ("_ends", ends),
-            ("_starts", ends - self.lengths),
+            ("_blocks", blocks),
             ("n_rows", int(self.lengths.sum())),
-            ("_end_list", ends.tolist()),
+            ("_end_list", blocks.ends.tolist()),
             ("_group_list", self.groups.tolist()),
         ):
             object.__setattr__(self, name, value)
@@ -55,46 +94,53 @@ class Selection:
     def __reduce__(self) -> tuple[Any, ...]:
         return Selection, (self.groups, self.rows, self.lengths)
 
-    def rows_of(self, block: int) -> _Integers:
-        """The rows of a block, shape ``(lengths[block],)``."""
-        rows = self.rows[block]
-        return np.arange(self.lengths[block], dtype=np.int64) if rows is None else rows.astype(np.int64)
-
     def n_rows_of(self, group: int) -> int:
         """How many rows of a row group are samples."""
+        block = self._block_of(group)
+        return 0 if block is None else int(self.lengths[block])
+
+    def rows_of(self, group: int) -> npt.NDArray[np.int32] | None:
+        """Which rows of a row group are samples, ascending; None: all."""
+        block = self._block_of(group)
+        return None if block is None else self.rows[block]
+
+    def _block_of(self, group: int) -> int | None:
         block = bisect.bisect_left(self._group_list, group)
-        is_there = block < len(self._group_list) and self._group_list[block] == group
-        return int(self.lengths[block]) if is_there else 0
+        return block if block < len(self._group_list) and self._group_list[block] == group else None
 
     def locate(self, position: int) -> tuple[int, int]:
-        """Row group and row of a position."""
+        """The row group of a position, and the place among its samples."""
         block = bisect.bisect_right(self._end_list, position)
-        row = position - (self._end_list[block - 1] if block else 0)
-        rows = self.rows[block]
-        return self._group_list[block], row if rows is None else int(rows[row])
+        return self._group_list[block], position - (self._end_list[block - 1] if block else 0)
 
-    def located(self, positions: npt.NDArray[Any]) -> list[tuple[int, _Integers, npt.NDArray[np.intp]]]:
-        """Row groups, the rows of each that are wanted, and where these stand among the positions."""
-        first = int(self._ends.searchsorted(positions[0], "right"))
-        start = int(self._starts[first])
-        if positions.min() >= start and positions.max() < self._ends[first]:
-            return [(int(self.groups[first]), self._rows_at(first, positions - start), np.arange(len(positions)))]
-        blocks = self._ends.searchsorted(positions, "right")
-        if len(self._ends) <= 1 << 16:
-            blocks = blocks.astype(np.uint16)  # sorted without comparisons
-        places = np.argsort(blocks, kind="stable")
-        blocks, positions = blocks[places], positions[places]
-        bounds = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]
-        parts: list[tuple[int, _Integers, npt.NDArray[np.intp]]] = []
-        for low, high in itertools.pairwise(bounds):
-            block = int(blocks[low])
-            rows = self._rows_at(block, positions[low:high] - int(self._starts[block]))
-            parts.append((int(self.groups[block]), rows, places[low:high]))
-        return parts
+    def groups_of(self, positions: npt.NDArray[Any]) -> list[int]:
+        """The row groups of samples, those of the first samples first."""
+        return list(dict.fromkeys(self.groups[self._blocks.of(positions)].tolist()))
 
-    def _rows_at(self, block: int, places: npt.NDArray[Any]) -> _Integers:
-        rows = self.rows[block]
-        return places if rows is None else rows[places].astype(np.int64)
+    def located(self, positions: npt.NDArray[Any]) -> Located:
+        """Where samples lie; ``positions`` is not empty."""
+        lowest, highest = int(positions.min()), int(positions.max())
+        if lowest < 0 or highest >= self.n_rows:
+            raise IndexError(f"there are {self.n_rows} samples, none at {lowest if lowest < 0 else highest}")
+        first = int(self._blocks.ends.searchsorted(lowest, "right"))
+        start = int(self._blocks.starts[first])
+        if highest < self._blocks.ends[first]:
+            return Located([int(self.groups[first])], None, positions - start)
+        blocks = self._blocks.of(positions)
+        wanted, which = _numbered(blocks, len(self._blocks))
+        return Located(self.groups[wanted].tolist(), which, positions - self._blocks.starts[blocks])
+
+
+def _numbered(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Which blocks there are, ascending, and the place of each one of ``blocks`` among them, shape of ``blocks``."""
+    if n_blocks > 64 * len(blocks):
+        return np.unique(blocks, return_inverse=True)
+    is_there = np.zeros(n_blocks, bool)  # without sorting
+    is_there[blocks] = True
+    wanted = np.flatnonzero(is_there)
+    place = np.empty(n_blocks, np.intp)
+    place[wanted] = np.arange(len(wanted))
+    return wanted, place[blocks]
 
 
 def selected(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:

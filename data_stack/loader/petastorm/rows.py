@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,11 +33,11 @@ def rows_of(batch: Mapping[Any, Any], schema_name: str, *, is_ngram: bool = Fals
         steps: of n-grams, the offsets that rows are given for.
     """
     if not is_ngram:
-        return map(row_type(schema_name, tuple(batch))._make, zip(*[_values(column) for column in batch.values()], strict=True))
+        new_row = functools.partial(tuple.__new__, row_type(schema_name, tuple(batch)))  # ``_make`` without a call of Python
+        return map(new_row, zip(*[_values(column) for column in batch.values()], strict=True))
     n_rows = next((len(column) for columns in batch.values() for column in columns.values()), 0)
-    by_step = [
-        rows_of(batch[step], schema_name) if batch.get(step) else iter([row_type(schema_name, ())()] * n_rows) for step in steps
-    ]
+    nothing = row_type(schema_name, ())()  # of a row of which nothing is wanted
+    by_step = [rows_of(batch[step], schema_name) if batch.get(step) else itertools.repeat(nothing, n_rows) for step in steps]
     return (dict(zip(steps, rows, strict=True)) for rows in zip(*by_step, strict=True))
 
 
@@ -46,8 +48,8 @@ def batch_as_tuples(batch: Mapping[Any, Any], schema_name: str, *, is_ngram: boo
     return row_type(schema_name, tuple(batch))._make(batch.values())
 
 
-def _values(column: npt.NDArray[Any]) -> list[Any]:
+def _values(column: npt.NDArray[Any]) -> Iterable[Any]:
     """The values of a column: scalars of numpy, objects, arrays."""
     if column.ndim > 1 and column.nbytes > _LARGEST_VIEW * len(column):
-        return [np.array(value) for value in column]
+        return map(np.ndarray.copy, column)  # when the row is asked for: into memory that the one before has just left
     return list(column)

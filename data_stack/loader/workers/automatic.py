@@ -60,8 +60,8 @@ class AutomaticWorkers(Workers):
     """Makes the first batches in the consumer's thread, measures them, and goes on as suits them. No batch is made twice.
 
     What is measured: how long a batch takes, and how much of that is computing, of how many threads; then, if one thread computes
-    all the time, how much faster two are. What that leads to is in :mod:`data_stack.loader.workers.choice`. If it is processes,
-    batches are made here until the first of them is ready.
+    all the time, how much faster two are (at first a source is believed that tells, see :meth:`_is_told`). What that leads to is
+    in :mod:`data_stack.loader.workers.choice`. If it is processes, batches are made here until the first of them is ready.
 
     First batches are often not like later ones: files are opened, caches filled, checksums checked, functions compiled. So a
     choice is examined again when batches have come to cost something else, and now and then without a sign of that: the workers
@@ -297,7 +297,7 @@ class AutomaticWorkers(Workers):
     def _should_try_again(self) -> bool:
         """Whether batches that were no better made by others may be so by now."""
         nature = nature_of(self._cost)
-        if nature == "cheap" or (nature == "computes" and self._trial is None):
+        if nature == "cheap" or (nature == "computes" and self._trial is None and not self._is_told()):
             return False
         return time.monotonic() > self._chosen_at + self._interval(self._cost.seconds)
 
@@ -374,12 +374,20 @@ class AutomaticWorkers(Workers):
     def _wants_trial(self) -> bool:
         return (
             self._asks
+            and not self._is_told()
             and (self._trial is None or not self._trial.is_conclusive)
             and self._n_made >= self._next_trial
             and self._has_measured()
             and n_processors() > 1
             and nature_of(self._cost) == "computes"
         )
+
+    def _is_told(self) -> bool:
+        """Whether two threads are not tried out, since the source tells what suits it: that it leaves Python's lock, or that rows
+        are only copied, which one thread does as fast. That saves the first tenth of a second; a later examination looks for
+        itself.
+        """
+        return self._n_examined == 0 and (self._maker.leaves_lock or self._maker.only_gathers)
 
     def _n_pairs(self) -> int:
         return max(1, min(_MOST_TRIED, math.ceil(_SECONDS_TRIED / self._cost.seconds)))
@@ -422,6 +430,8 @@ class AutomaticWorkers(Workers):
             n_bytes_held=0 if self._trial is None else _n_bytes_held(self._maker.stacks.at(0)),
             start_seconds=self._start_seconds,
             refusal=self._refusal or ("rows of arrays are copied no faster by processes" if self._maker.only_gathers else ""),
+            leaves_lock=self._is_told() and self._maker.leaves_lock,
+            only_gathers=self._is_told() and self._maker.only_gathers,
         )
         if self._resting is not None:
             self._end_examination(choice, self._resting, step_seconds)

@@ -170,6 +170,8 @@ def chosen(
     n_bytes_held: int,
     refusal: str = "",
     start_seconds: float = 0.0,
+    leaves_lock: bool = False,
+    only_gathers: bool = False,
 ) -> Choice:
     """The workers that suit.
 
@@ -184,12 +186,17 @@ def chosen(
         n_bytes_held: what the dataset holds in memory, and would have to be sent to processes.
         refusal: why there can be no processes; "" if there can.
         start_seconds: what processes took to start; 0 if that is not known.
+        leaves_lock: whether the source says that it computes without Python's lock, so that nobody need try that out.
+        only_gathers: whether all that is done is to copy rows out of arrays. What other threads do meanwhile is no part of it:
+            they read the next row groups.
     """
     nature = nature_of(cost)
     told = f"a batch takes {_time(cost.seconds)}"
     if nature == "cheap":
         return Choice("inline", 0, f"{told}, {_time(cost.seconds / max(1, cost.n_samples))} a sample: too little to hand over")
-    if nature == "parallel":
+    if leaves_lock and n_processors > 1:
+        return Choice("threads", n_workers, f"{told}, most of it without Python's lock, as the source says")
+    if nature == "parallel" and not only_gathers:
         return Choice(
             "threads",
             1,
@@ -207,8 +214,10 @@ def chosen(
         if idle_seconds > 0.2 * min(cost.seconds, step_seconds) > 0
         else Choice("inline", 0, f"{told} of computing")
     )
-    if n_processors == 1 or trial is None:
-        return _because(alone, "there is one processor" if n_processors == 1 else "too few batches to try out anything")
+    if n_processors == 1:
+        return _because(alone, "there is one processor")
+    if trial is None:
+        return _because(alone, "rows are only copied" if only_gathers else "too few batches to try out anything")
     if not trial.is_conclusive:
         return replace(_because(alone, "other programs keep the processors busy"), is_final=False)
     gain = min(trial.gain, trial.could_at_once if trial.is_surely_locked else trial.n_at_once)

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ByteArray", "Parcel", "Spans", "contents_of", "know_nameless", "named", "pickled_error", "reduced_pieces", "spans_of"]
+__all__ = [
+    "ByteArray",
+    "Parcel",
+    "Spans",
+    "aligned",
+    "contents_of",
+    "know_nameless",
+    "named",
+    "pickled_error",
+    "reduced_pieces",
+    "spans_of",
+]
 
 ByteArray = npt.NDArray[np.uint8]
 
@@ -82,10 +93,15 @@ def spans_of(buffers: Sequence[memoryview], start: int = 0) -> tuple[Spans, int]
     spans: Spans = []
     stop = start
     for buffer in buffers:
-        start = -(-stop // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        start = aligned(stop)
         stop = start + buffer.nbytes
         spans.append((start, stop, buffer.readonly))
     return spans, stop
+
+
+def aligned(position: int) -> int:
+    """Where a buffer may begin from a position on."""
+    return -(-position // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
 
 
 class _ParcelPickler(pickle.Pickler):

@@ -17,6 +17,7 @@ from typing import Any
 
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
+from data_stack.loader.workers.ahead import Ahead
 from data_stack.loader.workers.parcels import Spans, contents_of
 from data_stack.loader.workers.running_worker import LOOK_SECONDS, RunningWorker
 from data_stack.loader.workers.segments import Leases, own_lent_memory
@@ -49,7 +50,7 @@ class ProcessWorkers(Workers):
     Args:
         maker: makes the batches.
         n_workers: processes, at least 1.
-        prefetch: jobs that each of them has at most.
+        prefetch: jobs that each of them has at most; of large batches there may be fewer.
         timeout_seconds: how long to wait for a batch; None: as long as its worker lives and works.
     """
 
@@ -58,7 +59,7 @@ class ProcessWorkers(Workers):
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         self._maker = maker
         self.n_workers, self._prefetch = n_workers, prefetch
-        self.capacity = n_workers * prefetch
+        self._ahead = Ahead(n_workers, prefetch)
         self._timeout_seconds = timeout_seconds
         self._crew: _Crew | None = None
         self._end_crew: weakref.finalize[..., ProcessWorkers] | None = None
@@ -67,6 +68,10 @@ class ProcessWorkers(Workers):
         self._forget_jobs()
 
     # ----------------------------------------------------------------------------------------------------------- the contract
+
+    @property
+    def capacity(self) -> int:  # type: ignore[override]  # read-only here
+        return self._ahead.n_batches
 
     def start(self) -> None:
         """Start the processes, if they do not run.
@@ -133,6 +138,7 @@ class ProcessWorkers(Workers):
             problem = f"what {worker.name} made cannot be put together here"
             raise LoadingError(problem, error, epoch=job.epoch, step=job.step) from error
         self._is_interrupted = False
+        self._ahead.observe(made.n_bytes)
         return made
 
     @property

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
+from data_stack.loader.workers.ahead import Ahead
 from data_stack.loader.workers.joining import Joining
 from data_stack.loader.workers.workers import Workers
 
@@ -39,7 +40,8 @@ class ThreadWorkers(Workers):
     Args:
         maker: makes the batches; the threads share it.
         n_workers: threads, at least 1; each is started when there is something to do for it.
-        prefetch: batches that each of them makes ahead, at least 1; of small ones, requests for several.
+        prefetch: batches that each of them makes ahead, at least 1; of small ones, requests for several; of large ones there may
+            be fewer.
         timeout_seconds: how long to wait for a batch; None: as long as it takes.
     """
 
@@ -51,14 +53,14 @@ class ThreadWorkers(Workers):
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         self._maker, self._timeout_seconds = maker, timeout_seconds
         self._joining = Joining(maker)
-        self._n_requests = n_workers * prefetch
+        self._ahead = Ahead(n_workers, prefetch)
         self._tasks: deque[_Task] = deque()
         self._pool: _Pool | None = None
         self.n_workers = n_workers
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._n_requests * self._joining.n_jobs
+        return self._ahead.n_batches * self._joining.n_jobs
 
     def start(self) -> None:
         pool = self._running_pool()
@@ -87,6 +89,7 @@ class ThreadWorkers(Workers):
             del task  # whose error refers to this frame
         made = self._tasks.popleft().taken()
         self._joining.observe(made)
+        self._ahead.observe(made.n_bytes)
         return made
 
     @property

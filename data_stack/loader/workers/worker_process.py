@@ -22,9 +22,10 @@ from typing import Any, NoReturn
 from data_stack.exception import LoadingError
 from data_stack.loader.jobs import BatchMaker, Job
 from data_stack.loader.workers.channel import Channel
-from data_stack.loader.workers.parcels import Parcel, Spans, contents_of, know_nameless, pickled_error, spans_of
+from data_stack.loader.workers.parcels import Parcel, Spans, contents_of, know_nameless, pickled_error
 from data_stack.loader.workers.segments import SegmentWriter
 from data_stack.loader.workers.worker_board import WorkerBoard
+from data_stack.util.large_arrays import Memory, find_first_by
 
 __all__ = ["main"]
 
@@ -83,7 +84,10 @@ class _Worker:
         self._messages: deque[tuple[Any, ...]] = deque()
         self._poll = select.poll()
         self._maker: BatchMaker | None = None
+        self._makes_in_segments = False
+        self._thread = threading.get_ident()
         self._pid = os.getpid()
+        find_first_by(self._memory_of_batch)
 
     def work(self) -> None:
         """Do what messages say, until the other end of the channel is closed."""
@@ -131,6 +135,8 @@ class _Worker:
             return
         know_nameless(nameless)
         self._maker = package["maker"]
+        # What functions of the user's make of batches, and what they keep of them, is theirs.
+        self._makes_in_segments = self._maker.only_gathers
         sys.argv[:] = package["argv"]
         self._channel.send(("ready",))
 
@@ -139,6 +145,9 @@ class _Worker:
             return
         job = Job(number, epoch, step, position, indices, seed)
         try:
+            if self._makes_in_segments:
+                with contextlib.suppress(OSError, MemoryError):  # it is told when the batch is sent
+                    self._segments.open()
             made = self._maker.make(job)
         except LoadingError as error:
             self._leave_in_fork()
@@ -167,6 +176,10 @@ class _Worker:
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
 
+    def _memory_of_batch(self, n_bytes: int) -> Memory | None:
+        """Memory for a large array of the batch that is being made, in the segment that it will be sent in."""
+        return self._segments.memory(n_bytes) if threading.get_ident() == self._thread else None
+
     def _leave_in_fork(self) -> None:
         """End this process if it is a fork that user code made and let come back: the consumer must not get batches twice."""
         if os.getpid() != self._pid:
@@ -180,8 +193,7 @@ class _Worker:
             copies = [bytes(buffer) if buffer.readonly else bytearray(buffer) for buffer in buffers]
             self._channel.send((*batch, copies, [], None, False, self._segments.given_back()))
             return
-        spans, _ = spans_of(buffers)
-        segment, descriptor = self._segments.write(buffers, spans)
+        segment, spans, descriptor = self._segments.write(buffers)
         descriptors = () if descriptor is None else (descriptor,)
         self._channel.send((*batch, [], spans, segment, bool(descriptors), self._segments.given_back()), descriptors)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.columns import ArrayColumn, GroupColumn
 from data_stack.formats.parquet.group_cache import GroupCache
+from data_stack.formats.parquet.row_groups import GroupReading
 from data_stack.loader import BlockShuffled, Loader
 
 N_ROWS = 1000
+
+Read = Callable[[int, Sequence[str]], dict[str, GroupColumn]]
 
 
 def column(group: int) -> ArrayColumn:
@@ -31,12 +35,27 @@ def size_of(_: int) -> int:
     return N_ROWS
 
 
+class Made(GroupReading):
+    """A row group whose columns a function gives."""
+
+    def __init__(self, read: Read, group: int, names: Sequence[str]) -> None:
+        self._read, self._number, self.names = read, group, names
+        self.is_decoded = True
+
+    def columns(self) -> dict[str, GroupColumn]:
+        return self._read(self._number, self.names)
+
+
+def cache_of(read: Read, max_bytes: int) -> GroupCache:
+    return GroupCache(functools.partial(Made, read), max_bytes, size_of)
+
+
 class CountedCache(GroupCache):
     """A cache that knows how often it read each row group."""
 
     def __init__(self, max_bytes: int, first_bytes: int = 8 * N_ROWS) -> None:
         self.n_reads: collections.Counter[int] = collections.Counter()
-        super().__init__(self._counted, max_bytes, size_of)
+        super().__init__(functools.partial(Made, self._counted), max_bytes, size_of)
         self._limit = first_bytes
 
     def _counted(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
@@ -50,7 +69,7 @@ def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() 
             cache.columns(1, ["a"], 0)  # another thread needs the room at this moment
         return {name: column(group) for name in names}
 
-    cache = GroupCache(read, 1, size_of)
+    cache = cache_of(read, 1)
     cache.columns(0, ["a"], 0)
 
     columns = cache.columns(0, ["a", "b"], 0)
@@ -105,7 +124,7 @@ def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[Ba
             raise failure("once")
         return {name: column(group) for name in names}
 
-    cache = GroupCache(read, 1 << 20, size_of)
+    cache = cache_of(read, 1 << 20)
     found: list[Any] = []
 
     def use() -> None:
@@ -126,18 +145,24 @@ def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[Ba
     assert n_reads == 2
 
 
+def count_reads(dataset: ParquetDataset, count: Callable[[int], None]) -> None:
+    """Let a function know of each row group that is about to be read."""
+
+    class Counted(GroupReading):
+        def decode(self) -> None:
+            if not self.is_decoded:
+                count(self._group)
+            super().decode()
+
+    dataset._cache = GroupCache(functools.partial(Counted, dataset._groups), dataset._max_cached_bytes, dataset._n_samples_of)
+
+
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 3)])
 def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(tmp_path: Path, kind: Any, workers: int | None) -> None:
     pq.write_table(pa.table({"id": np.arange(1200)}), tmp_path / "a.parquet", row_group_size=40)
     dataset = ParquetDataset(tmp_path, max_cached_bytes=40 * 8 * 14)  # of 30 row groups
     n_reads: collections.Counter[int] = collections.Counter()
-    read = dataset._cache._read
-
-    def counted(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
-        n_reads[group] += 1
-        return read(group, names)
-
-    dataset._cache._read = counted
+    count_reads(dataset, lambda group: n_reads.update([group]))
     ids = []
 
     with Loader(dataset, 40, shuffle=BlockShuffled(window=4), worker_kind=kind, workers=workers, seed=3) as loader:
@@ -152,13 +177,7 @@ def test_a_full_shuffle_of_more_than_fits_holds_one_row_group_at_a_time(tmp_path
     n_held = []
     pq.write_table(pa.table({"id": np.arange(200), "raw": [bytes(10_000)] * 200}), tmp_path / "a.parquet", row_group_size=10)
     dataset = ParquetDataset(tmp_path, max_cached_bytes=1)
-    read = dataset._cache._read
-
-    def counted(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
-        n_held.append(pa.total_allocated_bytes() - before)
-        return read(group, names)
-
-    dataset._cache._read = counted
+    count_reads(dataset, lambda _: n_held.append(pa.total_allocated_bytes() - before))
     before = pa.total_allocated_bytes()
 
     batch = dataset.read_batch(np.random.default_rng(0).permutation(200))

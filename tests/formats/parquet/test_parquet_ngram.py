@@ -6,6 +6,7 @@ import datetime
 import itertools
 import json
 import pickle
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
-from data_stack.exception import ConfigError
-from data_stack.formats.parquet import ParquetDataset
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col
@@ -284,6 +286,97 @@ def test_columns_of_a_batch_do_not_share_their_memory() -> None:
     batch[0]["row"][:] = -1
 
     assert batch[1]["row"].tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.fixture
+def frames(tmp_path: Path) -> ParquetDataset:
+    """Two cars that take turns, in row groups of 64 rows: nothing but numbers and arrays, of which rows are copied."""
+    rng = np.random.default_rng(0)
+    schema = Schema("Frames", [Field("time", "int64"), Field("car", "int32"), Field("frame", "float32", (3, 2), NdarrayCodec())])
+    with ParquetWriter(tmp_path / "frames", schema, row_group_rows=64) as writer:
+        writer.append_columns(
+            {
+                "time": np.arange(300),
+                "car": rng.integers(0, 2, 300, dtype=np.int32),
+                "frame": rng.random((300, 3, 2), dtype=np.float32),
+            }
+        )
+    return ParquetDataset(tmp_path / "frames")
+
+
+@pytest.mark.parametrize("group_field", [None, "car"])
+@pytest.mark.parametrize("indices", [range(20, 80), [250, 0, 62, 63, 63, 1, 190, 127, 2, 0], [61], []])
+def test_arrays_of_overlapping_sequences_are_those_of_the_rows_and_each_its_own_memory(
+    frames: ParquetDataset, group_field: str | None, indices: Any
+) -> None:
+    fields = {0: ["time", "frame"], 1: ["car"], 2: ["frame", "time"]}
+    ngrams = NGramIterator(frames, NGram(fields, 10, "time", group_field=group_field))
+    rows = frames.read_batch(range(300))
+
+    batch = ngrams.read_batch(indices)
+
+    columns = [column for part in batch.values() for column in part.values()]
+    assert not any(np.shares_memory(one, other) for one, other in itertools.combinations(columns, 2))
+    assert all(column.flags.c_contiguous and column.flags.writeable for column in columns)
+    for place, index in enumerate(indices):
+        start = int(batch[0]["time"][place])
+        follow = [row for row in range(start, 300) if group_field is None or rows["car"][row] == rows["car"][start]]
+        assert batch[2]["time"][place] == follow[2]
+        assert batch[1]["car"][place] == rows["car"][follow[1]]
+        assert np.array_equal(batch[0]["frame"][place], rows["frame"][start])
+        assert np.array_equal(batch[2]["frame"][place], rows["frame"][follow[2]])
+        assert ngrams[index][0]["time"] == start
+
+
+def test_a_loader_hands_out_sequences_of_arrays_without_copying_them_again(frames: ParquetDataset) -> None:
+    ngrams = NGramIterator(frames, NGram({offset: ["frame"] for offset in range(3)}, 10, "time"))
+
+    for batch in Loader(ngrams, 32, worker_kind="inline"):
+        parts = [batch[offset]["frame"] for offset in range(3)]
+        assert parts[0].base is not None
+        assert all(part.base is parts[0].base for part in parts)
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads"])
+def test_small_batches_of_sequences_that_are_read_together_are_those_that_were_asked_for(
+    frames: ParquetDataset, kind: Any
+) -> None:
+    ngrams = NGramIterator(frames, NGram({0: ["time", "frame"], 2: ["time"]}, 10, "time"))
+    loader = Loader(ngrams, 4, shuffle=True, seed=3, worker_kind=kind, workers=None if kind == "inline" else 2)
+
+    with loader:
+        batches = list(loader)
+    for batch in batches[::2]:
+        batch[0]["frame"][...] = -1
+        batch[2]["time"][...] = -1
+
+    assert sorted(np.concatenate([batch[0]["time"] for batch in batches]).tolist()) == list(range(298))
+    for batch in batches[1::2]:
+        expected = ngrams.read_batch(batch[0]["time"])  # a sequence begins in each row
+        assert np.array_equal(batch[0]["frame"], expected[0]["frame"])
+        assert np.array_equal(batch[2]["time"], expected[2]["time"])
+
+
+def test_what_is_wanted_of_sequences_is_read_ahead(frames: ParquetDataset) -> None:
+    ngrams = NGramIterator(frames, NGram({0: ["frame"], 1: ["frame"]}, 1, "time"))
+
+    ngrams.read_ahead(np.array([299 - 1, 64]))
+
+    end = time.monotonic() + 20
+    while not (frames._cache.has(4, ["frame"]) and frames._cache.has(1, ["frame"])):
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    assert not frames._cache.has(0, ["frame"])
+    with pytest.raises(DatasetOutOfBoundsError):
+        ngrams.read_ahead(np.array([299]))
+
+
+def test_sequences_of_rows_that_are_not_read_ahead_may_be_told_to() -> None:
+    ngrams = NGramIterator(timed(range(9)), of_length(3))
+
+    ngrams.read_ahead(np.arange(3))
+
+    assert ngrams.read_batch([1])[2]["row"].tolist() == [3]
 
 
 def test_rows_that_a_filter_leaves_out_are_not_there() -> None:

@@ -27,6 +27,8 @@ class CellCodec(ABC):
 
     #: Stands for the codec in the stored schema.
     kind: ClassVar[str]
+    #: Whether most of the time that decoding takes is spent without Python's lock, so that threads decode side by side.
+    leaves_lock: ClassVar[bool] = False
 
     @abstractmethod
     def arrow_type(self, field: Field) -> pa.DataType:

@@ -14,6 +14,7 @@ from data_stack.formats.parquet.codecs.cell_codec import CellCodec
 from data_stack.formats.parquet.codecs.cells import cell_bytes, cell_views
 from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, fits_shape
 from data_stack.formats.parquet.codecs.png_column import PngColumn
+from data_stack.formats.parquet.codecs.png_streams import LARGEST_IMAGE_BYTES, left_filtered_png
 from data_stack.formats.parquet.columns import CellColumn, GroupColumn
 from data_stack.formats.parquet.types import numpy_dtype
 from data_stack.formats.records.codecs.codec import Codec
@@ -27,6 +28,7 @@ __all__ = ["JpegCodec", "PngCodec"]
 class _ImageCodec(CellCodec):
     """Images of shape ``(height, width)`` or ``(height, width, channels)``; one channel is stored like none."""
 
+    leaves_lock = True
     _dtypes: tuple[str, ...]
     _channels: tuple[int, ...]
 
@@ -74,10 +76,21 @@ class _ImageCodec(CellCodec):
 
 
 class PngCodec(_ImageCodec):
-    """Images as PNG files: nothing is lost; uint8 with 1 to 4 channels, uint16 with 1, 3 or 4."""
+    """Images as PNG files: nothing is lost; uint8 with 1 to 4 channels, uint16 with 1, 3 or 4.
+
+    Small ones of one shape, up to 8 KiB of pixels each, are read many at a time, up to twice as fast, if they were written here
+    or by OpenCV, as Petastorm's are.
+    """
 
     kind = "png"
     _dtypes, _channels = ("uint8", "uint16"), (1, 2, 3, 4)
+
+    def encode(self, field: Field, value: Any) -> Any:
+        image = checked_array(field, value)
+        n_channels = image.shape[2] if image.ndim == 3 else 1
+        if 0 < image.nbytes <= LARGEST_IMAGE_BYTES and n_channels in (1, 3, 4):
+            return left_filtered_png(image)
+        return self._codec(field).encode(image)
 
     def _codec(self, field: Field) -> Codec:
         from data_stack.formats.records.codecs.images import PngCodec as PngRecords  # needs Pillow

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["END", "HEAD_BYTES", "PlainPng", "check_chunks", "decoded_png", "opencv", "plain_png"]
+__all__ = ["END", "HEAD_BYTES", "SIGNATURE", "PlainPng", "check_chunks", "decoded_png", "opencv", "plain_png", "reading_flags"]
 
 #: What a plain file begins with: a signature, then the chunk IHDR, with its checksum.
 HEAD_BYTES: Final = 33
 _HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")
-_SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
+SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHUNK: Final = struct.Struct(">I4s")
 _CHECKSUM: Final = struct.Struct(">I")
 END: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
@@ -40,16 +40,12 @@ class PlainPng(NamedTuple):
         shape: ``(height, width)``, with the channels behind where there are 3 or 4.
         dtype: uint8 or uint16.
         is_deep_colour: whether it has 16 bits of each of several channels.
-        flags: how OpenCV is asked for it.
-        has_bgr: whether OpenCV then gives blue first.
     """
 
     n_pixels: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     is_deep_colour: bool
-    flags: int
-    has_bgr: bool
 
 
 #: Heads that were met: the images of a column mostly have one. None for what is not plain.
@@ -65,6 +61,16 @@ def opencv() -> ModuleType | None:
         return None
     module: ModuleType = cv2
     return module
+
+
+@functools.lru_cache(maxsize=_MAX_HEADS)
+def reading_flags(shape: tuple[int, ...]) -> tuple[int, bool]:
+    """How OpenCV is asked for an image of this shape, and whether it then gives blue first."""
+    cv2 = opencv()
+    if len(shape) == 3 and shape[2] == 3 and cv2 is not None and hasattr(cv2, "IMREAD_COLOR_RGB"):
+        # OpenCV 4.10 or later, without a pass over the pixels to exchange red and blue
+        return cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION, False
+    return -1, len(shape) == 3  # as it is stored
 
 
 def plain_png(record: bytes) -> PlainPng | None:
@@ -89,15 +95,16 @@ def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
     cv2 = opencv()
     if cv2 is None or plain.n_pixels > _MAX_PIXELS or not (_has_one_part(record) or check_chunks(record)):
         return None
+    flags, has_bgr = reading_flags(plain.shape)
     try:
-        pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), plain.flags)
+        pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), flags)
     except cv2.error:  # its limits of size
         return None
     if pixels is None:
         raise ValueError("a png image is damaged: its pixels cannot be decompressed")
     if pixels.shape != plain.shape or pixels.dtype != plain.dtype:
         return None
-    if not plain.has_bgr:
+    if not has_bgr:
         return pixels
     # Not by cvtColor: its threads are gone in a process that was forked.
     exchanged: npt.NDArray[Any] = pixels.copy()
@@ -151,15 +158,11 @@ def _parsed_head(head: bytes) -> PlainPng | None:
     if len(head) < HEAD_BYTES:
         return None
     signature, size, name, width, height, depth, colours, compression, filters, interlace, checksum = _HEAD.unpack(head)
-    if (signature, size, name, compression, filters, interlace) != (_SIGNATURE, 13, b"IHDR", 0, 0, 0):
+    if (signature, size, name, compression, filters, interlace) != (SIGNATURE, 13, b"IHDR", 0, 0, 0):
         return None
     if depth not in (8, 16) or colours not in _CHANNELS or not width or not height or zlib.crc32(head[12:29]) != checksum:
         return None
     channels = _CHANNELS[colours]
     shape = (height, width) if channels == 1 else (height, width, channels)
-    cv2, flags = opencv(), -1  # as it is stored
-    has_rgb = channels == 3 and hasattr(cv2, "IMREAD_COLOR_RGB")
-    if cv2 is not None and has_rgb:  # OpenCV 4.10 or later, without a pass over the pixels to exchange red and blue
-        flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION
     dtype = np.dtype(np.uint8 if depth == 8 else np.uint16)
-    return PlainPng(width * height, shape, dtype, depth == 16 and channels > 1, flags, channels > 1 and not has_rgb)
+    return PlainPng(width * height, shape, dtype, depth == 16 and channels > 1)

@@ -1,0 +1,76 @@
+"""Some rows of a row group: those that a filter takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
+
+__all__ = ["ReadingSomeRows"]
+
+#: So much is decoded at once: as much as is in a page, as a rule, and little enough to stay in the processor's cache.
+_BYTES_AT_ONCE: Final = 1 << 20
+#: What that takes, with its pages before and after they are decompressed.
+_DECODED_BYTES: Final = 4 * _BYTES_AT_ONCE
+#: A file of this machine is read while it is decoded, so much of a column at once: memory is used again that way.
+_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
+
+
+class ReadingSomeRows(GroupReading):
+    """As :class:`GroupReading`, of some rows: what is decoded of others goes at once, what lies behind the last is not decoded.
+
+    Args:
+        groups: that the row group is one of.
+        group: its number.
+        names: of the columns.
+        rows: which rows, ascending, at least one.
+    """
+
+    def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: npt.NDArray[np.int32]) -> None:
+        super().__init__(groups, group, names, rows)
+        self._some_rows = rows
+        self._is_local = groups.footers.files.place.path is not None
+        if self._is_local:  # in a store, few large requests are better
+            self._OPTIONS = _LOCAL_OPTIONS
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the rows take, as far as the footer tells, and what is decoded at once."""
+        n_bytes = super().stored_bytes
+        share = n_bytes * self._n_rows // max(1, int(self._groups.footers.n_rows[self._group]))
+        return min(n_bytes, share + _DECODED_BYTES) if self._is_local else n_bytes
+
+    def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
+        group = file.metadata.row_group(index)
+        n_bytes = sum(group.column(number).total_compressed_size for number in numbers)
+        n_at_once = max(1, _BYTES_AT_ONCE * group.num_rows // max(1, n_bytes))
+        rows, taken = self._some_rows, list[pa.RecordBatch]()
+        start = n_taken = 0
+        # one column after the other: for so few rows at once, threads take longer to wait for each other
+        for batch in file.reader.iter_batches(n_at_once, row_groups=[index], column_indices=numbers, use_threads=False):
+            end = start + len(batch)
+            n_before, n_taken = n_taken, int(np.searchsorted(rows, end))
+            if n_taken > n_before:
+                taken += _taken(batch, rows[n_before:n_taken] - start)
+            if n_taken == len(rows):
+                break
+            start = end
+        return pa.Table.from_batches(taken)
+
+
+def _taken(batch: pa.RecordBatch, rows: npt.NDArray[np.int32]) -> list[pa.RecordBatch]:
+    """A copy of some rows."""
+    # pa.array(rows) imports pandas wherever it is installed
+    places = pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))])
+    try:
+        return [batch.take(places)]
+    except pa.ArrowNotImplementedError:  # pyarrow cannot take out of columns of views
+        single = [batch.slice(row, 1) for row in rows.tolist()]
+        copied: list[pa.RecordBatch] = pa.Table.from_batches(single).combine_chunks().to_batches()
+        return copied

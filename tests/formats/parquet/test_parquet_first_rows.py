@@ -1,0 +1,148 @@
+"""The first rows of row groups, which sequences need that begin in the one before: no more of it is read, nothing differs."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.parquet.codecs import CompressedNdarrayCodec, NdarrayCodec, PngCodec
+from data_stack.formats.parquet.first_rows import FirstRows
+from data_stack.formats.parquet.ngram import NGram, NGramIterator
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.selecting import col
+
+N_GROUP = 128
+ROWS = range(3 * N_GROUP)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> ParquetDataset:
+    """3 row groups, of which the second one has a damaged page at its end."""
+    path = tmp_path / "rows.parquet"
+    values = np.arange(len(ROWS) * 64, dtype=np.float64).reshape(len(ROWS), 64)
+    table = pa.table({"time": np.array(ROWS), "value": list(values)})
+    pq.write_table(
+        table,
+        path,
+        row_group_size=N_GROUP,
+        data_page_size=4096,
+        compression="none",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    column = pq.read_metadata(path).row_group(1).column(1)
+    end = column.data_page_offset + column.total_compressed_size
+    data = bytearray(path.read_bytes())
+    data[end - 64 : end] = bytes(64)
+    path.write_bytes(data)
+    return ParquetDataset(path)
+
+
+def test_of_a_sequence_that_crosses_a_border_no_more_is_read_than_the_first_rows_behind_it(damaged: ParquetDataset) -> None:
+    triples = NGramIterator(damaged, NGram({offset: ["value"] for offset in range(3)}, 1, "time"))
+
+    batch = triples.read_batch([3, N_GROUP - 1, N_GROUP - 2, 70])
+
+    assert [batch[offset]["value"][:, 0].tolist() for offset in range(3)] == [
+        [64.0 * (start + offset) for start in (3, N_GROUP - 1, N_GROUP - 2, 70)] for offset in range(3)
+    ]
+    with pytest.raises(DatasetFileCorruptError, match="row group 1 of"):
+        triples.read_batch([N_GROUP + 1])
+
+
+def test_rows_from_both_sides_of_a_border_are_read_that_are_more_than_the_first_ones(damaged: ParquetDataset) -> None:
+    with pytest.raises(DatasetFileCorruptError, match="row group 1 of"):
+        damaged.read_batch(range(N_GROUP - 10, N_GROUP + 10))
+
+
+def test_row_groups_are_read_of_which_only_first_rows_are_wanted_but_none_before_them(damaged: ParquetDataset) -> None:
+    with pytest.raises(DatasetFileCorruptError, match="row group 1 of"):
+        damaged.read_batch([0, N_GROUP])
+
+
+def test_first_rows_are_kept(damaged: ParquetDataset) -> None:
+    first_rows = FirstRows(damaged._groups)
+
+    assert first_rows.columns(1, ["time", "value"]) is first_rows.columns(1, ("time", "value"))
+    assert first_rows.columns(1, ["time"])["time"].take(np.arange(4)).tolist() == list(range(N_GROUP, N_GROUP + 4))
+
+
+def rows_of_all_kinds() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "number": np.arange(len(ROWS)) / 4,
+        "maybe": [None if row % 3 else row for row in ROWS],
+        "text": [f"row {row}" for row in ROWS],
+        "some": [np.arange(row % 5, dtype=np.int32) for row in ROWS],
+        "array": list(rng.random((len(ROWS), 3, 2))),
+        "packed": list(rng.random((len(ROWS), 4))),
+        "image": list(rng.integers(0, 256, (len(ROWS), 5, 4), dtype=np.uint8)),
+        "day": [f"day {row // N_GROUP}" for row in ROWS],
+    }
+
+
+SCHEMA = Schema(
+    "All",
+    [
+        Field("number", "float64"),
+        Field("maybe", "int32", nullable=True),
+        Field("text", "str"),
+        Field("some", "int32", (None,)),
+        Field("array", "float64", (3, 2), NdarrayCodec()),
+        Field("packed", "float64", (4,), CompressedNdarrayCodec()),
+        Field("image", "uint8", (5, 4), PngCodec()),
+        Field("day", "str"),
+    ],
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("partition_by", [[], ["day"]])
+@pytest.mark.parametrize("filters", [None, col("number") >= 1])
+def test_values_of_all_kinds_at_a_border_are_those_of_the_whole_row_groups(
+    tmp_path: Path, partition_by: list[str], filters: Any
+) -> None:
+    with ParquetWriter(tmp_path, SCHEMA, row_group_rows=N_GROUP, partition_by=partition_by) as writer:
+        writer.append_columns(rows_of_all_kinds())
+    whole = ParquetDataset(tmp_path, filters=filters)
+    expected = whole.read_batch(range(len(whole)))
+    border = int(whole.block_lengths[0])
+    rows = pickle.loads(pickle.dumps(ParquetDataset(tmp_path, filters=filters)))
+
+    found = rows.read_batch([border - 2, border + 1, border, border - 1, 5])
+
+    assert rows._cache.n_bytes > 0
+    assert not rows._cache.is_at_hand(1, list(found))  # its first rows were enough
+    for name, column in found.items():
+        assert column.dtype == expected[name].dtype
+        for value, place in zip(column, [border - 2, border + 1, border, border - 1, 5], strict=True):
+            assert same(value, expected[name][place])
+
+
+def test_a_damaged_cell_among_first_rows_is_told_with_its_row(tmp_path: Path) -> None:
+    images = rows_of_all_kinds()["image"]
+    with ParquetWriter(tmp_path, SCHEMA.view(["number", "image"]), row_group_rows=N_GROUP) as writer:
+        writer.append_columns({"number": np.array(ROWS), "image": images})
+    (path,) = tmp_path.glob("*.parquet")
+    table = pq.read_table(path)
+    cells = table.column("image").to_pylist()
+    cells[N_GROUP + 2] = b"no image"
+    broken = table.set_column(1, table.schema.field("image"), pa.array(cells, table.schema.field("image").type))
+    (tmp_path / "broken").mkdir()
+    pq.write_table(broken, tmp_path / "broken" / "rows.parquet", row_group_size=N_GROUP)
+    rows = ParquetDataset(tmp_path / "broken")
+
+    with pytest.raises(DatasetFileCorruptError, match=r"row group 1 of .*rows\.parquet, row 2, field 'image'"):
+        rows.read_batch([N_GROUP - 1, N_GROUP + 2])
+    assert rows[N_GROUP + 1]["number"] == N_GROUP + 1

@@ -1,0 +1,240 @@
+"""Row groups that are read in the background: that they are those which are wanted next, and that nobody notices otherwise."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import DatasetFileCorruptError, DatasetOutOfBoundsError, LoadingError
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.parquet.group_cache import GroupCache
+from data_stack.formats.parquet.row_groups import GroupReading
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.loader import BlockShuffled, Lanes, Loader
+
+_NAME = "data_stack reads ahead"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """12 row groups of 50 rows."""
+    for number in range(2):
+        ids = np.arange(300 * number, 300 * (number + 1))
+        table = pa.table({"id": ids, "raw": [bytes(2000)] * 300})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=50)
+    return tmp_path
+
+
+def watched(dataset: ParquetDataset) -> list[tuple[int, str]]:
+    """The row groups that a dataset reads from now on, each with the name of the thread that decodes it."""
+    reads: list[tuple[int, str]] = []
+
+    class Watched(GroupReading):
+        def decode(self) -> None:
+            if not self.is_decoded:
+                reads.append((self._group, threading.current_thread().name))
+            super().decode()
+
+    def reading(group: int, names: Sequence[str]) -> GroupReading:
+        return Watched(dataset._groups, group, names)
+
+    dataset._cache = GroupCache(reading, dataset._max_cached_bytes, dataset._n_samples_of)
+    return reads
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    """Whether a condition becomes true within a few seconds."""
+    end = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def has(dataset: ParquetDataset, group: int) -> bool:
+    return dataset._cache.has(group, list(dataset.schema.fields))
+
+
+def readers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == _NAME]
+
+
+def test_what_is_read_ahead_is_there_when_it_is_asked_for(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+    reads = watched(dataset)
+
+    dataset.read_ahead([60, 400])
+    assert soon(lambda: has(dataset, 1) and has(dataset, 8))
+    ids = dataset.read_batch([99, 449, 50])["id"]
+
+    assert ids.tolist() == [99, 449, 50]
+    assert sorted(reads) == [(1, _NAME), (8, _NAME)]
+
+
+def test_only_the_columns_that_are_used_are_read_ahead(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+    dataset.read_column("id", [0])
+
+    dataset.read_ahead([50])
+    dataset.read_ahead([100], ["id", "raw"])
+
+    assert soon(lambda: dataset._cache.has(1, ["id"]) and dataset._cache.has(2, ["id"]) and not readers())
+    waiting = dataset._cache._ahead
+    assert waiting.take(1, ["id", "raw"]) is None
+    taken = waiting.take(2, ["id", "raw"])
+    assert taken is not None
+    assert set(taken.columns()) == {"id", "raw"}
+
+
+def test_reading_ahead_of_samples_that_are_not_there_is_an_error(folder: Path) -> None:
+    with pytest.raises(DatasetOutOfBoundsError):
+        ParquetDataset(folder).read_ahead([600])
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
+def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, kind: Any, workers: int | None) -> None:
+    dataset = ParquetDataset(folder)
+    reads = watched(dataset)
+    ids = []
+
+    for batch in Loader(dataset, 25, shuffle=BlockShuffled(window=3), worker_kind=kind, workers=workers, seed=2):
+        ids.extend(batch["id"].tolist())
+        time.sleep(0.002)  # as a consumer that does something with it
+
+    assert sorted(ids) == list(range(600))
+    assert sorted(group for group, _ in reads) == list(range(12))
+    assert sum(name == _NAME for _, name in reads) >= 9  # all but those of the first window, at least
+
+
+def test_a_loader_without_a_shuffle_reads_the_next_row_group_ahead(folder: Path) -> None:
+    dataset = ParquetDataset(folder, columns=["id"])
+    reads = watched(dataset)
+    ids = []
+
+    for batch in Loader(dataset.map(lambda sample: sample), 25, worker_kind="inline"):
+        ids.extend(batch["id"].tolist())
+        time.sleep(0.002)
+
+    assert ids == list(range(600))
+    assert [group for group, _ in reads] == list(range(12))
+    assert {name for _, name in reads[1:]} == {_NAME}
+
+
+def test_each_rank_reads_its_own_lane_ahead(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+    order = Lanes(BlockShuffled(window=2), 2, 25)
+    found = []
+
+    for rank in range(2):
+        reads = watched(dataset)
+        for batch in Loader(dataset, 25, shuffle=order, shard=(rank, 2), worker_kind="inline"):
+            found.extend(batch["id"].tolist())
+            time.sleep(0.002)
+        assert soon(lambda: not readers())
+        assert sum(name == _NAME for _, name in reads) >= 4
+        assert len(reads) <= 8  # of 12; each has 6, and what was read ahead at the end of its stretch
+
+    assert sorted(found) == list(range(600))
+
+
+def test_samples_one_after_the_other_come_from_row_groups_that_were_read_ahead(folder: Path) -> None:
+    dataset = ParquetDataset(folder, columns=["id"])
+    reads = watched(dataset)
+
+    ids = [sample["id"] for sample in dataset]
+
+    assert ids == list(range(600))
+    assert sorted(group for group, _ in reads) == list(range(12))
+    assert sum(name == _NAME for _, name in reads) == 11
+
+
+def test_the_row_groups_of_a_batch_are_read_beside_each_other(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+    reads = watched(dataset)
+
+    batch = dataset.read_batch(np.arange(0, 600, 50))
+
+    assert batch["id"].tolist() == list(range(0, 600, 50))
+    assert sorted(group for group, _ in reads) == list(range(12))
+    assert any(name == _NAME for _, name in reads)
+
+
+def test_reading_ahead_works_for_files_of_a_store() -> None:
+    store = InMemoryStorageConnector()
+    with ParquetWriter(store, row_group_rows=20) as writer:
+        writer.append_columns({"id": np.arange(200)})
+    dataset = ParquetDataset(store)
+    reads = watched(dataset)
+
+    ids = [sample["id"] for sample in dataset]
+
+    assert ids == list(range(200))
+    assert sum(name == _NAME for _, name in reads) == 9
+
+
+def test_damage_that_was_met_ahead_is_told_when_its_rows_are_asked_for(folder: Path) -> None:
+    path = folder / "1.parquet"
+    column = pq.read_metadata(path).row_group(2).column(1)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset : column.data_page_offset + 40] = bytes(40)
+    path.write_bytes(data)
+    dataset = ParquetDataset(folder)
+    found = []
+
+    with pytest.raises(LoadingError, match=r"row group 2 of .*1\.parquet") as caught:
+        for batch in Loader(dataset, 50, worker_kind="inline"):
+            found.extend(batch["id"].tolist())
+            time.sleep(0.01)
+
+    assert isinstance(caught.value.__cause__, DatasetFileCorruptError)
+    assert found == list(range(400))
+    assert dataset[599]["id"] == 599
+
+
+def test_an_iteration_that_is_broken_off_leaves_no_thread_behind(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+
+    for _ in Loader(dataset, 25, shuffle=BlockShuffled(window=4), worker_kind="inline"):
+        break
+
+    assert soon(lambda: not readers())
+    assert len(dataset.read_batch(range(600))["id"]) == 600
+
+
+def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random(16 << 17)  # 16 MiB
+    pq.write_table(pa.table({"value": values}), tmp_path / "a.parquet", row_group_size=1 << 18, use_dictionary=False)
+    dataset = ParquetDataset(tmp_path)
+    first = dataset.read_batch([0])["value"]
+
+    dataset.read_ahead(np.arange(1, 8) << 18)
+    assert soon(lambda: has(dataset, 1) and not readers())
+
+    assert first[0] == values[0]
+    assert [has(dataset, group) for group in range(8)] == [True] * 8  # 14 MiB
+    small = ParquetDataset(tmp_path, max_cached_bytes=5 << 20)
+    small.read_batch([0])
+    small.read_ahead(np.arange(1, 8) << 18)
+    assert soon(lambda: has(small, 2) and not readers())
+    assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]
+
+
+def test_what_nobody_came_for_goes_at_last(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+    dataset.read_ahead([0, 50, 100])
+    assert soon(lambda: all(has(dataset, group) for group in range(3)))
+
+    for _ in range(20):
+        dataset.read_ahead([550])
+
+    assert soon(lambda: has(dataset, 11))
+    assert [has(dataset, group) for group in range(3)] == [False] * 3

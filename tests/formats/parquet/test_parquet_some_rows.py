@@ -1,0 +1,203 @@
+"""Where a filter takes some rows of a row group, these come whole, nothing else is kept, and errors name their rows."""
+
+from __future__ import annotations
+
+import decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
+from data_stack.formats.parquet.ngram import NGram, NGramIterator
+from data_stack.formats.parquet.selecting import col
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+
+N_ROWS = 1200
+ROW_GROUP = 500
+#: Of random bytes, which do not compress: a row group has several MiB, and is decoded in several parts.
+N_BYTES = 8192
+
+
+def noise(n_rows: int) -> list[bytes]:
+    return [each.tobytes() for each in np.random.default_rng(0).integers(0, 256, (n_rows, N_BYTES), np.uint8)]
+
+
+def table_of(n_rows: int) -> pa.Table:
+    numbers = range(n_rows)
+    tensors = np.arange(n_rows * 6, dtype=np.float32).reshape(n_rows, 2, 3)
+    return pa.table(
+        {
+            "n": np.arange(n_rows),
+            "maybe": pa.array([None if n % 3 == 0 else n for n in numbers], pa.int16()),
+            "text": [f"row {n}" for n in numbers],
+            "kind": pa.array([f"kind {n % 5}" for n in numbers]).dictionary_encode(),
+            "flag": [n % 2 == 0 for n in numbers],
+            "price": pa.array([decimal.Decimal(n) / 100 for n in numbers], pa.decimal128(10, 2)),
+            "time": pa.array([n * 1000 for n in numbers], pa.timestamp("ms")),
+            "ragged": pa.array([list(range(n % 4)) for n in numbers], pa.list_(pa.int32())),
+            "pair": [[n, -n] for n in numbers],
+            "texts": [[f"{n}"] * (n % 3) for n in numbers],
+            "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(tensors),
+            "struct": [{"a": n, "b": [n]} for n in numbers],
+            "map": pa.array([[("k", n)] * (n % 2) for n in numbers], pa.map_(pa.string(), pa.int64())),
+            "nested": pa.array([[[n], [n, n]] * (n % 2) for n in numbers], pa.list_(pa.list_(pa.int32()))),
+            "half": pa.array([np.float16(n % 64) for n in numbers], pa.float16()),
+            "view": pa.array([f"a long text of row {n}" for n in numbers], pa.string_view()),
+            "three": pa.array([b"%03d" % (n % 1000) for n in numbers], pa.binary(3)),
+            "large": pa.array([decimal.Decimal(n) * 10**40 for n in numbers], pa.decimal256(60, 2)),
+            "zone": pa.array([n * 10**6 for n in numbers], pa.timestamp("us", "Europe/Berlin")),
+            "day": pa.array(list(numbers), pa.int32()).cast(pa.date32()),
+            "none": pa.nulls(n_rows),
+            "noise": noise(n_rows),
+        }
+    )
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def as_dicts(batch: dict[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(batch, map(plain, values), strict=True)) for values in zip(*batch.values(), strict=True)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("some_rows")
+    pq.write_table(table_of(N_ROWS), path / "a.parquet", row_group_size=ROW_GROUP)
+    return path
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [[0], [499, 500], list(range(3, N_ROWS, 7)), [*range(100, 130), 1199], list(range(20, N_ROWS))],
+    ids=["first", "ends", "scattered", "stretch", "most"],
+)
+def test_the_rows_that_a_filter_takes_are_those_of_the_whole_dataset(folder: Path, taken: list[int]) -> None:
+    whole = ParquetDataset(folder)
+    some = ParquetDataset(folder, filters=col("n").isin(taken))
+    order = np.random.default_rng(1).permutation(len(taken))
+
+    batch = some.read_batch(order)
+
+    expected = as_dicts(whole.read_batch(np.array(taken)[order]))
+    assert as_dicts(batch) == expected
+    assert {name: column.dtype for name, column in batch.items()} == {
+        name: column.dtype for name, column in whole.read_batch(np.array(taken)[order]).items()
+    }
+    assert [{name: plain(value) for name, value in some[int(i)].items()} for i in order[:5]] == expected[:5]
+    assert [sample["n"] for sample in some] == taken
+    assert some.read_column("text").tolist() == [f"row {n}" for n in taken]
+
+
+def test_the_rows_come_out_of_a_store_likewise(folder: Path) -> None:
+    store = InMemoryStorageConnector()
+    store.set_resource("a.parquet", (folder / "a.parquet").read_bytes())
+
+    some = ParquetDataset(store, filters=col("n").isin([99, 999]))
+
+    assert some.read_column("noise").tolist() == [noise(N_ROWS)[n] for n in (99, 999)]
+
+
+def test_arrays_and_images_of_some_rows_are_their_own(tmp_path: Path) -> None:
+    schema = Schema(
+        "s", [Field("n", "int64"), Field("a", "int32", (4, 4), NdarrayCodec()), Field("i", "uint8", (3, 3), PngCodec())]
+    )
+    with ParquetWriter(tmp_path, schema) as writer:
+        for n in range(50):
+            writer.append({"n": n, "a": np.full((4, 4), n, np.int32), "i": np.full((3, 3), n, np.uint8)})
+
+    batch = ParquetDataset(tmp_path, filters=col("n").isin([7, 8, 41])).read_batch([2, 0, 1])
+
+    assert batch["a"].dtype == np.int32
+    assert batch["a"][:, 3, 3].tolist() == batch["i"][:, 2, 2].tolist() == batch["n"].tolist() == [41, 7, 8]
+
+
+def test_rows_that_a_filter_does_not_take_are_not_kept(folder: Path) -> None:
+    dataset = ParquetDataset(folder, ["n", "noise"], filters=col("n").isin([5, 250, 600, 1100]))
+    before = pa.total_allocated_bytes()
+
+    batch = dataset.read_batch([0, 1, 2, 3])
+
+    assert batch["n"].tolist() == [5, 250, 600, 1100]
+    assert pa.total_allocated_bytes() - before < 16 * N_BYTES
+
+
+def test_what_lies_behind_the_last_row_taken_is_not_decoded(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    table = pa.table({"n": range(ROW_GROUP), "noise": noise(ROW_GROUP)})
+    pq.write_table(table, file, write_page_checksum=True, use_dictionary=False, write_batch_size=16)
+    chunk = pq.read_metadata(file).row_group(0).column(1)
+    content = bytearray(file.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 100] ^= 0xFF
+    file.write_bytes(content)
+
+    first = ParquetDataset(tmp_path, filters=col("n") < 3).read_batch([0, 1, 2])
+
+    assert first["noise"].tolist() == noise(3)
+    with pytest.raises(DatasetFileCorruptError, match=r"row group 0 of .*a\.parquet"):
+        ParquetDataset(tmp_path, filters=col("n").isin([0, ROW_GROUP - 1])).read_batch([0])
+
+
+def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Path) -> None:
+    schema = Schema("s", [Field("n", "int64"), Field("i", "uint8", (3, 3), PngCodec())])
+    with ParquetWriter(tmp_path, schema) as writer:
+        for n in range(20):
+            writer.append({"n": n, "i": np.full((3, 3), n, np.uint8)})
+    (file,) = tmp_path.glob("*.parquet")
+    table = pq.read_table(file)
+    cells = table.column("i").to_pylist()
+    cells[13] = b"no image"
+    pq.write_table(table.set_column(1, table.schema.field("i"), pa.array(cells, pa.binary())), tmp_path / "b.parquet")
+
+    dataset = ParquetDataset(tmp_path / "b.parquet", filters=col("n").isin([12, 13]))
+
+    assert ParquetDataset(tmp_path / "b.parquet", filters=col("n").isin([12, 14])).read_column("i")[:, 0, 0].tolist() == [12, 14]
+    assert dataset.place_of(1).startswith("row 13 of row group 0 of")
+    for read in (lambda: dataset.read_batch([0, 1]), lambda: dataset[1], lambda: list(dataset)):
+        with pytest.raises(DatasetFileCorruptError, match=r"row 13, field 'i'"):
+            read()
+
+
+def test_a_null_where_none_may_be_is_named_by_its_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": range(9), "x": [None if n == 6 else n for n in range(9)]}), tmp_path / "a.parquet")
+    schema = Schema("s", [Field("n", "int64"), Field("x", "int64")])
+
+    with pytest.raises(DatasetFileCorruptError, match=r"row 6, field 'x'"):
+        ParquetDataset(tmp_path, filters=col("n").isin([2, 6]), schema=schema).read_batch([0])
+    assert ParquetDataset(tmp_path, filters=col("n").isin([2, 7]), schema=schema).read_column("x").tolist() == [2, 7]
+
+
+def test_columns_that_are_in_no_file_have_as_many_rows(tmp_path: Path) -> None:
+    for day, table in (("1", pa.table({"n": [0, 1, 2]})), ("2", pa.table({"n": [3, 4, 5], "x": [3.5, None, 5.5]}))):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(table, tmp_path / f"day={day}" / "a.parquet")
+    schema = Schema("s", [Field("n", "int64"), Field("x", "float64", nullable=True), Field("day", "int64")])
+
+    some = ParquetDataset(tmp_path, filters=col("n").isin([1, 3, 5]), schema=schema)
+
+    assert as_dicts(some.read_batch([0, 1, 2])) == [
+        {"n": 1, "x": None, "day": 1},
+        {"n": 3, "x": 3.5, "day": 2},
+        {"n": 5, "x": 5.5, "day": 2},
+    ]
+
+
+def test_sequences_of_the_rows_that_a_filter_takes_go_on_in_the_next_row_group(tmp_path: Path) -> None:
+    times = np.arange(400)
+    pq.write_table(pa.table({"t": times, "v": times * 10}), tmp_path / "a.parquet", row_group_size=100)
+    kept = times[(times % 100 != 50) & (times % 100 != 99)]
+
+    ngrams = NGramIterator(
+        ParquetDataset(tmp_path, filters=col("t").isin(kept.tolist())), NGram({0: ["t", "v"], 1: ["t"], 2: ["v"]}, 2, "t")
+    )
+    batch = ngrams.read_batch(np.arange(len(ngrams)))
+
+    expected = [(a, b, c) for a, b, c in zip(kept, kept[1:], kept[2:], strict=False) if b - a <= 2 and c - b <= 2]
+    assert list(zip(batch[0]["t"], batch[1]["t"], batch[2]["v"] // 10, strict=True)) == expected

@@ -1,0 +1,200 @@
+"""Memory of large arrays: whose it is, and when it serves the next one."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.loader.ownership import owned
+from data_stack.util import large_arrays
+from data_stack.util.large_arrays import LARGE_BYTES, find_first_by, has_own_memory, memory_in, new_array, taken
+
+MEBI = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _nothing_lies_idle() -> Iterator[None]:
+    large_arrays._idle.clear()
+    yield
+    find_first_by(lambda n_bytes: None)
+    large_arrays._idle.clear()
+
+
+def idle_bytes() -> int:
+    return sum(map(len, large_arrays._idle))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 5), (3,), (5 * MEBI,), (2, 3, MEBI), (9 * MEBI, 0)])
+@pytest.mark.parametrize("dtype", ["uint8", "<f8", "S7", object, [("a", "i4"), ("b", "f8")]])
+def test_an_array_has_the_shape_and_dtype_that_are_asked_for_and_is_its_owners(shape: tuple[int, ...], dtype: object) -> None:
+    array = new_array(shape, np.dtype(dtype))  # type: ignore[call-overload]  # whatever it may be
+
+    assert (array.shape, array.dtype) == (shape, np.dtype(dtype))  # type: ignore[call-overload]
+    assert has_own_memory(array)
+    assert array.flags.writeable
+    assert array.flags.c_contiguous
+    assert array.flags.aligned
+
+
+def test_memory_serves_the_next_array_once_nobody_has_the_last_view_of_the_one_before() -> None:
+    first = new_array((16, MEBI), "uint8")
+    first[:] = 1
+    view = first[3:].reshape(-1).view("uint16")
+    place = first.ctypes.data
+    del first
+
+    second = new_array((16, MEBI), "uint8")
+    second[:] = 2
+    del view
+    gc.collect()
+    third = new_array((16, MEBI), "uint8")
+
+    assert second.ctypes.data != place
+    assert third.ctypes.data == place
+    assert (second == 2).all()
+
+
+def test_a_view_is_not_its_own_memory() -> None:
+    array = new_array((16, MEBI), "uint8")
+
+    assert not has_own_memory(array[1:])
+    assert not has_own_memory(array.view("uint16"))
+    assert has_own_memory(array.copy())
+
+
+def test_a_batch_that_a_loader_hands_out_is_not_copied_but_one_that_somebody_else_has_is() -> None:
+    mine = new_array((16, MEBI), "uint8")
+    place = mine.ctypes.data
+    batches: list[Any] = [{"a": mine}]
+    kept: Any = owned(batches)
+    kept = kept["a"]
+    assert kept.ctypes.data != place
+
+    held: list[Any] = [{"a": new_array((16, MEBI), "uint8")}]
+    place = held[0]["a"].ctypes.data
+    given: Any = owned(held)
+    assert given["a"].ctypes.data == place
+
+
+def test_little_lies_idle() -> None:
+    arrays = [new_array((12, MEBI), "uint8") for _ in range(6)]
+    assert idle_bytes() == 0
+
+    del arrays
+
+    assert 0 < idle_bytes() <= 32 * MEBI
+    large = new_array((40, MEBI), "uint8")
+    del large
+    assert idle_bytes() <= 32 * MEBI
+
+
+def test_memory_that_is_too_large_or_too_small_is_left_for_others() -> None:
+    array = new_array((16, MEBI), "uint8")
+    place = array.ctypes.data
+    del array
+
+    larger, smaller = new_array((17, MEBI), "uint8"), new_array((8, MEBI), "uint8")
+    fitting = new_array((15 * MEBI + 5,), "uint8")
+
+    assert place not in (larger.ctypes.data, smaller.ctypes.data)
+    assert fitting.ctypes.data == place
+
+
+def test_arrays_below_the_limit_are_numpys() -> None:
+    assert new_array((LARGE_BYTES - 1,), "uint8").flags.owndata
+    assert not new_array((LARGE_BYTES,), "uint8").flags.owndata
+
+
+def test_threads_never_share_memory() -> None:
+    problems: list[int] = []
+
+    def fill(number: int) -> None:
+        kept = []
+        for turn in range(40):
+            array = new_array((4, MEBI), "uint8")
+            array[:] = number
+            kept.append(array)
+            if turn % 3:
+                del kept[0]
+            problems.extend(number for each in kept if not (each == number).all())
+
+    threads = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not problems
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_writes_into_memory_of_its_own() -> None:
+    array = new_array((16, MEBI), "uint8")
+    array[:] = 1
+    pid = os.fork()
+    if pid == 0:
+        array[:] = 2
+        del array
+        again = new_array((16, MEBI), "uint8")
+        again[:] = 3
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert (array == 1).all()
+
+
+def test_another_function_may_find_the_memory_and_is_asked_first() -> None:
+    place = bytearray(5 * MEBI)
+    asked: list[int] = []
+
+    def find(n_bytes: int) -> large_arrays.Memory | None:
+        asked.append(n_bytes)
+        return memory_in(place, n_bytes, 64) if n_bytes < 5 * MEBI else None
+
+    find_first_by(find)
+    there, elsewhere = new_array((LARGE_BYTES,), "uint8"), new_array((6 * MEBI,), "uint8")
+    there[:] = 7
+    elsewhere[:] = 8
+
+    assert asked == [LARGE_BYTES, 6 * MEBI]
+    assert place[64 : 64 + LARGE_BYTES] == b"\7" * LARGE_BYTES
+    assert has_own_memory(there)
+    assert has_own_memory(elsewhere)
+
+
+@pytest.mark.parametrize("n_places", [0, 5, 3 * MEBI // 24])
+@pytest.mark.parametrize("are_apart", [False, True])
+def test_values_that_are_taken_are_those_at_the_places(n_places: int, are_apart: bool) -> None:
+    places = np.random.default_rng(0).integers(0, 1000, n_places)
+    memory = np.random.default_rng(1).integers(0, 256, (1000, 40 if are_apart else 24), dtype=np.uint8)
+    values = memory[:, :24].view("V24")[:, 0]
+
+    found = taken(values, places)
+
+    assert found.tobytes() == memory[places, :24].tobytes()
+    assert found.flags.owndata == (n_places < 1000)
+    assert has_own_memory(found)
+
+
+@pytest.mark.parametrize("n_places", [1, MEBI])
+def test_places_that_are_not_there_are_refused(n_places: int) -> None:
+    places = np.zeros(n_places, np.intp)
+    places[-1] = 10
+
+    with pytest.raises(IndexError):
+        taken(np.arange(10), places)
+
+
+def test_objects_are_taken_as_ever() -> None:
+    values = np.array(["a", None, "c"], dtype=object)
+
+    found = taken(values, np.full(MEBI // 8, 2))
+
+    assert found.dtype == object
+    assert set(found.tolist()) == {"c"}
