@@ -199,7 +199,6 @@ class BatchMaker:
         Raises:
             LoadingError: a sample could not be read, or the batch not be collated or transformed.
         """
-        self._read_ahead([job])
         started = time.perf_counter()
         try:
             iterator = self.stacks.at(job.epoch)
@@ -209,7 +208,9 @@ class BatchMaker:
                 batch = iterator.__getitems__(job.indices.tolist())
         except Exception as error:
             raise self._blamed(job, error) from error
-        return self._finished(job, batch, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._read_ahead([job])
+        return self._finished(job, batch, seconds)
 
     def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
         """The batches of jobs of one epoch, one by one; their samples are read in one request if they :attr:`can_join`.
@@ -220,7 +221,6 @@ class BatchMaker:
             LoadingError: as :meth:`make`; no batch comes after it.
         """
         if len(jobs) > 1 and self.can_join:
-            self._read_ahead(jobs)
             started = time.perf_counter()
             indices = np.concatenate([job.indices for job in jobs])
             try:
@@ -232,6 +232,7 @@ class BatchMaker:
                 joined, self._joins = None, False
             if joined is not None:
                 seconds = (time.perf_counter() - started) / len(jobs)
+                self._read_ahead(jobs)
                 sample_bytes = n_bytes_of(joined) // len(indices)
                 stop = 0
                 for job in jobs:
@@ -242,9 +243,13 @@ class BatchMaker:
             yield self.make(job)
 
     def _read_ahead(self, jobs: Sequence[Job]) -> None:
-        """Let the source read ahead what the jobs before these asked for: it would keep their batches from who waits for them."""
-        waiting, self._waiting = self._waiting, [job for job in jobs if job.ahead is not None]
-        for job in waiting:
+        """Let the source read ahead what jobs ask for; what the first of an iteration does only with the next one, for it would
+        keep the first batch from the consumer, who has nothing else to do.
+        """
+        asking, self._waiting = [*self._waiting, *(job for job in jobs if job.ahead is not None)], []
+        if jobs[0].number == 0:
+            asking, self._waiting = [], [job for job in jobs if job.ahead is not None]
+        for job in asking:
             if job.epoch == jobs[0].epoch and job.ahead is not None:
                 read_ahead(self.stacks.at(job.epoch), job.ahead)
 

@@ -101,7 +101,7 @@ class ArrayColumn(GroupColumn):
     def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
         self.array, self.n_bytes = array, array.nbytes if n_bytes is None else n_bytes
         self._shape = array.shape[1:]
-        row_bytes = array.itemsize * int(np.prod(self._shape, dtype=np.int64))
+        row_bytes = array.itemsize * math.prod(self._shape)
         self._is_small = array.flags.c_contiguous and row_bytes <= self._LARGE_ROW_BYTES
         self._pieces: npt.NDArray[np.void] | None = None
         if array.ndim > 1 and row_bytes and len(array) and array.dtype != object and not array.flags.c_contiguous:

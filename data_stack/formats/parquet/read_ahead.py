@@ -66,6 +66,7 @@ class ReadAhead:
                 self._expected[group] = each
                 self._n_threads += 1
         for each in begun:
+            each.reading.by_threads = len(begun) == 1  # several keep the processors busy, with less coming and going
             thread = threading.Thread(target=self._read, args=(each,), name="data_stack reads ahead", daemon=True)
             try:
                 each.reading.open_local()

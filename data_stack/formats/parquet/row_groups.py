@@ -264,6 +264,9 @@ class GroupReading:
 
     _OPTIONS: Mapping[str, Any] = {"pre_buffer": True}  # all columns are read at once
 
+    by_threads = True
+    """Whether Arrow decodes the columns in several threads."""
+
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
         self._n_rows = int(groups.footers.n_rows[group]) if rows is None else len(rows)
@@ -307,7 +310,7 @@ class GroupReading:
         return [number for name in self._stored for number in columns[name]]
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
-        return file.reader.read_row_group(index, column_indices=numbers, use_threads=True)
+        return file.reader.read_row_group(index, column_indices=numbers, use_threads=self.by_threads)
 
     def columns(self) -> dict[str, GroupColumn]:
         """The columns.
