@@ -59,7 +59,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
         position: of its first sample in the epoch's order.
         indices: of its samples, shape ``(n,)``, at least one.
         seed: of the draws of the transform.
-        ahead: samples whose neighbours will be asked for soon, shape ``(n,)``: what the source may read ahead; None for nothing.
+        ahead: samples whose neighbours will be asked for soon, shape ``(n,)``: what may be read ahead; None for no change.
     """
 
     number: int
@@ -248,10 +248,11 @@ class BatchMaker:
         """
         asking, self._waiting = [*self._waiting, *(job for job in jobs if job.ahead is not None)], []
         if jobs[0].number == 0:
-            asking, self._waiting = [], [job for job in jobs if job.ahead is not None]
-        for job in asking:
-            if job.epoch == jobs[0].epoch and job.ahead is not None:
-                read_ahead(self.stacks.at(job.epoch), job.ahead)
+            self._waiting = asking
+        elif asking:
+            last = asking[-1]  # what those before it asked for has been read for this one
+            if last.ahead is not None and len(last.ahead) and last.epoch == jobs[0].epoch:
+                read_ahead(self.stacks.at(last.epoch), last.ahead)
 
     def _finished(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
         n_samples = len(job.indices)

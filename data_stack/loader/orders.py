@@ -59,8 +59,8 @@ class Order(ABC):
             epoch: likewise.
 
         Returns:
-            Indices of samples, shape ``(n,)``, or None if there are none or the order knows no blocks; and the position from
-            which on the answer is another one.
+            Indices of samples, shape ``(n,)``, or None if the order knows no blocks; and the position from which on the answer is
+            another one.
         """
         return None, sys.maxsize
 
@@ -101,7 +101,7 @@ class InOrder(Order):
             return None, sys.maxsize
         block = int(self._block_ends.searchsorted(position, side="right"))
         until = int(self._block_ends[block])
-        return (self._block_ends[block : block + 1] if until < n_samples else None), until
+        return self._block_ends[block : block + (until < n_samples)], until
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         return positions
@@ -280,10 +280,10 @@ class _DrawnBlocks:
         indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
 
-    def upcoming(self, position: int) -> tuple[IndexArrayOfInts | None, int]:
+    def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
         """A sample of each block of the window behind that in which a position lies, and where this one ends."""
         window = int(self._windows.ends.searchsorted(position, side="right"))
         places = slice((window + 1) * self._window, (window + 2) * self._window)
         starts = self._blocks.starts[places]
         samples: IndexArrayOfInts = (starts + self._shifts[places])[starts < self._blocks.ends[places]]
-        return (samples if len(samples) else None), int(self._windows.ends[window])
+        return samples, int(self._windows.ends[window])

@@ -411,7 +411,7 @@ def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> Non
     ahead = [order.upcoming(position, 9, 0, 0) for position in range(10)]
 
     told = [(None if samples is None else samples.tolist(), until) for samples, until in ahead]
-    assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[(None, 9)] * 2, (None, sys.maxsize)]
+    assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[([], 9)] * 2, (None, sys.maxsize)]
     assert InOrder().upcoming(0, 9, 0, 0) == (None, sys.maxsize)
     assert Shuffled().for_iterator(Blocks()).upcoming(0, 9, 0, 0) == (None, sys.maxsize)
     assert order.content() == InOrder().content()

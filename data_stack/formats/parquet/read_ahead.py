@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
-import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from data_stack.formats.parquet.row_groups import GroupReading
+from data_stack.util.processors import n_processors
 
 __all__ = ["ReadAhead"]
 
 #: What waits to be asked for, at most; one row group always may.
 _MOST_BYTES = 16 << 20
-#: So many row groups are read at once, at most.
-_MOST_THREADS = 16
+#: So many row groups are read at once of a store, most of whose time is waiting; of this machine one for each processor.
+_MOST_REQUESTS = 16
+#: A thread that has nothing to read for so long ends.
+_IDLE_SECONDS = 1.0
 #: What waits while others were expected so many times is of an iteration that was broken off.
 _PATIENCE = 16
 #: How long the end of Python waits for what is being read.
@@ -25,9 +29,8 @@ _GRACE_SECONDS = 5.0
 class ReadAhead:
     """Row groups that are expected to be asked for. Threads may share it.
 
-    Each is read by a thread of its own, which ends with it: nearly all of its time is spent in Arrow, which reads and decodes
-    without Python's lock. Values are made of it by whoever takes it. What could not be read is as if nobody had expected it:
-    whoever asks for it reads it again, and is told.
+    Nearly all of the time is spent in Arrow, which reads and decodes without Python's lock. Values are made of a row group by
+    whoever takes it. What could not be read is as if nobody had expected it: whoever asks for it reads it again, and is told.
 
     Args:
         reading: begins to read columns of a row group.
@@ -37,7 +40,7 @@ class ReadAhead:
         self._reading = reading
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
-        self._n_threads = self._n_calls = 0
+        self._n_calls = 0
 
     def expect(self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int) -> None:
         """Begin to read row groups, as far as there is room for them; what nobody came for since long ago goes.
@@ -59,21 +62,18 @@ class ReadAhead:
                 if group in self._expected:
                     continue
                 each = _Expected(self._reading(group, names), group_bytes, self._n_calls)
-                if self._n_threads >= _MOST_THREADS or (self._expected and each.n_bytes > room):
+                if self._expected and each.n_bytes > room:
                     break
                 room -= each.n_bytes
                 begun.append(each)
                 self._expected[group] = each
-                self._n_threads += 1
         for each in begun:
             each.reading.by_threads = len(begun) == 1  # several keep the processors busy, with less coming and going
-            thread = threading.Thread(target=self._read, args=(each,), name="data_stack reads ahead", daemon=True)
             try:
                 each.reading.open_local()
-                thread.start()
-                _threads.add(thread)
+                _readers.submit(each, n_processors() if each.reading.is_local else _MOST_REQUESTS)
             except Exception:  # noqa: BLE001  # see the class; or Python is at its end, or there are too many threads
-                self._finish(each)
+                each.is_over.set()
 
     def is_ready(self, group: int) -> bool:
         """Whether a row group has been read."""
@@ -88,38 +88,17 @@ class ReadAhead:
         """A row group that has been read, which is the caller's now; waits for one that is being read.
 
         Returns:
-            None if it was not expected with these columns, or could not be read.
+            The row group, which is yet to be read if no thread has come to it; None if it was not expected with these columns, or
+            could not be read.
         """
         with self._lock:
             expected = self._expected.pop(group, None)
-        if expected is None:
+        if expected is None or not set(names) <= set(expected.reading.names):
             return None
+        if _readers.withdraw(expected):
+            return expected.reading
         expected.is_over.wait()
-        return expected.reading if expected.reading.is_decoded and set(names) <= set(expected.reading.names) else None
-
-    def _read(self, expected: _Expected) -> None:
-        try:
-            expected.reading.decode()
-        except Exception:  # noqa: BLE001, S110  # see the class
-            pass
-        finally:
-            self._finish(expected)
-
-    def _finish(self, expected: _Expected) -> None:
-        with self._lock:
-            self._n_threads -= 1
-        expected.is_over.set()
-
-
-# A thread in the midst of Arrow's code may crash Python at its end, so each is given a moment; a store may never answer it.
-_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-
-
-@atexit.register
-def _wait_for_all() -> None:
-    end = time.monotonic() + _GRACE_SECONDS
-    for thread in list(_threads):
-        thread.join(max(0.0, end - time.monotonic()))
+        return expected.reading if expected.reading.is_decoded else None
 
 
 class _Expected:
@@ -136,3 +115,96 @@ class _Expected:
         self.reading, self.since = reading, since
         self.n_bytes = max(least_bytes, reading.stored_bytes)
         self.is_over = threading.Event()
+
+    def read(self) -> None:
+        """Read it, or do not."""
+        try:
+            self.reading.decode()
+        except Exception:  # noqa: BLE001, S110  # see ReadAhead
+            pass
+        finally:
+            self.is_over.set()
+
+
+class _Readers:
+    """The threads that read what is expected, for all datasets of this process. A thread ends when it had nothing to read for a
+    second.
+
+    They are kept that long because Arrow's allocator gives new memory to a new thread, and the system clears that: this takes
+    longer than to decode a row group of a megabyte.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._to_read: deque[_Expected] = deque()
+        self._has_more = threading.Condition(self._lock)
+        self._n_idle = 0
+        self._threads: set[threading.Thread] = set()
+
+    def submit(self, expected: _Expected, most_threads: int) -> None:
+        """Let a thread read a row group.
+
+        Args:
+            expected: the row group.
+            most_threads: a further thread is started for it, if none is idle, unless there are so many.
+
+        Raises:
+            RuntimeError: there is no thread, and none can be started.
+        """
+        if self._pid != os.getpid():  # a thread of the parent may have held the lock, and none is left
+            self._reset()
+        with self._lock:
+            self._to_read.append(expected)
+            if self._n_idle >= len(self._to_read) or len(self._threads) >= most_threads:
+                self._has_more.notify()
+                return
+            thread = threading.Thread(target=self._serve, name="data_stack reads ahead", daemon=True)
+            self._threads.add(thread)
+            try:
+                thread.start()
+            except BaseException:
+                self._threads.discard(thread)
+                self._to_read.remove(expected)
+                raise
+
+    def withdraw(self, expected: _Expected) -> bool:
+        """Whether no thread has come to a row group yet; then none will."""
+        with self._lock:
+            if expected not in self._to_read:
+                return False
+            self._to_read.remove(expected)
+            return True
+
+    def wait(self, seconds: float) -> None:
+        """Read nothing more, and wait for what is being read, or so long."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._to_read.clear()
+        end = time.monotonic() + seconds
+        while self._n_idle < len(self._threads) and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def _serve(self) -> None:
+        """What a thread does."""
+        while True:
+            with self._lock:
+                if not self._to_read:
+                    self._n_idle += 1
+                    self._has_more.wait_for(lambda: self._to_read, _IDLE_SECONDS)
+                    self._n_idle -= 1
+                if not self._to_read:
+                    self._threads.discard(threading.current_thread())
+                    return
+                expected = self._to_read.popleft()
+            expected.read()
+            del expected
+
+
+_readers = _Readers()
+# A thread in the midst of Arrow's code may crash Python at its end, so they are given a moment; a store may never answer.
+atexit.register(_readers.wait, _GRACE_SECONDS)

@@ -274,11 +274,12 @@ class GroupReading:
         self._source: Any = None
         self._file: pq.ParquetFile | None = None
         self._table: pa.Table | None = None
+        self.is_local = groups.footers.files.place.path is not None
         self.is_decoded = not self._stored
 
     def open_local(self) -> None:
         """Open a file of this machine, which takes no time; one of a store is opened when it is decoded."""
-        if self._groups.footers.files.place.path is not None and not self.is_decoded:
+        if self.is_local and not self.is_decoded:
             self._file = self._open()
 
     def decode(self) -> None:

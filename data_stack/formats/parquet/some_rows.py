@@ -35,8 +35,7 @@ class ReadingSomeRows(GroupReading):
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: npt.NDArray[np.int32]) -> None:
         super().__init__(groups, group, names, rows)
         self._some_rows = rows
-        self._is_local = groups.footers.files.place.path is not None
-        if self._is_local:  # in a store, few large requests are better
+        if self.is_local:  # in a store, few large requests are better
             self._OPTIONS = _LOCAL_OPTIONS
 
     @property
@@ -44,7 +43,7 @@ class ReadingSomeRows(GroupReading):
         """What the rows take, as far as the footer tells, and what is decoded at once."""
         n_bytes = super().stored_bytes
         share = n_bytes * self._n_rows // max(1, int(self._groups.footers.n_rows[self._group]))
-        return min(n_bytes, share + _DECODED_BYTES) if self._is_local else n_bytes
+        return min(n_bytes, share + _DECODED_BYTES) if self.is_local else n_bytes
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
         group = file.metadata.row_group(index)

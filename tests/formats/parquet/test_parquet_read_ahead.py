@@ -150,7 +150,10 @@ def test_samples_one_after_the_other_come_from_row_groups_that_were_read_ahead(f
     dataset = ParquetDataset(folder, columns=["id"])
     reads = watched(dataset)
 
-    ids = [sample["id"] for sample in dataset]
+    ids = []
+    for sample in dataset:
+        ids.append(sample["id"])
+        time.sleep(0.001 if len(ids) % 10 == 0 else 0)
 
     assert ids == list(range(600))
     assert sorted(group for group, _ in reads) == list(range(12))
@@ -175,7 +178,10 @@ def test_reading_ahead_works_for_files_of_a_store() -> None:
     dataset = ParquetDataset(store)
     reads = watched(dataset)
 
-    ids = [sample["id"] for sample in dataset]
+    ids = []
+    for sample in dataset:
+        ids.append(sample["id"])
+        time.sleep(0.002)
 
     assert ids == list(range(200))
     assert sum(name == _NAME for _, name in reads) == 9
