@@ -82,7 +82,8 @@ class Loader:
             repeated), "drop" (some are left out) or "keep" (ranks may differ by one sample, and by one step).
         workers: threads or processes; None for as many as there are processors, 0 for none.
         worker_kind: "auto", "inline", "threads" or "processes".
-        prefetch: batches that each worker makes ahead of the consumer, at least 1.
+        prefetch: batches that each worker makes ahead of the consumer, at least 1; where these take more than 32 MiB in all there
+            are fewer, down to one a worker and one more.
         collate: None for columns; a :class:`~data_stack.loader.collation.Collation` such as
             :class:`~data_stack.loader.collation.Padded`; or a function that gets the list of samples of a batch (a ``collate_fn``
             of torch's).

@@ -77,7 +77,7 @@ def assert_nothing_left(factory: DatasetFactory) -> None:
     assert set(connector.list_resources(f"{name}/")) == expected
     assert factory.verify() == []
     if isinstance(connector, FileStorageConnector):
-        files = [path.name for path in Path(connector.root_path).rglob("*")]
+        files = [path.name for path in Path(connector.root_path).rglob("*") if path.is_file()]
         assert [each for each in files if each.startswith(".~") or "preparing" in each] == []
 
 

@@ -54,9 +54,9 @@ class ParquetDataset(DatasetIterator):
     are asked for. Otherwise columns have the field's dtype. Lists and arrays of different shapes give arrays of objects.
 
     Row groups are read whole, only the columns that are asked for, and the most recently used ones are kept; where a filter takes
-    some rows of one, only these. Images and other
-    cells that take long to decode are kept as they are stored, and decoded when they are asked for. For many rows at random, a
-    block-wise shuffle reads each row group once.
+    some rows of one, only these. Images and other cells that take long to decode are kept as they are stored, and decoded when
+    they are asked for. For many rows at random, a block-wise shuffle reads each row group once, and the next ones while the rows
+    of those before are handed out.
 
     Footers are read when it is made; files in folders that the filter excludes are not opened. A file that is replaced later is
     an error (:class:`~data_stack.exception.ResourceChangedError`) when it is read: its rows are never mixed with those before.
