@@ -27,8 +27,6 @@ Rows = npt.NDArray[np.int32]
 
 #: Row groups of fewer bytes leave little behind.
 _LARGE_BYTES = 8 << 20
-#: After so many bytes of large row groups memory is given back.
-_GIVEN_BACK_BYTES = 32 << 20
 
 
 class RowGroups:
@@ -296,7 +294,9 @@ class GroupReading:
             self._table = self._table_of(file, int(footers.index_of[self._group]), numbers)
         self._source, self.is_decoded = None, True
         del file
-        _unused.decoded(self._table.nbytes)
+        if self._table.nbytes >= _LARGE_BYTES:
+            # Arrow's threads keep some tens of MiB each of what was let go, which takes a millisecond or two to give back
+            pa.default_memory_pool().release_unused()
 
     @property
     def stored_bytes(self) -> int:
@@ -345,25 +345,6 @@ class GroupReading:
                 raise
             self._source = source
             return opened
-
-
-class _Unused:
-    """Memory that Arrow's threads keep when row groups are let go: some tens of MiB for each of them, which adds up."""
-
-    def __init__(self) -> None:
-        self._n_bytes = 0
-
-    def decoded(self, n_bytes: int) -> None:
-        """So many bytes were decoded; now and then what is unused goes back to the system, which takes a millisecond or two."""
-        if n_bytes < _LARGE_BYTES:
-            return
-        self._n_bytes += n_bytes  # threads may miss each other's: then it is given back a little later
-        if self._n_bytes >= _GIVEN_BACK_BYTES:
-            self._n_bytes = 0
-            pa.default_memory_pool().release_unused()
-
-
-_unused = _Unused()
 
 
 def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
