@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import time
@@ -51,29 +52,34 @@ class ReadAhead:
             group_bytes: what the last row group took that was read; one whose footer says more is taken to need that.
             max_bytes: what all of them may take; one may always be read.
         """
-        with self._lock:
-            self._n_calls += 1
-            for group, each in list(self._expected.items()):
-                if each.is_over.is_set() and each.since + _PATIENCE < self._n_calls and group not in groups:
-                    del self._expected[group]
-            room = min(_MOST_BYTES, max_bytes) - sum(each.n_bytes for each in self._expected.values())
-            begun: list[_Expected] = []
-            for group in groups:
-                if group in self._expected:
-                    continue
-                each = _Expected(self._reading(group, names), group_bytes, self._n_calls)
-                if self._expected and each.n_bytes > room:
-                    break
-                room -= each.n_bytes
-                begun.append(each)
-                self._expected[group] = each
-        for each in begun:
-            each.reading.by_threads = len(begun) == 1  # several keep the processors busy, with less coming and going
-            try:
-                each.reading.open_local()
-                _readers.submit(each, n_processors() if each.reading.is_local else _MOST_REQUESTS)
-            except Exception:  # noqa: BLE001  # see the class; or Python is at its end, or there are too many threads
-                each.is_over.set()
+        begun: list[_Expected] = []
+        try:
+            with self._lock:
+                self._n_calls += 1
+                for group, each in list(self._expected.items()):
+                    if each.is_over.is_set() and each.since + _PATIENCE < self._n_calls and group not in groups:
+                        del self._expected[group]
+                room = min(_MOST_BYTES, max_bytes) - sum(each.n_bytes for each in self._expected.values())
+                for group in groups:
+                    if group in self._expected:
+                        continue
+                    each = _Expected(self._reading(group, names), group_bytes, self._n_calls)
+                    if self._expected and each.n_bytes > room:
+                        break
+                    room -= each.n_bytes
+                    begun.append(each)
+                    self._expected[group] = each
+            n_threads = n_processors()
+            for each in begun:
+                each.reading.by_threads = len(begun) == 1  # several keep the processors busy, with less coming and going
+                with contextlib.suppress(Exception):  # see the class; or Python is at its end, or has no more threads
+                    each.reading.open_local()
+                    _readers.submit(each, n_threads if each.reading.is_local else _MOST_REQUESTS)
+                    each.is_submitted = True
+        finally:  # also for an interrupt: nobody waits for what nobody reads
+            for each in begun:
+                if not each.is_submitted:
+                    each.is_over.set()
 
     def is_ready(self, group: int) -> bool:
         """Whether a row group has been read."""
@@ -108,20 +114,21 @@ class _Expected:
         reading: of it.
         n_bytes: what it is taken to need.
         since: when it was expected, in calls.
+        is_submitted: whether a thread will come to it.
         is_over: set when it has been read, or could not be.
     """
 
     def __init__(self, reading: GroupReading, least_bytes: int, since: int) -> None:
         self.reading, self.since = reading, since
         self.n_bytes = max(least_bytes, reading.stored_bytes)
+        self.is_submitted = False
         self.is_over = threading.Event()
 
     def read(self) -> None:
         """Read it, or do not."""
         try:
-            self.reading.decode()
-        except Exception:  # noqa: BLE001, S110  # see ReadAhead
-            pass
+            with contextlib.suppress(Exception):  # see ReadAhead
+                self.reading.decode()
         finally:
             self.is_over.set()
 
