@@ -13,7 +13,6 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import IndexArrayOfInts, batch_at, has_fixed_columns
-from data_stack.dataset.iterator.stacking import Batch
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.dataset.recipes.recipe import at_epoch, described_layer, held_draws
 from data_stack.exception import LoadingError
@@ -319,9 +318,10 @@ def _below_choosing(iterator: DatasetIteratorIF, is_wanted: Callable[[DatasetIte
     return iterator
 
 
-def _has_objects(batch: Batch) -> bool:
-    columns = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple) else [batch]
-    return any(column.dtype == object for column in columns)
+def _has_objects(batch: Any) -> bool:
+    if isinstance(batch, (dict, tuple)):  # of n-grams dicts of dicts
+        return any(map(_has_objects, batch.values() if isinstance(batch, dict) else batch))
+    return bool(batch.dtype == object)
 
 
 def _part_of(batch: Any, start: int, stop: int) -> Any:

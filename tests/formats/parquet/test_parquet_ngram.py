@@ -465,3 +465,13 @@ def test_a_schema_view_of_n_grams_is_that_of_the_rows() -> None:
     rows = TransformedDatasetIterator(timed([0, 1, 2]), TransformSpec(), schema=schema)
 
     assert NGramIterator(rows, of_length(2)).schema.fields == schema.fields
+
+
+def test_sequences_of_lists_that_turn_out_to_differ_in_length_come_one_batch_at_a_time(tmp_path: Path) -> None:
+    lists = [[1.0, 2.0]] * 100 + [[1.0], [1.0, 2.0, 3.0]] * 50  # as many elements as if all had two
+    pq.write_table(pa.table({"t": np.arange(200), "v": lists}), tmp_path / "a.parquet", row_group_size=100)
+    pairs = NGramIterator(ParquetDataset(tmp_path), NGram({0: ["t", "v"], 1: ["v"]}, 1, "t"))
+
+    found = [values for batch in Loader(pairs, 4, worker_kind="inline") for values in batch[1]["v"]]
+
+    assert [list(values) for values in found] == lists[1:]
