@@ -54,7 +54,7 @@ class SentCommands:
 
     @property
     def names(self) -> list[str]:
-        """Their names in order; the housekeeping of sessions and logging in are left out."""
+        """Their names in order, without logging in and the ends of sessions (of other clients, when they are collected)."""
         return [_name(command) for command in self.all if _name(command) not in ("", "endSessions")]
 
     @property

@@ -95,7 +95,7 @@ def test_making_a_connector_contacts_nobody() -> None:
         copy = pickle.loads(pickle.dumps(connector))
         from_url = MongoDBStorageConnector.from_url(uri + "&bucket=b&readOnly=true&timeoutSeconds=2")
 
-    assert sent.all == []
+    assert sent.names == []
     assert repr(copy) == repr(connector)
     assert "bucket=b" in repr(from_url)
     for shown in (repr(connector), repr(from_url), str(connector)):
@@ -333,7 +333,7 @@ def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_o
         with pytest.raises(ConfigError, match="options"):
             connector.has_resource("a")
 
-    assert sent.all == []
+    assert sent.names == []
 
 
 # ---------------------------------------------------------------------- compare and swap
