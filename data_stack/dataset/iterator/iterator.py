@@ -309,9 +309,20 @@ def adapted(samples: Any) -> DatasetIteratorIF:
     if isinstance(samples, Mapping):
         if any(isinstance(part, DatasetIteratorIF) for part in samples.values()):
             raise ConfigError(f"a dict of iterators is no iterator: choose one of {', '.join(map(repr, samples))}")
+        if samples and 0 not in samples:
+            raise _no_samples(samples)
+    elif hasattr(samples, "columns") and (hasattr(samples, "iloc") or hasattr(samples, "column_names")):  # of pandas, of Arrow
+        raise _no_samples(samples)
     elif isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
         raise ConfigError("a list of iterators is no iterator: give them one by one, as in combine(*iterators)")
     return _AdaptedIterator(samples)
+
+
+def _no_samples(columns: Any) -> ConfigError:
+    return ConfigError(
+        f"a {type(columns).__name__} of columns is no iterator: its [0] is no sample. Make one of the columns: "
+        f"SequenceDatasetIterator([columns[name] for name in names]).as_dict(*names)"
+    )
 
 
 def batch_at(iterator: DatasetIteratorIF, positions: IndexArrayOfInts) -> Batch:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.iterator import Indexable, adapted
 from data_stack.exception import ConfigError, DataStackError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, is_data_file
@@ -228,11 +229,14 @@ class ParquetWriter:
         for batch in self._cells.stored(table, len(self)):
             self._spread(batch)
 
-    def write(self, iterator: DatasetIteratorIF, *, names: Sequence[str] | None = None, progress: bool | None = None) -> int:
+    def write(
+        self, iterator: DatasetIteratorIF | Indexable, *, names: Sequence[str] | None = None, progress: bool | None = None
+    ) -> int:
         """Write the samples of an iterator, from ``len(writer)`` on: what an earlier run has written is not written again.
 
         Args:
-            iterator: dicts, or tuples with ``names``; bare samples are taken for tuples of one.
+            iterator: dicts, or tuples with ``names``; bare samples are taken for tuples of one. Whatever has ``len()`` and
+                ``[i]`` will do, such as a list.
             names: of the fields of tuples, by position.
             progress: show a bar; None to show it on a terminal.
 
@@ -244,6 +248,7 @@ class ParquetWriter:
             StorageError: as for :meth:`append`.
         """
         self._check_usable()
+        iterator = adapted(iterator)
         n_samples, start = len(iterator), len(self)
         if start > n_samples:
             raise ConfigError(f"{self!r} is longer than the {n_samples} samples to write: it holds something else")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.iterator import Indexable, adapted
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.named_samples import by_name, samples_at_once
@@ -25,7 +26,7 @@ _STACKED = frozenset({"array", "i64", "u64", "int", "npy"})
 
 def write_records(
     target: Any,
-    iterator: DatasetIteratorIF,
+    iterator: DatasetIteratorIF | Indexable,
     spec: Mapping[str, str | Column] | None = None,
     *,
     names: Sequence[str] | None = None,
@@ -40,7 +41,8 @@ def write_records(
 
     Args:
         target: folder, storage connector, or PreparedResources.
-        iterator: dicts, or tuples with ``names``; bare samples are taken for tuples of one.
+        iterator: dicts, or tuples with ``names``; bare samples are taken for tuples of one. Whatever has ``len()`` and
+            ``[i]`` will do, such as a list.
         spec: types of the columns; None to take them from the first sample, as :func:`inferred_spec` does.
         names: names of the columns of tuples, by position.
         prefix: folder below ``target``.
@@ -55,6 +57,7 @@ def write_records(
         ConfigError: there is no spec for these samples, or one of them does not suit it.
         StorageError: they could not be written.
     """
+    iterator = adapted(iterator)
     n_samples = len(iterator)
     if spec is None:
         if n_samples == 0:

@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from data_stack.loader.petastorm.readers import Reader, make_batch_reader, make_reader
+    from data_stack.loader.petastorm.reader import Reader
+    from data_stack.loader.petastorm.readers import make_batch_reader, make_reader
     from data_stack.loader.petastorm.tensorflow import make_petastorm_dataset as make_petastorm_dataset
     from data_stack.loader.petastorm.tensorflow import tf_tensors as tf_tensors
     from data_stack.loader.petastorm.torch import BatchedDataLoader as BatchedDataLoader
@@ -19,7 +20,7 @@ _MODULES = {
     "BatchedDataLoader": "torch",
     "DataLoader": "torch",
     "InMemBatchedDataLoader": "torch",
-    "Reader": "readers",
+    "Reader": "reader",
     "WeightedSamplingReader": "weighted",
     "decimal_friendly_collate": "torch",
     "make_batch_reader": "readers",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet.schema import Field
 from data_stack.loader.loader import Loader
-from data_stack.loader.petastorm.readers import Reader
+from data_stack.loader.petastorm.reader import Reader
 from data_stack.loader.petastorm.rows import row_type
 
 try:

@@ -18,7 +18,7 @@ from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.converted import mapped_pairs
 from data_stack.loader.loader import Loader
 from data_stack.loader.petastorm.buffered import columns_of_reader, in_batches, nested_columns
-from data_stack.loader.petastorm.readers import Reader, lanes_of
+from data_stack.loader.petastorm.reader import Reader, lanes_of
 
 try:
     import torch

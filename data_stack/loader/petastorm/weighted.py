@@ -13,7 +13,7 @@ import numpy as np
 from data_stack.dataset.iterator.iterator import checked_integer
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError, LoaderStateError
-from data_stack.loader.petastorm.readers import Reader
+from data_stack.loader.petastorm.reader import Reader
 
 __all__ = ["WeightedSamplingReader"]
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 import h5py
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -482,6 +483,9 @@ WRONG_CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: numbers().skip(cast("Any", 1.5)), "n_samples must be an integer, got 1.5"),
     (lambda: numbers().combine(cast("Any", [numbers()])), "a list of iterators is no iterator: give them one by one"),
     (lambda: numbers().combine(cast("Any", {"train": numbers()})), "a dict of iterators is no iterator: choose one of 'train'"),
+    (lambda: numbers().combine(cast("Any", {"x": [1]})), r"a dict of columns is no iterator: .*SequenceDatasetIterator\(\["),
+    (lambda: numbers().combine(cast("Any", pd.DataFrame({"x": [1]}))), r"a DataFrame of columns is no iterator"),
+    (lambda: numbers().combine(cast("Any", pa.table({"x": [1]}))), r"a Table of columns is no iterator"),
     (lambda: numbers().combine(cast("Any", 5)), "samples come from an iterator, or whatever has len.* not from 5"),
     (lambda: CombinedDatasetIterator(cast("Any", numbers())), "iterators are combined from a list of them, not from one"),
     (lambda: SequenceDatasetIterator([1, 2]), "column 0 of a SequenceDatasetIterator must be a sequence, got 1"),

@@ -6,7 +6,7 @@ import datetime
 import pickle
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -293,6 +293,16 @@ def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Pa
     assert dataset[99]["image"].tolist() == samples[99][0].tolist()
     with pytest.raises(ConfigError, match="need names="), ParquetWriter(tmp_path / "other") as writer:
         writer.write(stack)
+
+
+def test_samples_may_be_a_list_and_one_sample_is_none(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    with ParquetWriter(tmp_path / "a") as writer:
+        assert writer.write(rows) == 2
+
+    assert list(ParquetDataset(tmp_path / "a")) == rows
+    with pytest.raises(ConfigError, match="a dict of columns is no iterator"), ParquetWriter(tmp_path / "b") as writer:
+        writer.write(cast("Any", rows[0]))
 
 
 def test_nothing_is_lost_of_a_dataset_without_rows(tmp_path: Path) -> None:

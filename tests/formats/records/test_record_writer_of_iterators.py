@@ -64,7 +64,7 @@ def test_samples_of_all_kinds_come_back_as_they_were(tmp_path: Path) -> None:
 
     n_samples = write_records(tmp_path / "a", Samples(samples))
 
-    assert n_samples == 30
+    assert n_samples == write_records(tmp_path / "of a list", samples) == 30
     with records.open(tmp_path / "a") as reader:
         for expected, actual in zip(samples, reader, strict=True):
             np.testing.assert_array_equal(actual.pop("array"), expected.pop("array"))

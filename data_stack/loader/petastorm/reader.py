@@ -1,0 +1,339 @@
+"""Rows and row groups of a Parquet dataset as named tuples."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+
+from data_stack.dataset.iterator.iterator import checked_integer
+from data_stack.exception import LoaderStateError
+from data_stack.formats.parquet.dataset import ParquetDataset
+from data_stack.formats.parquet.ngram import NGram
+from data_stack.formats.parquet.schema import Schema
+from data_stack.loader.blocks import block_lengths
+from data_stack.loader.lanes import Lanes
+from data_stack.loader.loader import Loader
+from data_stack.loader.orders import BlockShuffled, InOrder, Order
+from data_stack.loader.petastorm.row_group_batches import RowGroupBatches, parts_of_blocks
+from data_stack.loader.petastorm.rows import batch_as_tuples, rows_of
+
+__all__ = ["Reader", "lanes_of"]
+
+_STATE: Final = "data_stack_reader"
+#: Rows that are read together: as many as have so many bytes, within limits.
+_CHUNK_BYTES, _LARGEST_CHUNK = 4 << 20, 512
+#: What a size that differs from value to value is taken to be.
+_USUAL_EXTENT = 64
+_END: Final = object()
+
+
+class Reader:
+    """What :func:`make_reader` and :func:`make_batch_reader` give: an iterator of named tuples, and a context manager.
+
+    It gives ``num_epochs`` epochs, then ends. A loop that is broken off goes on with the next loop; after an error the same row
+    is asked for again; :meth:`reset` begins anew, at any time. Workers run from the first row to the last, or to the end of
+    the ``with`` block. Several threads may take rows of one reader; each row goes to one of them.
+
+    Args:
+        dataset: what is read.
+        iterator: the stack on it: rows, or n-grams.
+        schema_name: for the names of the tuples.
+        schema: the fields that come out.
+        ngram: the n-gram; None for rows.
+        batched: whether a tuple has the columns of a row group.
+        shuffling: row groups, rows, and of how many row groups the rows are mixed.
+        options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
+    """
+
+    def __init__(
+        self,
+        dataset: ParquetDataset,
+        iterator: Any,
+        *,
+        schema: Schema,
+        ngram: NGram | None,
+        batched: bool,
+        shuffling: tuple[bool, bool, int],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.dataset, self.iterator, self.schema, self.ngram = dataset, iterator, schema, ngram
+        self.num_epochs: int | None = options["epochs"]
+        self.batched_output = self.is_batched_reader = batched
+        self.last_row_consumed = self.stopped = False
+        self._options, self._shuffling = dict(options), shuffling
+        self._steps = () if ngram is None else tuple(range(min(ngram.fields), max(ngram.fields) + 1))
+        self._n_chunk = 1 if batched else self._rows_at_once()
+        self._loader = self._batch_loader() if batched else self.loader(self._n_chunk)
+        self._lock = threading.RLock()
+        self._chunks: Iterator[Any] | None = None
+        self._rows: Iterator[Any] = iter(())
+        self._n_given = self._n_of_chunk = 0  # rows of the chunk that came last, and how many it has
+        self._n_to_skip = 0
+        self._before: tuple[int, int, int] | None = None  # where the loader was before that chunk
+
+    # ------------------------------------------------------------------ iteration
+
+    def __iter__(self) -> Reader:
+        return self
+
+    def __next__(self) -> Any:
+        """The next row, n-gram or row group.
+
+        Raises:
+            StopIteration: all epochs are over; :meth:`reset` begins anew.
+            RuntimeError: the reader was stopped.
+            LoadingError: a row could not be read; the message names it. Asked again, the reader tries again.
+            WorkerError: a worker died.
+        """
+        with self._lock:
+            row = next(self._rows, _END)
+            while row is _END:
+                self._rows = self._next_rows()
+                row = next(self._rows, _END)
+            self._n_given += 1
+            return row
+
+    def next(self) -> Any:
+        """The next row, as ``next(reader)``."""
+        return self.__next__()
+
+    def __len__(self) -> int:
+        """How many rows (or n-grams, or row groups) this reader gives in all its epochs, those of its shard.
+
+        Raises:
+            TypeError: it never ends.
+        """
+        if self.num_epochs is None:
+            raise TypeError("this reader has no length: it never ends")
+        return self._loader._plan.n_batch_samples() * self.num_epochs
+
+    def reset(self) -> None:
+        """Begin anew with the next epoch, wherever the reader is, also after an error or :meth:`stop`."""
+        self._loader._end_iteration()
+        self._forget()
+        self.last_row_consumed = self.stopped = False
+
+    def stop(self) -> None:
+        """End the workers. There are no more rows until :meth:`reset`."""
+        self.stopped = True
+        self._forget()
+        self._loader.close()
+
+    def join(self) -> None:
+        """Nothing is left to wait for: :meth:`stop` returns when the workers have ended."""
+
+    def cleanup_cache(self) -> None:
+        """Nothing is deleted: what a cache keeps is known by its content, and bounded by its limit."""
+
+    def __enter__(self) -> Reader:
+        if self.stopped:
+            self.reset()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _next_rows(self) -> Iterator[Any]:
+        """The rows of the next chunk."""
+        if self.stopped:
+            raise RuntimeError(
+                "this reader was stopped, as it is at the end of its with block; reset() begins anew, and so does another block"
+            )
+        if self.last_row_consumed:
+            raise StopIteration
+        if self._chunks is None:
+            self._chunks = iter(self._loader)
+            place = self._loader._place
+            # of an iteration that has not begun: where it will
+            self._before = (place.next_epoch, place.position if place.goes_on else 0, place.next_first_epoch)
+        elif self._loader._iteration is not None:
+            place = self._loader._place
+            self._before = place.epoch, place.position, place.first_epoch
+        try:
+            batch = next(self._chunks)
+        except StopIteration:
+            self._chunks, self._before, self.last_row_consumed = None, None, True
+            raise
+        except BaseException:
+            # tried again, if it is asked for again
+            self._chunks = None
+            if self._before is not None:
+                self._loader._place.go_to(*self._before)
+            raise
+        self._n_given, self._n_of_chunk = 0, 1 if self.batched_output else _n_rows(batch)
+        names = {"is_ngram": self.ngram is not None, "steps": self._steps}
+        if self.batched_output:
+            rows: Iterator[Any] = iter([batch_as_tuples(batch, self.schema.name, **names)])  # type: ignore[arg-type]  # names
+        else:
+            rows = rows_of(batch, self.schema.name, **names)  # type: ignore[arg-type]  # likewise
+        while self._n_to_skip:
+            self._n_to_skip -= 1
+            self._n_given += 1
+            next(rows, None)
+        return rows
+
+    def _forget(self) -> None:
+        self._chunks, self._rows, self._before = None, iter(()), None
+        self._n_given = self._n_of_chunk = self._n_to_skip = 0
+
+    # ------------------------------------------------------------------ state, figures
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the reader is: plain JSON data from which another reader of the same rows goes on behind the last row given.
+
+        Behind the last row of the last epoch there are no more until :meth:`reset`.
+        """
+        state = self._loader.state_dict()
+        n_given = self._n_given + self._n_to_skip
+        # Behind the last batch a loader is where its next iteration begins.
+        is_begun = state["position"] != 0 or state["epoch"] != state["first_epoch"]
+        is_over = self.last_row_consumed or (0 < n_given == self._n_of_chunk and not is_begun)
+        if n_given == self._n_of_chunk:  # the loader is behind them
+            n_given = 0
+        elif self._before is not None:
+            state.update(zip(("epoch", "position", "first_epoch"), self._before, strict=True))
+        return {
+            _STATE: 1,
+            "loader": state,
+            "rows": n_given,
+            "chunk": self._n_chunk,
+            "shards": self._options["shard"][1],
+            "is_over": is_over,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken, with any pool and number of workers.
+
+        On another number of shards that is possible where a chunk of rows ends (:attr:`rows_at_once`), and for every batch of a
+        :class:`~data_stack.loader.petastorm.torch.DataLoader`.
+
+        Raises:
+            LoaderStateError: the state is of other rows or another order, or no state; the reader stays as it was.
+        """
+        given: Any = state
+        if not isinstance(given, Mapping) or given.get(_STATE) != 1:
+            raise LoaderStateError(f"this is not the state of a reader: {state!r:.120}; state_dict() gives one")
+        n_given, chunk, shards = state.get("rows"), state.get("chunk"), state.get("shards")
+        if not isinstance(n_given, int) or not isinstance(chunk, int) or not isinstance(shards, int) or n_given < 0:
+            raise LoaderStateError(f"this state of a reader is damaged: {state!r:.120}")
+        if 0 < n_given < chunk and (chunk, shards) != (self._n_chunk, self._options["shard"][1]):
+            raise LoaderStateError(
+                f"this state was taken in the middle of a chunk: {n_given} of {chunk} rows, of each of {shards} shards. "
+                f"Go on with as many shards, or save where the number of rows given is a multiple of reader.rows_at_once, or "
+                f"save the state of a DataLoader, which goes on with any number"
+            )
+        loader = self._loader if self.batched_output else self.loader(self._n_chunk, lanes=lanes_of(state.get("loader")))
+        loader.load_state_dict(state.get("loader", {}))
+        if loader is not self._loader:
+            self._loader.close()
+            self._loader = loader
+        self._forget()
+        self.last_row_consumed, self.stopped = state.get("is_over") is True, False
+        self._n_to_skip = n_given
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows (n-grams, row groups) are read together."""
+        return self._n_chunk
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """What the loader did, and how long was waited for it."""
+        return asdict(self._loader.stats())
+
+    @property
+    def epoch(self) -> int:
+        """Of the row that was given last; before the first one, of that."""
+        return self._loader.epoch if self._before is None else self._before[0]
+
+    def __repr__(self) -> str:
+        what = "row groups" if self.batched_output else "rows" if self.ngram is None else "n-grams"
+        return f"<Reader: {what} of {self.iterator!r}, {', '.join(self.schema.fields)}>"
+
+    # ------------------------------------------------------------------ loaders
+
+    def loader(
+        self,
+        batch_size: int,
+        *,
+        shuffling_queue_capacity: int = 0,
+        drop_last: bool = False,
+        collate: Any = None,
+        transform: Callable[..., Any] | None = None,
+        lanes: tuple[int, int] | None = None,
+    ) -> Loader:
+        """A loader of the rows (or n-grams) of this reader, in batches: same order, shard, epochs and workers.
+
+        Args:
+            batch_size: rows of a batch.
+            shuffling_queue_capacity: so many rows at least are mixed with each other: those of as many row groups as have them.
+            drop_last: whether the last batch of an epoch is left out if it is shorter.
+            collate: as for :class:`~data_stack.loader.loader.Loader`.
+            transform: likewise.
+            lanes: ``(shards, batch_size)`` of the loader whose state shall be loaded, see :func:`lanes_of`; None: its own.
+                Each shard reads row groups of its own (:class:`~data_stack.loader.lanes.Lanes`).
+        """
+        shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
+        lengths = block_lengths(self.iterator)
+        n_rows = checked_integer("shuffling_queue_capacity", shuffling_queue_capacity, at_least=0)
+        if n_rows > 1 and len(lengths):
+            n_mixed, shuffle_rows = max(n_mixed, math.ceil(n_rows / float(lengths.mean()))), True
+        order: Order = InOrder()
+        if shuffle_rows or n_mixed > 1:
+            order = BlockShuffled(lengths, window=n_mixed, blocks=shuffle_row_groups)
+        elif shuffle_row_groups:
+            order = BlockShuffled(lengths, window=1, samples=False)
+        n_lanes, batch_size_of_lanes = (self._options["shard"][1], batch_size) if lanes is None else lanes
+        if n_lanes > 1:
+            order = Lanes(order, n_lanes, batch_size_of_lanes)
+        return Loader(
+            self.iterator, batch_size, shuffle=order, drop_last=drop_last, collate=collate, transform=transform, **self._options
+        )
+
+    def _batch_loader(self) -> Loader:
+        """A loader that gives the columns of a row group, or of a part of one, at a time."""
+        shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
+        lengths, n_of_each = parts_of_blocks(block_lengths(self.iterator), n_mixed)
+        batches = RowGroupBatches(self.iterator, lengths, seed=self._options["seed"] if shuffle_rows else None)
+        order: bool | Order = BlockShuffled(n_of_each, window=n_mixed) if shuffle_row_groups else False
+        return Loader(batches, 1, shuffle=order, collate=_the_one, **self._options)
+
+    def _rows_at_once(self) -> int:
+        n_bytes = 0
+        n_steps = 1 if self.ngram is None else len(self.ngram.fields)
+        for field in self.schema:
+            item = field.dtype.itemsize if isinstance(field.dtype, np.dtype) else 16
+            n_bytes += max(item, 8) * math.prod(_USUAL_EXTENT if size is None else size for size in field.shape)
+        return min(max(_CHUNK_BYTES // max(1, n_bytes * n_steps), 1), _LARGEST_CHUNK)
+
+
+def _n_rows(batch: Mapping[Any, Any]) -> int:
+    """Of columns, nested or not."""
+    for column in batch.values():
+        if not isinstance(column, dict):
+            return len(column)
+        if column:
+            return _n_rows(column)
+    return 0
+
+
+def lanes_of(state: Any) -> tuple[int, int]:
+    """Shards and batch size of the loader that a state is of, for :meth:`Reader.loader`; ``(1, 1)`` of a single one."""
+    order = state.get("order") if isinstance(state, Mapping) else None
+    if not isinstance(order, Mapping) or order.get("order") != "lanes":
+        return 1, 1
+    return checked_integer("lanes", order.get("lanes"), at_least=1), checked_integer(
+        "batch_size", order.get("batch_size"), at_least=1
+    )
+
+
+def _the_one(batches: list[Any]) -> Any:
+    return batches[0]
