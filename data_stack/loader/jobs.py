@@ -326,7 +326,10 @@ def _has_objects(batch: Any) -> bool:
 
 def _part_of(batch: Any, start: int, stop: int) -> Any:
     if isinstance(batch, dict):
-        return {key: _part_of(column, start, stop) for key, column in batch.items()}  # of n-grams dicts
+        return {
+            key: column[start:stop] if isinstance(column, np.ndarray) else _part_of(column, start, stop)  # of n-grams dicts
+            for key, column in batch.items()
+        }
     if isinstance(batch, tuple):
         return tuple([column[start:stop] for column in batch])
     return batch[start:stop]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import IndexArrayOfInts, checked_integer
-from data_stack.dataset.randomness.keyed import hashed_array, permuted_array
+from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted_array
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
@@ -22,6 +22,9 @@ from data_stack.loader import blocks as stack_blocks
 from data_stack.util.stretches import Stretches
 
 __all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "epoch_permutation"]
+
+#: Positions of fewer windows are taken window by window.
+_FEW_WINDOWS = 4
 
 
 class Order(ABC):
@@ -267,18 +270,31 @@ class _DrawnBlocks:
         self._key = derived_seed("in blocks", seed, epoch) if order.shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        if self._key is None or not len(positions):
-            mixed: IndexArrayOfInts = positions
-        else:
-            first, last = self._windows.of(np.array([positions.min(), positions.max()]))
-            # one size and one key for all of them take half the time
-            windows = np.array([first]) if first == last else self._windows.of(positions)
-            starts = self._windows.starts[windows]
-            sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
-            within = permuted_array(sizes, hashed_array(self._key, windows), positions - starts).astype(np.int64)
-            mixed = starts + within
+        mixed = positions if self._key is None or not len(positions) else self._mixed(positions, self._key)
         indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
+
+    def _mixed(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
+        """Where positions, at least one, go in the windows that they lie in."""
+        first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
+        if first == last:
+            return self._mixed_in(first, positions, key)
+        windows = self._windows.of(positions)
+        if last - first < _FEW_WINDOWS:  # one by one takes half the time
+            mixed = np.empty_like(positions)
+            for window in range(first, last + 1):
+                here = np.flatnonzero(windows == window)
+                if len(here):
+                    mixed[here] = self._mixed_in(window, positions[here], key)
+            return mixed
+        starts = self._windows.starts[windows]
+        sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
+        return starts + permuted_array(sizes, hashed_array(key, windows), positions - starts).view(np.int64)
+
+    def _mixed_in(self, window: int, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
+        """The same of positions in one window."""
+        start, end = int(self._windows.starts[window]), int(self._windows.ends[window])
+        return start + permuted_array(end - start, hashed(key, window), positions - start).view(np.int64)
 
     def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
         """A sample of each block of the window behind that in which a position lies, and where this one ends."""

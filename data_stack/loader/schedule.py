@@ -18,8 +18,9 @@ __all__ = ["NEVER", "Mark", "Schedule"]
 NEVER = sys.maxsize
 """The end of what never ends."""
 
-# The order is asked for so many positions at once; what that costs by itself then weighs nothing.
-_MOST_POSITIONS = 1 << 14
+# The order is asked for so many positions at once: what that costs by itself then weighs little, and its temporary arrays are
+# small enough for the C library to keep their memory, which the system would have to clear each time.
+_MOST_POSITIONS = 1 << 12
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 Uint64Array = npt.NDArray[np.uint64]
+_Each = Uint64Array | np.uint64  # one for each place, or one for all of them
 
 _MASK = 2**64 - 1
 _MASK_32 = np.uint64(2**32 - 1)
@@ -93,8 +94,9 @@ _ROUNDS = ((4096, 16), (1 << 16, 8), (2**63 - 1, 6))
 _ROUND_CONSTANTS = tuple(hashed(0, number) for number in range(16))
 _ROUND_CONSTANTS_64 = tuple(np.uint64(constant) for constant in _ROUND_CONSTANTS)
 
-# So many positions are permuted at once: their temporary arrays stay in the processor's cache.
-_CHUNK = 1 << 14
+# So many positions are permuted at once: their temporary arrays stay in the processor's cache, and the C library does not give
+# their memory back to the system after each of them, which then has to clear it again.
+_CHUNK = 1 << 12
 
 
 def permuted(n: int, key: int, index: int) -> int:
@@ -128,6 +130,9 @@ def permuted_array(
     result = indices.astype(np.uint64)
     # below, what is the same for all indices has shape (1,)
     all_sizes, all_keys = np.atleast_1d(np.asarray(sizes, dtype=np.uint64)), np.atleast_1d(np.asarray(keys, dtype=np.uint64))
+    if len(all_sizes) == len(all_keys) == 1 and all_sizes[0] > _MOST_SORTED:
+        Network(int(all_sizes[0]), int(all_keys[0])).permute(result, inverse=inverse)
+        return result
     for start in range(0, len(result), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         _permute(_part(all_sizes, chunk), _part(all_keys, chunk), result[chunk], inverse)
@@ -192,15 +197,15 @@ class Network:
         key: in ``[0, 2**64)``.
     """
 
-    __slots__ = ("_height", "_keys", "_n", "_width")
+    __slots__ = ("_height", "_keys", "_n", "_own_key", "_width")
 
     def __init__(self, n: int, key: int) -> None:
         self._n = n
         self._width = math.isqrt(n - 1) + 1
         self._height = -(-n // self._width)
-        own_key = hashed(key, n)
+        self._own_key = hashed(key, n)
         n_rounds = next(n_rounds for most, n_rounds in _ROUNDS if n <= most)
-        self._keys = [own_key ^ constant for constant in _ROUND_CONSTANTS[:n_rounds]]
+        self._keys = [self._own_key ^ constant for constant in _ROUND_CONSTANTS[:n_rounds]]
 
     def at(self, index: int) -> int:
         """Where ``index`` goes."""
@@ -240,9 +245,21 @@ class Network:
             if place < self._n:
                 return place
 
+    def permute(self, places: Uint64Array, *, inverse: bool) -> None:
+        """Replace many places by where they go, or by what goes there."""
+        n, width, height, own_key = np.array([self._n, self._width, self._height, self._own_key], dtype=np.uint64)
+        for start in range(0, len(places), _CHUNK):
+            chunk = places[start : start + _CHUNK]
+            chunk[:] = _walked_array(chunk, width, height, own_key, len(self._keys), inverse)
+            outside = np.flatnonzero(chunk >= n)
+            while len(outside):
+                again = _walked_array(chunk[outside], width, height, own_key, len(self._keys), inverse)
+                chunk[outside] = again
+                outside = outside[again >= n]
+
 
 def _walked_array(
-    places: Uint64Array, widths: Uint64Array, heights: Uint64Array, own_keys: Uint64Array, n_rounds: int, inverse: bool
+    places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int, inverse: bool
 ) -> Uint64Array:
     """Many places once through their networks; written for few temporary arrays."""
     rows = places // widths

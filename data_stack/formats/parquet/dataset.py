@@ -279,6 +279,11 @@ class ParquetDataset(DatasetIterator):
             columns = self._cache.columns(group, names, len(positions))
             return [self._taken(group, name, columns[name], located.rows) for name in names]
         batches = [Gathering(located) for _ in names]
+        kept = self._cache.kept(located.groups, names, located.counts)
+        if kept is not None:
+            for name, batch in zip(names, batches, strict=True):
+                self._take_in(batch, located, name, {number: columns[name] for number, columns in enumerate(kept)})
+            return [batch.column() for batch in batches]
         begun = self._begun(located, names)
         wanted = {group: number for number, group in enumerate(located.groups)}
         held: dict[int, Mapping[str, GroupColumn]] = {}
@@ -291,18 +296,15 @@ class ParquetDataset(DatasetIterator):
             else:
                 if wanted and not self._cache.has(group, names):  # nor any of the others: they are read beside it
                     self._cache.expect([each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun], names)
-                columns = self._cache.columns(group, names, located.count(number))
+                columns = self._cache.columns(group, names, located.counts[number])
             held[number] = columns
             n_bytes += sum(columns[name].n_bytes for name in names)
             if wanted and n_bytes < _MOST_HELD_BYTES:
                 continue
             for name, batch in zip(names, batches, strict=True):
-                its_columns = {number: columns[name] for number, columns in held.items()}
-                if not batch.copy(its_columns):
-                    for number, column in its_columns.items():
-                        batch.put(number, self._taken(located.groups[number], name, column, located.part(number)[0]))
+                self._take_in(batch, located, name, {number: columns[name] for number, columns in held.items()})
             held, n_bytes = {}, 0
-            del columns, its_columns  # before the next ones are read
+            del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 
     def _begun(self, located: Located, names: Sequence[str]) -> set[int]:
@@ -316,6 +318,12 @@ class ParquetDataset(DatasetIterator):
             if ends_there and located.part(number)[0].max() < n_first:
                 begun.add(group)
         return begun
+
+    def _take_in(self, batch: Gathering, located: Located, name: str, columns: Mapping[int, GroupColumn]) -> None:
+        """Let a batch take in the rows that it wants of some of its row groups."""
+        if not batch.copy(columns):
+            for number, column in columns.items():
+                batch.put(number, self._taken(located.groups[number], name, column, located.part(number)[0]))
 
     def _taken(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         try:

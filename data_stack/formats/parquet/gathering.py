@@ -43,14 +43,15 @@ class Gathering:
         Returns:
             Whether it was done; if not, :meth:`put` takes them in one after the other.
         """
-        arrays = [column.array for column in columns.values() if isinstance(column, ArrayColumn)]
+        arrays = [column for column in columns.values() if isinstance(column, ArrayColumn)]
         if not arrays:
             return self._take_together(columns)
-        if len(arrays) < len(columns) or self._pieces or not _are_alike(arrays):
+        first = arrays[0].array
+        if len(arrays) < len(columns) or self._pieces or not all(_are_alike(each.array, first) for each in arrays):
             return False
-        if arrays[0].dtype.hasobject or 0 in arrays[0].shape:
+        if first.dtype.hasobject or 0 in first.shape:
             return False
-        if self._batch is not None and not _are_alike([self._batch, arrays[0]]):
+        if self._batch is not None and not _are_alike(self._batch, first):
             return False
         located, numbers = self._located, list(columns)
         if len(columns) == len(located.groups):
@@ -58,7 +59,7 @@ class Gathering:
             if which is None:
                 return False
             if numbers != list(range(len(numbers))):
-                arrays = [columns[number].array for number in range(len(numbers))]  # type: ignore[attr-defined]  # as above
+                arrays = [columns[number] for number in range(len(numbers))]  # type: ignore[misc]  # as above
             self._batch = _gathered(arrays, which, located.rows)
             return True
         parts = [located.part(number) for number in numbers]
@@ -71,7 +72,7 @@ class Gathering:
         parts = [self._located.part(number) for number in columns]
         several = list(columns.values())
         values = several[0].take_together(several, [rows for rows, _ in parts])
-        if values is None or self._pieces or not (self._batch is None or _are_alike([self._batch, values])):
+        if values is None or self._pieces or not (self._batch is None or _are_alike(self._batch, values)):
             return False
         self._into(np.concatenate([places for _, places in parts]), values)
         return True
@@ -84,7 +85,7 @@ class Gathering:
             values: shape ``(n, ...)``.
         """
         _, places = self._located.part(number)
-        if not self._pieces and (self._batch is None or _are_alike([self._batch, values])):
+        if not self._pieces and (self._batch is None or _are_alike(self._batch, values)):
             self._into(places, values)
             return
         if self._batch is not None:  # those before have another form
@@ -109,37 +110,44 @@ class Gathering:
         return objects(in_order) if is_of_objects else stack_values(in_order)
 
 
-def _are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    first = arrays[0]
-    return all(array.dtype == first.dtype and array.shape[1:] == first.shape[1:] for array in arrays)
+def _are_alike(array: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    return array.dtype == other.dtype and array.shape[1:] == other.shape[1:]
 
 
-def _gathered(arrays: Sequence[npt.NDArray[Any]], which: npt.NDArray[np.intp], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Row ``rows[i]`` of ``arrays[which[i]]`` for each i, shape ``(n, ...)``; the arrays have one dtype, and rows of one shape.
+def _gathered(columns: Sequence[ArrayColumn], which: npt.NDArray[np.intp], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Row ``rows[i]`` of ``columns[which[i]]`` for each i, shape ``(n, ...)``; they have one dtype, and rows of one shape.
 
     Numpy takes rows out of one array, and to take them out of several and then put them in their places copies each of them
     twice. So the memory from the lowest of the arrays to the highest is looked at as one array, in which the rows of all of them
     are found: one that begins a row at every so many bytes, which overlap. What lies between the arrays is not touched.
     """
-    first = arrays[0]
-    row_bytes = first[0].nbytes
+    array, row_bytes = columns[0].array, columns[0].row_bytes
     if row_bytes >= _LARGE_ROW_BYTES:
-        batch = new_array((len(rows), *first.shape[1:]), first.dtype)
+        batch = new_array((len(rows), *array.shape[1:]), array.dtype)
         for place, (number, row) in enumerate(zip(which.tolist(), rows.tolist(), strict=True)):
-            batch[place] = arrays[number][row]
+            batch[place] = columns[number].array[row]
         return batch
-    addresses = [array.__array_interface__["data"][0] for array in arrays]
-    strides = [array.strides[0] for array in arrays]
-    lowest = min(addresses)
-    step = math.gcd(row_bytes, *[address - lowest for address in addresses], *strides)  # numpy is faster where they are aligned
-    last_rows = [address + (len(array) - 1) * array.strides[0] for address, array in zip(addresses, arrays, strict=True)]
+    lowest = min(columns, key=_address)
+    distances = [column.address - lowest.address for column in columns]
+    strides = [column.array.strides[0] for column in columns]
+    step = math.gcd(row_bytes, *distances, *strides)  # numpy is faster where they are aligned
+    last_row = max(map(_last_row, distances, strides, columns))
     memory = np.lib.stride_tricks.as_strided(
-        arrays[addresses.index(lowest)][:1].reshape(1, -1).view(np.dtype((np.void, row_bytes)))[:, 0],
-        shape=((max(last_rows) - lowest) // step + 1,),
+        lowest.array[:1].reshape(1, -1).view(np.dtype((np.void, row_bytes)))[:, 0],
+        shape=(last_row // step + 1,),
         strides=(step,),
         writeable=False,
     )
-    starts = np.array([(address - lowest) // step for address in addresses])
+    starts = np.array([distance // step for distance in distances])
     n_steps: Any = strides[0] // step if len(set(strides)) == 1 else np.array([stride // step for stride in strides])[which]
-    places = starts[which] + rows * n_steps
-    return taken(memory, places).view(first.dtype).reshape(len(rows), *first.shape[1:])
+    places = rows * n_steps
+    places += starts.take(which)
+    return taken(memory, places).view(array.dtype).reshape(len(rows), *array.shape[1:])
+
+
+def _address(column: ArrayColumn) -> int:
+    return column.address
+
+
+def _last_row(distance: int, stride: int, column: ArrayColumn) -> int:
+    return distance + (len(column.array) - 1) * stride

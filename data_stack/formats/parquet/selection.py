@@ -48,10 +48,13 @@ class Located:
         places = order[bounds[number] : bounds[number + 1]]
         return self.rows[places], places
 
-    def count(self, number: int) -> int:
-        """How many rows are wanted of the row group at place ``number``."""
-        bounds = self._by_group[1]
-        return int(bounds[number + 1] - bounds[number])
+    @functools.cached_property
+    def counts(self) -> list[int]:
+        """How many rows are wanted of each row group."""
+        if self.which is None:
+            return [len(self.rows)]
+        counts: list[int] = np.bincount(self.which, minlength=len(self.groups)).tolist()
+        return counts
 
     @functools.cached_property
     def _by_group(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -59,8 +62,7 @@ class Located:
         if self.which is None:
             return np.arange(len(self.rows)), np.array([0, len(self.rows)])
         few = self.which.astype(np.uint16) if len(self.groups) <= 1 << 16 else self.which  # sorted without comparisons
-        ends = np.cumsum(np.bincount(self.which, minlength=len(self.groups)))
-        return np.argsort(few, kind="stable"), np.concatenate([[0], ends])
+        return np.argsort(few, kind="stable"), np.cumsum([0, *self.counts])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ __all__ = ["Joining"]
 # weighs little, and a consumer does not wait for batches that it has not asked for.
 _MOST_BYTES = 1 << 20
 _MOST_SECONDS = 0.002
-_MOST_BATCHES = 16
+_MOST_BATCHES = 32
 
 
 class Joining:
