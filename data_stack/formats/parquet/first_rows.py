@@ -58,12 +58,11 @@ class _ReadingFirstRows(GroupReading):
         n_rows: so many.
     """
 
-    # not all of a column at once: from one page to the next, as far as rows are asked for
-    _OPTIONS = {"pre_buffer": False, "buffer_size": _PAGE_BYTES}
-
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], n_rows: int) -> None:
         super().__init__(groups, group, names)
         self._n_rows = n_rows
+        # of a store, too, from one page to the next, as far as rows are asked for
+        self._options = {"pre_buffer": False, "buffer_size": _PAGE_BYTES}
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
         batches: list[Any] = []

@@ -14,8 +14,9 @@ from data_stack.formats.parquet.row_groups import GroupReading
 
 __all__ = ["GroupCache"]
 
-#: What is kept at first; more as soon as row groups are asked for again that had to go.
-_FIRST_BYTES = 32 << 20
+#: What is kept at first; more as soon as row groups are asked for again that had to go. With more, the memory that is written to
+#: while row groups are streamed would not stay in the processor's cache.
+_FIRST_BYTES = 16 << 20
 #: Of row groups that had to go before all their rows were taken, so many are known, or as many as are kept.
 _FEWEST_REMEMBERED = 8
 #: What may be kept grows where at least so many of the last reads were of row groups that had just gone. Now and then one of them

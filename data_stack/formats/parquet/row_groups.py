@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,11 @@ __all__ = ["GroupReading", "RowGroups", "files_that_could_match"]
 
 Rows = npt.NDArray[np.int32]
 
-
+#: A file of this machine is read while it is decoded, so much of a column at once: that memory is used again, and in the
+#: processor's cache. The system reads ahead meanwhile.
+_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
+#: In a store, few large requests for all columns at once are better.
+_STORE_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
 #: Row groups of fewer bytes leave little behind.
 _LARGE_BYTES = 8 << 20
 
@@ -260,8 +264,6 @@ class GroupReading:
         rows: which rows will be read, ascending; None for all.
     """
 
-    _OPTIONS: Mapping[str, Any] = {"pre_buffer": True}  # all columns are read at once
-
     by_threads = True
     """Whether Arrow decodes the columns in several threads."""
 
@@ -273,6 +275,7 @@ class GroupReading:
         self._file: pq.ParquetFile | None = None
         self._table: pa.Table | None = None
         self.is_local = groups.footers.files.place.path is not None
+        self._options = _LOCAL_OPTIONS if self.is_local else _STORE_OPTIONS
         self.is_decoded = not self._stored
 
     def open_local(self) -> None:
@@ -339,7 +342,7 @@ class GroupReading:
             source = footers.files.open(file)
             try:
                 footers.check_unchanged(file, source)
-                opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._OPTIONS)
+                opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._options)
             except BaseException:
                 source.close()
                 raise

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,6 @@ __all__ = ["ReadingSomeRows"]
 _BYTES_AT_ONCE: Final = 1 << 20
 #: What that takes, with its pages before and after they are decompressed.
 _DECODED_BYTES: Final = 4 * _BYTES_AT_ONCE
-#: A file of this machine is read while it is decoded, so much of a column at once: memory is used again that way.
-_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
 
 
 class ReadingSomeRows(GroupReading):
@@ -35,8 +33,6 @@ class ReadingSomeRows(GroupReading):
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: npt.NDArray[np.int32]) -> None:
         super().__init__(groups, group, names, rows)
         self._some_rows = rows
-        if self.is_local:  # in a store, few large requests are better
-            self._OPTIONS = _LOCAL_OPTIONS
 
     @property
     def stored_bytes(self) -> int:
