@@ -295,7 +295,8 @@ class ParquetDataset(DatasetIterator):
                 columns = self._first_rows.columns(group, names)
             else:
                 if wanted and not self._cache.has(group, names):  # nor any of the others: they are read beside it
-                    self._cache.expect([each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun], names)
+                    others = [each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun]
+                    self._cache.expect(others, names, at_once=True)
                 columns = self._cache.columns(group, names, located.counts[number])
             held[number] = columns
             n_bytes += sum(columns[name].n_bytes for name in names)

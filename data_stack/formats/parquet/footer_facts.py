@@ -9,13 +9,15 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.formats.parquet.footer_structs import Struct, read_struct
+from data_stack.formats.parquet.footer_structs import LONG, Struct, read_struct
 
 __all__ = ["FooterFacts", "footer_facts"]
 
 _Integers = npt.NDArray[np.int64]
 
 _OPTIONAL, _REPEATED = 1, 2
+#: From none to LZ4_RAW.
+_COMPRESSIONS: Final = range(8)
 _BYTE_ARRAY, _FIXED_BYTES = 6, 7
 #: Bytes of a value of each physical type; of bytes of a fixed length the schema tells it.
 _VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}
@@ -32,6 +34,7 @@ class FooterFacts:
         n_values: nulls included; of lists their elements, shape ``(n_row_groups, n_columns)``.
         n_nulls: -1 where the footer does not tell, or nothing sensible.
         n_bytes: as they are stored.
+        n_raw_bytes: before they were compressed.
     """
 
     columns: dict[str, list[int]]
@@ -40,6 +43,7 @@ class FooterFacts:
     n_values: _Integers
     n_nulls: _Integers
     n_bytes: _Integers
+    n_raw_bytes: _Integers
 
 
 class _Column(NamedTuple):
@@ -66,21 +70,22 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
         metadata, _ = read_struct(footer, 0, 0)
         columns = _columns(metadata[2])
         groups = metadata.get(4, [])
+        rows = [group[LONG | 3] for group in groups]
         told = [
-            [_checked(column, chunk, group[3], file_bytes, number) for column, chunk in zip(columns, group[1], strict=True)]
-            for number, group in enumerate(groups)
+            [_checked(column, chunk, n, file_bytes, number) for column, chunk in zip(columns, group[1], strict=True)]
+            for number, (group, n) in enumerate(zip(groups, rows, strict=True))
         ]
-        n_rows = np.array([group[3] for group in groups], np.int64)
-        if n_rows.sum() != metadata[3]:
-            raise ValueError(f"it states {metadata[3]} rows, its row groups have {n_rows.sum()}")
+        n_rows = np.array(rows, np.int64)
+        if n_rows.sum() != metadata[LONG | 3]:
+            raise ValueError(f"it states {metadata[LONG | 3]} rows, its row groups have {n_rows.sum()}")
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"its footer lacks what every footer has ({error!s:.60})") from error
-    facts = np.array(told, np.int64).reshape(len(groups), len(columns), 3)
+    facts = np.array(told, np.int64).reshape(len(groups), len(columns), 4)
     by_field: dict[str, list[int]] = {}
     for number, column in enumerate(columns):
         by_field.setdefault(column.path[0], []).append(number)
     is_required = np.array([column.definition_level == 0 for column in columns], np.bool_)
-    return FooterFacts(by_field, is_required, n_rows, facts[:, :, 0], facts[:, :, 1], facts[:, :, 2])
+    return FooterFacts(by_field, is_required, n_rows, *(facts[:, :, kind] for kind in range(4)))
 
 
 def _columns(elements: Sequence[Struct]) -> list[_Column]:
@@ -105,18 +110,20 @@ def _columns(elements: Sequence[Struct]) -> list[_Column]:
     return columns
 
 
-def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int]:
-    """Values, nulls and bytes of a column of a row group."""
+def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int, int]:
+    """Values, nulls, and bytes of a column of a row group, as they are stored and before."""
     if 8 in chunk or 9 in chunk:
         raise ValueError("it is encrypted, and such files are not read")
     meta = chunk[3]
-    n_values, n_bytes, start = meta[5], meta[7], meta[9]
-    if 0 < meta.get(11, 0) < start:
-        start = meta[11]
+    n_values, n_raw_bytes, n_bytes, start = meta[LONG | 5], meta[LONG | 6], meta[LONG | 7], meta[LONG | 9]
+    if 0 < meta.get(LONG | 11, 0) < start:
+        start = meta[LONG | 11]
     fault = ""
     if meta[1] != column.type:
         fault = "is of another type than the schema says"
-    elif min(n_rows, n_values, n_bytes, start) < 0 or (not column.repetition_level and n_values != n_rows):
+    elif meta[4] not in _COMPRESSIONS:
+        fault = f"is compressed in a way {meta[4]} that nobody knows"
+    elif min(n_rows, n_values, n_raw_bytes, n_bytes, start) < 0 or (not column.repetition_level and n_values != n_rows):
         fault = f"has {n_values} values in {n_rows} rows, in {n_bytes} bytes from {start} on"
     elif file_bytes is not None and start + n_bytes > file_bytes:
         fault = f"is said to lie at bytes {start} to {start + n_bytes} of {file_bytes}"
@@ -126,16 +133,16 @@ def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None
         for bound in (1, 2, 5, 6):
             if bound in statistics and 0 < len(statistics[bound]) < column.value_bytes:
                 fault = "has a least or greatest value that is cut short"
-        n_nulls = statistics.get(3, -1)
+        n_nulls = statistics.get(LONG | 3, -1)
         if n_nulls > n_values:
             n_nulls = -1
     sizes = meta.get(16)
     if sizes is not None:
-        if 1 in sizes and column.type != _BYTE_ARRAY:
+        if LONG | 1 in sizes and column.type != _BYTE_ARRAY:
             fault = "is said to have texts, and has none"
         for histogram, level in ((2, column.repetition_level), (3, column.definition_level)):
             if len(sizes.get(histogram, ())) not in (0, level + 1):
                 fault = "has a histogram of other levels than it has"
     if fault:
         raise ValueError(f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} {fault}")
-    return n_values, max(n_nulls, -1), n_bytes
+    return n_values, max(n_nulls, -1), n_bytes, n_raw_bytes

@@ -9,10 +9,17 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["Struct", "read_struct"]
+__all__ = ["LONG", "Struct", "read_struct"]
 
 Struct = dict[int, Any]
-"""Values by field number: integers, bytes, truth values, lists and structs."""
+"""Values by field number: integers of 32 bits, bytes, truth values, lists and structs; integers of 64 bits by ``LONG | number``.
+
+pyarrow takes a field for missing whose integer has another width than the standard says. So it must be missing here.
+"""
+
+LONG: Final = 1 << 16
+_SHORT: Final = 1 << 17  # of 8 or 16 bits, of which nothing is asked for
+_LARGEST_NUMBER: Final = (1 << 15) - 1
 
 #: Structs in structs; a footer has six levels.
 _MOST_DEPTH: Final = 16
@@ -42,14 +49,17 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
             number += head >> 4
         else:
             number, at = _integer(data, at)
+        if not 0 < number <= _LARGEST_NUMBER:
+            raise ValueError(f"its footer has a field {number}, which no footer has")
         kind = head & 0x0F
         if kind == 5 or kind == 6:  # most values are
+            key = number if kind == 5 else number | LONG
             byte = data[at]
             if byte < 0x80:
-                found[number] = (byte >> 1) ^ -(byte & 1)
+                found[key] = (byte >> 1) ^ -(byte & 1)
                 at += 1
             else:
-                found[number], at = _integer(data, at)
+                found[key], at = _integer(data, at)
         elif kind == 8:
             length = data[at]
             if length < 0x80:
@@ -63,7 +73,8 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
         elif kind <= 2:
             found[number] = kind == 1
         else:
-            found[number], at = _value(data, at, kind, depth)
+            key = number | _SHORT if kind <= 4 else number
+            found[key], at = _value(data, at, kind, depth)
     return found, at + 1
 
 

@@ -14,9 +14,11 @@ from data_stack.formats.parquet.row_groups import GroupReading
 
 __all__ = ["GroupCache"]
 
-#: What is kept at first; more as soon as row groups are asked for again that had to go. With more, the memory that is written to
-#: while row groups are streamed would not stay in the processor's cache.
-_FIRST_BYTES = 16 << 20
+#: What is kept at first; more as soon as row groups are asked for again that had to go.
+_FIRST_BYTES = 32 << 20
+#: Row groups of which all rows were taken are kept, for the next epoch, as long as there is no more than this in all. With more,
+#: the memory that row groups are read into would not stay in the processor's cache.
+_MOST_FINISHED_BYTES = 16 << 20
 #: Of row groups that had to go before all their rows were taken, so many are known, or as many as are kept.
 _FEWEST_REMEMBERED = 8
 #: What may be kept grows where at least so many of the last reads were of row groups that had just gone. Now and then one of them
@@ -95,17 +97,18 @@ class GroupCache:
             return 1
         return 3 if group in self._being_read or self._ahead.has(group) else 2
 
-    def expect(self, groups: Sequence[int], names: Sequence[str]) -> None:
+    def expect(self, groups: Sequence[int], names: Sequence[str], *, at_once: bool = False) -> None:
         """Read row groups in the background that will be asked for soon, see :class:`ReadAhead`; returns at once.
 
         Args:
             groups: the one that is wanted first comes first.
             names: of the columns.
+            at_once: whether they are asked for now, one after the other.
         """
         self._notice_fork()
         with self._lock:
             missing = [group for group in groups if not self._keeps(group, names) and group not in self._being_read]
-        self._ahead.expect(missing, names, self._last_bytes, self._max_bytes)
+        self._ahead.expect(missing, names, self._last_bytes, self._max_bytes, at_once=at_once)
 
     def kept(self, groups: Sequence[int], names: Sequence[str], n_taken: Sequence[int]) -> list[Columns] | None:
         """:meth:`columns` of several row groups if all of them are kept, else None."""
@@ -159,8 +162,8 @@ class GroupCache:
             event.wait()
 
     def _make_room(self) -> None:
-        """Let row groups of which all rows were taken go before the next one is read, if that would push them out afterwards."""
-        while self._n_bytes + self._last_bytes > self._limit:
+        """Let row groups of which all rows were taken go before the next one is read, if there is too much with it."""
+        while self._n_bytes + self._last_bytes > min(self._limit, _MOST_FINISHED_BYTES):
             oldest = next(filter(self._is_finished, itertools.islice(self._groups, _CANDIDATES)), None)
             if oldest is None:
                 return

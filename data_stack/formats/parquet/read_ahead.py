@@ -23,6 +23,8 @@ _MOST_REQUESTS = 16
 _IDLE_SECONDS = 1.0
 #: What waits while others were expected so many times is of an iteration that was broken off.
 _PATIENCE = 16
+#: So little of this machine that is wanted at once is read sooner than threads are started for it.
+_FEW_BYTES = 8 << 20
 #: How long the end of Python waits for what is being read.
 _GRACE_SECONDS = 5.0
 
@@ -43,7 +45,9 @@ class ReadAhead:
         self._expected: dict[int, _Expected] = {}
         self._n_calls = 0
 
-    def expect(self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int) -> None:
+    def expect(
+        self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int, *, at_once: bool = False
+    ) -> None:
         """Begin to read row groups, as far as there is room for them; what nobody came for since long ago goes.
 
         Args:
@@ -51,8 +55,9 @@ class ReadAhead:
             names: of the columns.
             group_bytes: what the last row group took that was read; one whose footer says more is taken to need that.
             max_bytes: what all of them may take; one may always be read.
+            at_once: whether they are asked for now, one after the other: nothing is begun that is had sooner that way.
         """
-        begun: list[_Expected] = []
+        begun: dict[int, _Expected] = {}
         try:
             with self._lock:
                 self._n_calls += 1
@@ -64,20 +69,22 @@ class ReadAhead:
                     if group in self._expected:
                         continue
                     each = _Expected(self._reading(group, names), group_bytes, self._n_calls)
-                    if self._expected and each.n_bytes > room:
+                    if (self._expected or begun) and each.n_bytes > room:
                         break
                     room -= each.n_bytes
-                    begun.append(each)
-                    self._expected[group] = each
+                    begun[group] = each
+                if at_once and not _readers.are_there and _is_little([each.reading for each in begun.values()]):
+                    begun.clear()
+                self._expected.update(begun)
             n_threads = n_processors()
-            for each in begun:
+            for each in begun.values():
                 each.reading.by_threads = len(begun) == 1  # several keep the processors busy, with less coming and going
                 with contextlib.suppress(Exception):  # see the class; or Python is at its end, or has no more threads
                     each.reading.open_local()
                     _readers.submit(each, n_threads if each.reading.is_local else _MOST_REQUESTS)
                     each.is_submitted = True
         finally:  # also for an interrupt: nobody waits for what nobody reads
-            for each in begun:
+            for each in begun.values():
                 if not each.is_submitted:
                     each.is_over.set()
 
@@ -105,6 +112,10 @@ class ReadAhead:
             return expected.reading
         expected.is_over.wait()
         return expected.reading if expected.reading.is_decoded else None
+
+
+def _is_little(readings: Sequence[GroupReading]) -> bool:
+    return all(each.is_local for each in readings) and sum(each.stored_bytes for each in readings) < _FEW_BYTES
 
 
 class _Expected:
@@ -151,6 +162,11 @@ class _Readers:
         self._has_more = threading.Condition(self._lock)
         self._n_idle = 0
         self._threads: set[threading.Thread] = set()
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there is any."""
+        return bool(self._threads) and self._pid == os.getpid()
 
     def submit(self, expected: _Expected, most_threads: int) -> None:
         """Let a thread read a row group.

@@ -16,6 +16,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ListCodec, NdarrayCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn, objects
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
+from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
@@ -29,6 +30,10 @@ Rows = npt.NDArray[np.int32]
 _LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
 #: In a store, few large requests for all columns at once are better.
 _STORE_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
+#: Columns of fewer bytes together are decoded as fast by one thread as by several.
+_FEW_BYTES = 2 << 20
+#: Columns of fewer bytes together are decoded as fast by one thread as by several.
+_FEW_BYTES = 2 << 20
 #: Row groups of fewer bytes leave little behind.
 _LARGE_BYTES = 8 << 20
 
@@ -265,7 +270,7 @@ class GroupReading:
     """
 
     by_threads = True
-    """Whether Arrow decodes the columns in several threads."""
+    """Whether Arrow may decode the columns in several threads."""
 
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
@@ -304,17 +309,23 @@ class GroupReading:
     @property
     def stored_bytes(self) -> int:
         """What the footer says of the size of the columns, before compression."""
+        index = self._groups.footers.index_of[self._group]
+        return int(self._facts.n_raw_bytes[index, self._numbers()].sum())
+
+    @property
+    def _facts(self) -> FooterFacts:
+        """Of the file that the row group is in."""
         footers = self._groups.footers
-        stored = footers.of(int(footers.file_of[self._group])).row_group(int(footers.index_of[self._group]))
-        return sum(stored.column(number).total_uncompressed_size for number in self._numbers())
+        return footers.facts(int(footers.file_of[self._group]))
 
     def _numbers(self) -> list[int]:
         """The columns by their numbers: one called "a.b" has the same path as the field b of a struct a."""
-        columns = self._groups.footers.facts(int(self._groups.footers.file_of[self._group])).columns
+        columns = self._facts.columns
         return [number for name in self._stored for number in columns[name]]
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
-        return file.reader.read_row_group(index, column_indices=numbers, use_threads=self.by_threads)
+        by_threads = self.by_threads and self.stored_bytes >= _FEW_BYTES
+        return file.reader.read_row_group(index, column_indices=numbers, use_threads=by_threads)
 
     def columns(self) -> dict[str, GroupColumn]:
         """The columns.

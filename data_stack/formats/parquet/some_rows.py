@@ -42,9 +42,9 @@ class ReadingSomeRows(GroupReading):
         return min(n_bytes, share + _DECODED_BYTES) if self.is_local else n_bytes
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
-        group = file.metadata.row_group(index)
-        n_bytes = sum(group.column(number).total_compressed_size for number in numbers)
-        n_at_once = max(1, _BYTES_AT_ONCE * group.num_rows // max(1, n_bytes))
+        facts = self._facts
+        n_bytes = int(facts.n_bytes[index, numbers].sum())
+        n_at_once = max(1, _BYTES_AT_ONCE * int(facts.n_rows[index]) // max(1, n_bytes))
         rows, taken = self._some_rows, list[pa.RecordBatch]()
         start = n_taken = 0
         # one column after the other: for so few rows at once, threads take longer to wait for each other

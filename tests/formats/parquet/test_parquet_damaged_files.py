@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
+from data_stack.cli.parquet_facts import facts_of
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -82,6 +83,44 @@ def test_a_footer_with_any_bit_flipped_neither_ends_the_process_nor_raises_what_
             n_refused += 1
 
     assert n_refused > len(footer) / 8
+
+
+def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor_raises_what_is_not_ours(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    content = write(file)
+    footer = footer_of(content)
+    n_refused = n_read = 0
+
+    widths = (3, 4, 5, 6)  # 8, 16, 32 and 64 bits, as the first byte of a field says
+    for position in [position for position, byte in enumerate(footer) if byte & 0x0F in widths]:
+        for width in widths:
+            changed = bytearray(footer)
+            changed[position] = (changed[position] & 0xF0) | width
+            file.write_bytes(with_footer(content, bytes(changed)))
+            try:
+                dataset = ParquetDataset(tmp_path)
+                facts_of(tmp_path)
+                next(iter(dataset), None)
+                n_read += 1
+            except DataStackError:
+                n_refused += 1
+
+    assert n_refused > len(footer) / 8
+    assert n_read > len(footer) / 8
+
+
+def test_a_compression_that_nobody_knows_is_an_error_that_names_the_column(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    content = write(file)
+    footer = bytearray(footer_of(content))
+    place = footer.index(b"\x18\x02id\x15") + 5  # behind the path of the column
+    assert footer[place] == 2 * 1  # SNAPPY
+
+    footer[place] = 2 * 9
+    file.write_bytes(with_footer(content, bytes(footer)))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'id' of row group 0 is compressed in a way 9 that nobody"):
+        ParquetDataset(tmp_path)
 
 
 def test_statistics_that_are_cut_short_are_an_error_that_names_the_column(tmp_path: Path) -> None:
