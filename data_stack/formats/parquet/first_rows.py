@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -61,8 +61,10 @@ class _ReadingFirstRows(GroupReading):
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], n_rows: int) -> None:
         super().__init__(groups, group, names)
         self._n_rows = n_rows
+
+    def _options(self) -> Mapping[str, Any]:
         # of a store, too, from one page to the next, as far as rows are asked for
-        self._options = {"pre_buffer": False, "buffer_size": _PAGE_BYTES}
+        return {"pre_buffer": False, "buffer_size": _PAGE_BYTES}
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
         batches: list[Any] = []

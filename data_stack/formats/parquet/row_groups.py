@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -21,17 +22,16 @@ from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
 
-__all__ = ["GroupReading", "RowGroups", "files_that_could_match"]
+__all__ = ["LOCAL_OPTIONS", "GroupReading", "RowGroups", "files_that_could_match"]
 
 Rows = npt.NDArray[np.int32]
 
-#: A file of this machine is read while it is decoded, so much of a column at once: that memory is used again, and in the
-#: processor's cache. The system reads ahead meanwhile.
-_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
-#: In a store, few large requests for all columns at once are better.
-_STORE_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
-#: Columns of fewer bytes together are decoded as fast by one thread as by several.
-_FEW_BYTES = 2 << 20
+LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
+"""Of pyarrow's reader: a file of this machine is read while one thread decodes it, so much of a column at once. That memory is
+used again, and in the processor's cache. The system reads ahead meanwhile."""
+
+#: In a store, few large requests for all columns at once are better; and where several threads decode.
+_OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
 #: Columns of fewer bytes together are decoded as fast by one thread as by several.
 _FEW_BYTES = 2 << 20
 #: Row groups of fewer bytes leave little behind.
@@ -270,7 +270,8 @@ class GroupReading:
     """
 
     by_threads = True
-    """Whether Arrow may decode the columns in several threads."""
+    """Whether Arrow may decode the columns in threads of its own. These stay, and so does their memory: a thread that has just
+    been started has to get its own first."""
 
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
@@ -280,7 +281,6 @@ class GroupReading:
         self._file: pq.ParquetFile | None = None
         self._table: pa.Table | None = None
         self.is_local = groups.footers.files.place.path is not None
-        self._options = _LOCAL_OPTIONS if self.is_local else _STORE_OPTIONS
         self.is_decoded = not self._stored
 
     def open_local(self) -> None:
@@ -324,8 +324,7 @@ class GroupReading:
         return [number for name in self._stored for number in columns[name]]
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
-        by_threads = self.by_threads and self.stored_bytes >= _FEW_BYTES
-        return file.reader.read_row_group(index, column_indices=numbers, use_threads=by_threads)
+        return file.reader.read_row_group(index, column_indices=numbers, use_threads=self.by_threads)
 
     def columns(self) -> dict[str, GroupColumn]:
         """The columns.
@@ -353,12 +352,17 @@ class GroupReading:
             source = footers.files.open(file)
             try:
                 footers.check_unchanged(file, source)
-                opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._options)
+                if threading.current_thread() is threading.main_thread() and self.stored_bytes < _FEW_BYTES:
+                    self.by_threads = False
+                opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._options())
             except BaseException:
                 source.close()
                 raise
             self._source = source
             return opened
+
+    def _options(self) -> Mapping[str, Any]:
+        return LOCAL_OPTIONS if self.is_local and not self.by_threads else _OTHER_OPTIONS
 
 
 def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
+from data_stack.formats.parquet.row_groups import LOCAL_OPTIONS, GroupReading, RowGroups
 
 __all__ = ["ReadingSomeRows"]
 
@@ -40,6 +40,9 @@ class ReadingSomeRows(GroupReading):
         n_bytes = super().stored_bytes
         share = n_bytes * self._n_rows // max(1, int(self._groups.footers.n_rows[self._group]))
         return min(n_bytes, share + _DECODED_BYTES) if self.is_local else n_bytes
+
+    def _options(self) -> Mapping[str, Any]:
+        return LOCAL_OPTIONS if self.is_local else super()._options()
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
         facts = self._facts
