@@ -23,9 +23,11 @@ from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader.petastorm import WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack.loader.petastorm.rows import row_type
+from data_stack.util.processors import n_processors
 
 PETASTORM = Path(__file__).parent.parent / "formats" / "parquet" / "fixtures" / "petastorm"
 TIMESERIES = PETASTORM / "timeseries"
@@ -127,11 +129,28 @@ def test_arguments_that_make_no_sense_are_refused(numbers: Path, options: dict[s
             make(numbers, **options)
 
 
+def test_there_are_no_more_workers_than_suit_files_of_this_machine(numbers: Path) -> None:
+    def n_workers(dataset: Any, **options: Any) -> int:
+        with make_reader(dataset, workers_count=50, **options) as reader:
+            next(reader)
+            n_workers: int = reader.diagnostics["n_workers"]
+        return n_workers
+
+    store = InMemoryStorageConnector()
+    for file in numbers.iterdir():
+        store.set_resource(file.name, file.read_bytes())
+
+    assert n_workers(numbers) == 2 * n_processors()
+    assert n_workers(numbers, transform_spec=TransformSpec(lambda row: row)) == 50  # may wait for whatever it likes
+    assert n_workers(store) == 50
+
+
 # ------------------------------------------------------------------ the exact rows
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("dummy", 1), ("thread", 1), ("thread", 2), ("thread", 10)])
-def test_a_thousand_epochs_have_the_exact_rows(one_group: Path, kind: str, workers: int) -> None:
+def test_a_thousand_epochs_have_the_exact_rows(one_group: Path, kind: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data_stack.loader.petastorm.readers._MOST_WORKERS_PER_PROCESSOR", 10)
     with make_reader(one_group, num_epochs=1000, reader_pool_type=kind, workers_count=workers) as reader:
         rows = ids(reader)
 
@@ -143,7 +162,10 @@ def test_a_thousand_epochs_have_the_exact_rows(one_group: Path, kind: str, worke
     ("kind", "workers", "epochs"),
     [("dummy", 1, 300), ("thread", 3, 300), ("thread", 10, 400), ("process", 2, 50), ("process", 1, 20)],
 )
-def test_many_epochs_of_many_row_groups_have_the_exact_rows(numbers: Path, kind: str, workers: int, epochs: int) -> None:
+def test_many_epochs_of_many_row_groups_have_the_exact_rows(
+    numbers: Path, kind: str, workers: int, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data_stack.loader.petastorm.readers._MOST_WORKERS_PER_PROCESSOR", 10)
     options = {"schema_fields": ["id"], "num_epochs": epochs, "reader_pool_type": kind, "workers_count": workers}
 
     with make_reader(numbers, shuffle_rows=True, **options) as reader:  # type: ignore[arg-type]  # of several types

@@ -138,6 +138,11 @@ class ParquetDataset(DatasetIterator):
         return self._selected().lengths
 
     @property
+    def is_local(self) -> bool:
+        """Whether the files have paths on this machine; otherwise they are in a store, which takes its time to answer."""
+        return self._footers.files.place.path is not None
+
+    @property
     def leaves_lock(self) -> bool:
         """Whether most of the time that reading takes is spent without Python's lock, as images need it: then threads suit it."""
         return any(field.codec.leaves_lock for field in self._schema)

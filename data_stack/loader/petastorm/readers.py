@@ -20,8 +20,11 @@ from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader.petastorm.arguments import shard_of, worker_kind_of
 from data_stack.loader.petastorm.reader import Reader
 from data_stack.loader.plan import Uneven
+from data_stack.util.processors import n_processors
 
 __all__ = ["make_batch_reader", "make_reader"]
+
+_MOST_WORKERS_PER_PROCESSOR = 2
 
 
 def make_reader(
@@ -72,7 +75,8 @@ def make_reader(
         schema_fields: names, regular expressions of whole names, or fields; or an
             :class:`~data_stack.formats.parquet.ngram.NGram` for sequences ``{offset: named tuple}``. None for all.
         reader_pool_type: "thread", "process" or "dummy" (none).
-        workers_count: how many.
+        workers_count: how many at most. For files of this machine and without a ``transform_spec`` there are no more than two for
+            each processor: more would be in each other's way.
         seed: any integer, 0 too, decides all orders, for whichever pool and number of workers. None: another order at each start,
             but for shards, which must agree: these have 0 then.
         shuffle_rows: rows of each row group in a random order.
@@ -200,6 +204,8 @@ def _made_reader(given: dict[str, Any], *, batched: bool) -> Reader:
     kind = given["reader_pool_type"]
     worker_kind = worker_kind_of(kind)
     n_workers = checked_integer("workers_count", given["workers_count"], at_least=1)
+    if dataset.is_local and spec is None:  # nobody waits for anything but processors
+        n_workers = min(n_workers, _MOST_WORKERS_PER_PROCESSOR * n_processors())
     n_mixed = checked_integer("shuffle_row_drop_partitions", given["shuffle_row_drop_partitions"], at_least=1)
     shuffles_row_groups = bool(given["shuffle_row_groups"])
     return Reader(
