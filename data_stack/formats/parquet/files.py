@@ -155,9 +155,7 @@ def opened_for_arrow(place: Place, path: str) -> Any:
     if place.path is not None:
         full = os.path.join(place.path, path)
         try:
-            if not stat.S_ISREG(os.stat(full).st_mode):  # a pipe would be waited for
-                raise ResourceNotFoundError(f"could not open {full!r}: it is no file")
-            return pa.OSFile(full)
+            return _opened_local(full)
         except ResourceNotFoundError:
             raise
         except OSError as error:
@@ -170,6 +168,31 @@ def opened_for_arrow(place: Place, path: str) -> Any:
     source = _OfStore(resource, mode="r")
     source.version = resource.sha256
     return source
+
+
+def _opened_local(path: str) -> _Local:
+    before = os.stat(path)
+    while True:
+        if not stat.S_ISREG(before.st_mode):  # a pipe would be waited for
+            raise ResourceNotFoundError(f"could not open {path!r}: it is no file")
+        source = _Local(path)
+        # not of the open file: pyarrow 23 does not tell its descriptor
+        after = os.stat(path)
+        source.version = after.st_dev, after.st_ino, after.st_mtime_ns
+        if source.version == (before.st_dev, before.st_ino, before.st_mtime_ns):
+            return source
+        source.close()
+        before = after
+
+
+class _Local(pa.OSFile):  # type: ignore[misc]  # pyarrow has no types
+    """A file of this machine.
+
+    Attributes:
+        version: tells it from one that takes its place later, or from itself when it was written to.
+    """
+
+    version: tuple[int, int, int] | None = None
 
 
 class _OfStore(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types

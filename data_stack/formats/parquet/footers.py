@@ -244,9 +244,6 @@ def _parsed(tail: bytes, file_bytes: int | None) -> tuple[pq.FileMetaData, Foote
 
 def _version_of(source: Any) -> Any:
     """Tells a file from one that took its place later; None where there is nothing that does."""
-    if isinstance(source, pa.OSFile):
-        status = os.fstat(source.fileno())
-        return status.st_dev, status.st_ino, status.st_mtime_ns
     if hasattr(source, "version"):
         return source.version
     told = source.metadata() or {}  # of S3 and the like, as they were when it was opened
