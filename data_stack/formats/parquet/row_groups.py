@@ -425,6 +425,8 @@ def _partition_value(field: Field, text: str | None, files: ParquetFiles, file: 
         value = np.array(text).astype(dtype)[()]
         if dtype.kind in "mM" and np.isnat(value):
             raise ValueError("no time")
+        if dtype.kind in "iu" and int(text) != value:  # older versions of numpy take what is left of a number that is too large
+            raise ValueError("out of range")
         return value
     except (ValueError, ArithmeticError, KeyError) as error:
         raise DatasetFileCorruptError(
