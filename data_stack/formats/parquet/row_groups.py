@@ -353,7 +353,7 @@ class GroupReading:
             try:
                 footers.check_unchanged(file, source)
                 if threading.current_thread() is threading.main_thread() and self.stored_bytes < _FEW_BYTES:
-                    self.by_threads = False
+                    self.by_threads = False  # the main thread stays, as Arrow's do, and need not wait for these to start
                 opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._options())
             except BaseException:
                 source.close()
