@@ -57,15 +57,15 @@ class FaultyTCPProxy:
         """Close all, and stop."""
 
         async def end() -> None:
+            # A task that is cancelled before it began would leave its socket open: each ends by itself as its connection is cut.
             self._server.close()
-            left = list(self._writers)
-            self._cut(left)
-            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            for writer in left:
-                writer.transport.abort()
+            others = True
+            while others:
+                await asyncio.sleep(0.01)  # what was accepted just now begins
+                for writer in list(self._writers):
+                    writer.transport.abort()
+                others = {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+                await asyncio.wait(others, timeout=0.1) if others else None
             await asyncio.sleep(0.05)  # the loop closes sockets in its next rounds
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
