@@ -1,19 +1,66 @@
-"""Servers that tests share: each is started when the first test asks for it, and gone when the last one is done."""
+"""Servers that tests share: each is started when the first test asks for it, and gone when the last one is done.
+
+A test that failed while the machine stood still, by the watch of another process, says nothing: it is run again.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import mongodb_commands  # noqa: F401  # hears only clients that are made after it
 import pymongo
 import pytest
+from _pytest.runner import runtestprotocol
 from mongodb_server import ExternalMongoDB, MongoDBServer, folder_in_memory
 from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
+from standstills import Standstills
+
+# ------------------------------------------------------------------ a machine that stands still
+
+_MOST_RUNS = 4
+_standstills = pytest.StashKey[Standstills]()
+_run_again = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_standstills] = Standstills()
+    config.stash[_run_again] = []
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_standstills].close()
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Run a test; once more if it failed, and timeouts passed for no other reason than that nothing ran at all."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for n_runs in range(1, _MOST_RUNS + 1):
+        began = time.monotonic()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if n_runs == _MOST_RUNS or not any(report.failed for report in reports):
+            break
+        seconds = item.config.stash[_standstills].seconds_since(began)
+        if not seconds:
+            break
+        item.config.stash[_run_again].append(f"{item.nodeid}: {seconds:.1f} s")
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.stash[_run_again]:
+        terminalreporter.section("failed while the machine stood still, and run again")
+        for line in config.stash[_run_again]:
+            terminalreporter.line(line)
+
 
 # ------------------------------------------------------------------ MongoDB servers
 
