@@ -25,7 +25,7 @@ from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
-from data_stack.loader.petastorm import WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack.loader.petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack.loader.petastorm.rows import row_type
 from data_stack.util.processors import n_processors
 
@@ -190,10 +190,10 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
         col("double") > 300,
         in_lambda(["text"], lambda text: "1" in text),
     ]
-    combinations = itertools.product(predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 150)]])
+    combinations = itertools.product(predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 160)]])
     for predicate, shuffle_rows, shuffle_groups, parts, filters in combinations:
         options = {"predicate": predicate, "shuffle_rows": shuffle_rows, "shuffle_row_groups": shuffle_groups, "filters": filters}
-        wanted = [number for number in range(N_ROWS) if filters is None or number < 150]
+        wanted = [number for number in range(N_ROWS) if filters is None or number < 160]
         if predicate is predicates[1]:
             wanted = [number for number in wanted if number % 7 == 0]
         elif predicate is predicates[2]:
@@ -362,6 +362,25 @@ def test_shards_are_even_after_a_filter_and_with_fewer_row_groups_than_shards(on
 
     assert sorted(itertools.chain(*shards)) == [0, 1, 3, 4]
     assert [len(shard) for shard in shards] == [1, 1, 1, 1]
+
+
+def test_fewer_rows_than_shards_are_an_error_that_says_what_to_do(one_group: Path) -> None:
+    with pytest.raises(ConfigError, match=r"fewer rows \(5\) than shards \(6\).*row-groups.*: 1, .*row group 0 of /"):
+        make_reader(one_group, cur_shard=0, shard_count=6)
+
+    assert [len(order(one_group, cur_shard=rank, shard_count=6, uneven="keep")) for rank in range(6)] == [1, 1, 1, 1, 1, 0]
+
+
+def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_out(numbers: Path) -> None:
+    def reader(rank: int, **options: Any) -> Reader:
+        return make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=N_GROUPS + 1, **options)
+
+    with reader(0) as first, pytest.raises(ConfigError, match=r"fewer row groups \(20\) than shards \(21\).*deal out rows"):
+        next(first)
+
+    assert [len(list(reader(rank, uneven="keep"))) for rank in (0, N_GROUPS)] == [1, 0]
+    dealt = [DataLoader(reader(rank), batch_size=10) for rank in range(N_GROUPS + 1)]
+    assert sum(len(batch["id"]) for loader in dealt for batch in loader) == N_ROWS + 10  # 200 rows on 21 shards
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle_rows": True}, {"shuffle_row_groups": False}])
@@ -583,14 +602,18 @@ def test_a_reader_without_an_end_has_no_length(numbers: Path) -> None:
             len(reader)
 
 
-def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows(numbers: Path, tmp_path: Path) -> None:
+def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_warning(numbers: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(0)}), tmp_path / "empty.parquet")
 
     for make, source, predicate in itertools.product(
         (make_reader, make_batch_reader), (numbers, tmp_path), (None, in_set([-1], "id"))
     ):
         if source is tmp_path or predicate is not None:
-            with make(source, predicate=predicate, shuffle_rows=True, shuffle_row_drop_partitions=2) as reader:
+            with pytest.warns(UserWarning, match="No matching data is available") as told:
+                reader = make(source, predicate=predicate, shuffle_rows=True, shuffle_row_drop_partitions=2)
+
+            assert told[0].filename == __file__
+            with reader:
                 assert (list(reader), len(reader)) == ([], 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.dataset.iterator.iterator import checked_integer
-from data_stack.exception import LoaderStateError
+from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.schema import Schema
@@ -76,6 +77,13 @@ class Reader:
         self._n_given = self._n_of_chunk = 0  # rows of the chunk that came last, and how many it has
         self._n_to_skip = 0
         self._before: tuple[int, int, int] | None = None  # where the loader was before that chunk
+        if self._loader._plan.n_samples == 0:
+            warnings.warn(
+                f"No matching data is available for loading: no row of {dataset!r:.200} is selected, or it has none",
+                stacklevel=4,  # whoever called make_reader or make_batch_reader
+            )
+        if not batched:
+            self._refuse_shards_without_rows()
 
     # ------------------------------------------------------------------ iteration
 
@@ -87,6 +95,7 @@ class Reader:
 
         Raises:
             StopIteration: all epochs are over; :meth:`reset` begins anew.
+            ConfigError: there are fewer row groups than shards among which they are dealt out.
             RuntimeError: the reader was stopped.
             LoadingError: a row could not be read; the message names it. Asked again, the reader tries again.
             WorkerError: a worker died.
@@ -145,11 +154,13 @@ class Reader:
         """The rows of the next chunk."""
         if self.stopped:
             raise RuntimeError(
-                "this reader was stopped, as it is at the end of its with block; reset() begins anew, and so does another block"
+                "Trying to read a sample of a reader that was stopped, as it is at the end of its with block; reset() begins "
+                "anew, and so does another block"
             )
         if self.last_row_consumed:
             raise StopIteration
         if self._chunks is None:
+            self._refuse_shards_without_rows()
             self._chunks = iter(self._loader)
             place = self._loader._place
             # of an iteration that has not begun: where it will
@@ -179,6 +190,23 @@ class Reader:
             self._n_given += 1
             next(rows, None)
         return rows
+
+    def _refuse_shards_without_rows(self) -> None:
+        """Rows, or row groups, are not repeated for shards that have none of their own. Of ``batched`` readers this is known only
+        when they are read: a DataLoader deals out rows of them.
+        """
+        plan = self._loader._plan
+        if not 0 < plan.n_samples < plan.world or plan.uneven == "keep":
+            return
+        what, other = "rows", ""
+        if self.batched_output:
+            what, other = "row groups", "deal out rows, with make_reader or a DataLoader, or "
+        first = self.dataset.place_of(0).partition(" of ")[2]
+        raise ConfigError(
+            f"there are fewer {what} ({plan.n_samples}) than shards ({plan.world}), so that some would have none. Number of "
+            f"row-groups in the dataset: {len(block_lengths(self.iterator))}, the first is {first}. Ask for fewer shards, or "
+            f"{other}leave some empty with uneven='keep'"
+        )
 
     def _forget(self) -> None:
         self._chunks, self._rows, self._before = None, iter(()), None

@@ -110,7 +110,11 @@ def make_reader(
     Raises:
         ResourceNotFoundError: there are no Parquet files.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
-        ConfigError: an argument is out of range, or there is no such field.
+        ConfigError: an argument is out of range, there is no such field, or there are fewer rows than shards (unless ``uneven``
+            is "keep").
+
+    Warns:
+        UserWarning: no row is selected, or there is none.
     """
     return _made_reader(dict(locals()), batched=False)
 
