@@ -304,7 +304,10 @@ def _suits(shape: Sequence[int | None], found: Sequence[int]) -> bool:
 
 
 def _wrong(field: Field, place: int, positions: IndexArrayOfInts, why: str) -> ConfigError:
-    return ConfigError(f"what the transform gave as field {field.name!r} of row {int(positions[place])} is none of it: {why}")
+    return ConfigError(
+        f"what the transform gave as field {field.name!r} of row {int(positions[place])} is none of it: {why}. If it makes "
+        f"something else of the field, name that in edit_fields"
+    )
 
 
 def _empty(field: Field) -> npt.NDArray[Any]:
