@@ -33,6 +33,9 @@ class FaultyTCPProxy:
         self._to = (host, port)
         self._faults: dict[str, float] = {}
         self._writers: set[asyncio.StreamWriter] = set()
+        self._transports: list[
+            asyncio.WriteTransport
+        ] = []  # all there ever were: one that was closed waits for who does not read
         self.n_faults = 0
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # a broken connection is its daily bread
@@ -57,15 +60,18 @@ class FaultyTCPProxy:
         """Close all, and stop."""
 
         async def end() -> None:
-            # A task that is cancelled before it began would leave its socket open: each ends by itself as its connection is cut.
+            # What was accepted just now begins first: a server that is closed (Python 3.11), and a task that is cancelled before
+            # it began, leave its socket open. Then each ends by itself, as its connection is cut.
+            self._loop.remove_reader(self._server.sockets[0])
+            await asyncio.sleep(0.01)
             self._server.close()
-            others = True
-            while others:
-                await asyncio.sleep(0.01)  # what was accepted just now begins
-                for writer in list(self._writers):
-                    writer.transport.abort()
-                others = {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-                await asyncio.wait(others, timeout=0.1) if others else None
+            while True:
+                for transport in self._transports:
+                    transport.abort()
+                others = asyncio.all_tasks() - {asyncio.current_task()}
+                if not others:
+                    break
+                await asyncio.wait(others, timeout=0.1)
             await asyncio.sleep(0.05)  # the loop closes sockets in its next rounds
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
@@ -101,12 +107,14 @@ class FaultyTCPProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self._transports.append(writer.transport)
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._to)
         except OSError:
             self._writers.discard(writer)
             writer.close()
             return
+        self._transports.append(far_writer.transport)
         pair = [writer, far_writer]
         self._writers.update(pair)
         try:
