@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,20 +72,22 @@ def places(n: int) -> list[int]:
 
 
 def test_killed_anywhere_the_next_run_finishes_and_nothing_half_ready_is_served(demo: Demo, tmp_path: Path) -> None:
-    ends = []
-    for place in places(n_operations(demo, tmp_path)):
+    def end_at(place: int) -> int:
         killed = Demo(tmp_path / f"killed-{place}", demo.sources)
 
-        ends.append(killed.run("prepare", DEMO_KILL_AT=str(place))[0])
+        end, _ = killed.run("prepare", DEMO_KILL_AT=str(place))
 
         assert killed.run("heal") == (READY, ""), place
+        return end
+
+    with ThreadPoolExecutor(2) as threads:
+        ends = list(threads.map(end_at, places(n_operations(demo, tmp_path))))
     # The number of operations differs by a few from run to run, so the last place may not be reached.
     assert ends.count(-signal.SIGKILL) >= N_SPREAD
 
 
 def test_killed_anywhere_while_replacing_an_earlier_version_either_version_is_whole(demo: Demo, tmp_path: Path) -> None:
-    n = n_operations(demo, tmp_path)
-    for place in places(n)[::4]:
+    def replace_until(place: int) -> None:
         killed = Demo(tmp_path / f"killed-{place}", demo.sources)
         assert killed.run("prepare")[0] == 0
 
@@ -93,6 +96,9 @@ def test_killed_anywhere_while_replacing_an_earlier_version_either_version_is_wh
         assert code in (0, -signal.SIGKILL)
         assert killed.is_right_or_not_ready(), place
         assert killed.run("heal", DEMO_VERSION="2.0.0") == (READY, ""), place
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(replace_until, places(n_operations(demo, tmp_path))[::4]))
 
 
 def test_steps_done_before_a_crash_are_not_repeated(demo: Demo, tmp_path: Path) -> None:

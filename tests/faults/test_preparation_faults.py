@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ class Trial:
     def __init__(self, processes: FaultProcesses, stores: StoreKind, sources: str, figures: Figures) -> None:
         self.processes, self.stores, self.sources, self.figures = processes, stores, sources, figures
         self.violations: list[str] = []
+        self._counting = threading.Lock()
 
     def n_points(self, *, earlier: int | None = None, looking: bool = False) -> int:
         """How many calls an undisturbed preparation makes."""
@@ -59,36 +63,39 @@ class Trial:
         """What happens between the fault and the look at what it left."""
 
     def judge(self, place: str, outcome: Outcome, store: Mapping[str, Any], version: int, earlier: int | None) -> None:
-        counts = self.figures.counts
-        counts["points"] += 1
-        counts["killed"] += outcome.was_killed
+        self._count("points")
+        self._count("killed", outcome.was_killed)
         if outcome.hung:
             self._violated("hung", place, outcome)
         elif outcome.error is not None:
-            counts["own errors" if outcome.own else "FOREIGN ERRORS"] += 1
+            self._count("own errors" if outcome.own else "FOREIGN ERRORS")
             if not outcome.own:
                 self._violated("a foreign error", place, outcome)
         elif not outcome.was_killed and outcome.status != 0:
             self._violated("died", place, outcome)
         if outcome.status == 0 and outcome.left:
-            counts["LEFT OPEN"] += 1
+            self._count("LEFT OPEN")
             self._violated("descriptors or threads left", place, outcome)
         looks = [self.processes.run("fault_dataset:check", store, self.sources, v) for v in {version, earlier or version}]
         for look in looks:
             if look.value not in (NOT_READY, RIGHT):
-                counts["LOOKS READY AND IS NOT"] += 1
+                self._count("LOOKS READY AND IS NOT")
                 self._violated("looks ready and is not", place, look)
-        counts["not ready"] += all(look.value == NOT_READY for look in looks)
+        self._count("not ready", all(look.value == NOT_READY for look in looks))
         if outcome.value is not None and not any(look.value == RIGHT for look in looks):
-            counts["SAID SUCCESS"] += 1
+            self._count("SAID SUCCESS")
             self._violated("said success, and is not ready", place, looks[0])
         healed = self.processes.run("fault_dataset:heal", store, self.sources, version)
         if healed.value != RIGHT:
-            counts["NOT HEALED"] += 1
+            self._count("NOT HEALED")
             self._violated("not healed", place, healed)
         if left := self.stores.left_over(store):
-            counts["LEFT OVER"] += 1
+            self._count("LEFT OVER")
             self._violated(f"left over: {left}", place, healed)
+
+    def _count(self, what: str, n: int = 1) -> None:
+        with self._counting:
+            self.figures.counts[what] += n
 
     def assert_all_as_promised(self) -> None:
         """Fail with what was not, if anything was."""
@@ -101,6 +108,11 @@ class Trial:
 
     def _violated(self, what: str, place: str, outcome: Outcome) -> None:
         self.violations.append(f"{what} after {place}: {outcome}")
+
+
+def two_at_a_time(trials: Sequence[Callable[[], Outcome]]) -> list[Outcome]:
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(lambda attempt: attempt(), trials))
 
 
 @pytest.fixture
@@ -117,8 +129,8 @@ _KINDS = pytest.mark.parametrize("stores", ["file", "mongodb", "cached", *(["s3"
 def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Trial, action: str, small: int, full: int) -> None:
     n_points = trial.n_points()
 
-    for point in spread(n_points, max(3, sized(small, full, cost=trial.stores.cost))):
-        trial.at(point, action)
+    points = spread(n_points, max(3, sized(small, full, cost=trial.stores.cost)))
+    two_at_a_time([partial(trial.at, point, action) for point in points])
 
     trial.assert_all_as_promised()
     # A few points more or less, as threads and heartbeats come and go; the last is met by chance.
@@ -127,8 +139,8 @@ def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Tr
 
 @_KINDS
 def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(trial: Trial) -> None:
-    for point in spread(trial.n_points(earlier=1), sized(6, 200, cost=trial.stores.cost)):
-        trial.at(point, "kill", earlier=1)
+    points = spread(trial.n_points(earlier=1), sized(6, 200, cost=trial.stores.cost))
+    two_at_a_time([partial(trial.at, point, "kill", earlier=1) for point in points])
 
     trial.assert_all_as_promised()
 
@@ -136,6 +148,7 @@ def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whol
 @_KINDS
 def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial: Trial) -> None:
     n_points = trial.n_points(looking=True)
+    trials = []
 
     # The small form has two errors only for a store that takes seconds for each.
     for i, name in enumerate(trial.stores.errors[: sized(2 if trial.stores.cost >= 10 else 99, 99)]):
@@ -144,9 +157,9 @@ def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial:
         n_for_good = 29 if FAULTS_FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
         for sticky, n_tried in ((False, 100 if FAULTS_FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
             for point in spread(n_points, n_tried + 2)[1:-1]:
-                outcome = trial.at(point, "error", number=getattr(errno, name), sticky=sticky, looking=True)
-                trial.figures.counts["overcome"] += outcome.value is not None
+                trials.append(partial(trial.at, point, "error", number=getattr(errno, name), sticky=sticky, looking=True))
 
+    trial.figures.counts["overcome"] += sum(outcome.value is not None for outcome in two_at_a_time(trials))
     trial.assert_all_as_promised()
 
 
@@ -167,6 +180,11 @@ class PowerTrial(Trial):
     def __init__(self, processes: FaultProcesses, disk: Ext4, sources: str, figures: Figures) -> None:
         super().__init__(processes, DiskStores(disk), sources, figures)
         self._disk = disk
+
+    def at_each(self, points: Sequence[int], action: str, **what: Any) -> list[Outcome]:
+        """:meth:`at` for several points, two at a time."""
+        with ThreadPoolExecutor(2) as threads:
+            return list(threads.map(lambda point: self.at(point, action, **what), points))
 
     def after(self, outcome: Outcome, store: Mapping[str, Any], version: int) -> None:
         self._disk.plug_in_again()

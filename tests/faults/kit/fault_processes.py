@@ -115,7 +115,7 @@ class Process:
         until = time.monotonic() + timeout_seconds
         while True:
             # In short turns, so that several threads can wait for several children of the one forking process.
-            status = self._processes.ask({"wait": self.pid, "timeout_seconds": 0.05})
+            status = self._processes.ask({"wait": self.pid, "timeout_seconds": 0.01})
             if status is not None:
                 break
             if time.monotonic() > until:
