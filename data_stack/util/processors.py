@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import os
+import sys
 
-__all__ = ["n_processors"]
+__all__ = ["be_one_of", "n_processors", "n_threads"]
+
+_n_processes = 1
 
 
 def n_processors() -> int:
     """Those that the operating system lets this process run on, at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def n_threads() -> int:
+    """How many threads should compute in this process: one for each processor, of which a worker process has its share.
+
+    A process of ``multiprocessing``, as torch's loader has, is taken to have a processor to itself, and its siblings theirs.
+    """
+    multiprocessing = sys.modules.get("multiprocessing.process")  # which its processes have imported
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        return 1
+    return max(1, n_processors() // _n_processes)
+
+
+def be_one_of(n_processes: int) -> None:
+    """Tell that this process is one of so many workers, which compute at the same time."""
+    global _n_processes
+    _n_processes = n_processes

@@ -19,7 +19,7 @@ from data_stack.formats.parquet.dataset_names import COMMON_METADATA
 from data_stack.formats.parquet.files import ParquetFiles, opened_for_arrow
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.io.parallel import Workers
-from data_stack.util.processors import n_processors
+from data_stack.util.processors import n_threads
 
 __all__ = ["Footers", "digest_of_row_groups", "reading_parquet"]
 
@@ -192,7 +192,7 @@ class Footers:
         return self.files.place.exists(COMMON_METADATA)
 
     def _read_all(self) -> None:
-        n_threads = n_processors() if self.files.place.path is not None else _MOST_THREADS
+        most_threads = n_threads() if self.files.place.path is not None else _MOST_THREADS
         n_files = len(self.files.paths)
         for start in range(0, n_files, _FILES_AT_ONCE):
             files = [file for file in range(start, min(start + _FILES_AT_ONCE, n_files)) if self._footers[file] is None]
@@ -202,7 +202,7 @@ class Footers:
                 fetched[file] = self._fetched(file)
 
             if len(files) > 1:
-                Workers(files, fetch, n_threads).run()
+                Workers(files, fetch, most_threads).run()
             elif files:
                 fetch(files[0])
             for file in files:  # in one thread: they would wait for each other

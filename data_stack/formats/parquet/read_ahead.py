@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from data_stack.formats.parquet.row_groups import GroupReading
-from data_stack.util.processors import n_processors
+from data_stack.util.processors import n_threads
 
 __all__ = ["ReadAhead"]
 
@@ -76,12 +76,11 @@ class ReadAhead:
                 if at_once and not _readers.are_there and _is_little([each.reading for each in begun.values()]):
                     begun.clear()
                 self._expected.update(begun)
-            n_threads = n_processors()
             for each in begun.values():
-                each.reading.by_threads = len(begun) == 1  # several keep the processors busy, with less coming and going
+                each.reading.by_threads &= len(begun) == 1  # several keep the processors busy, with less coming and going
                 with contextlib.suppress(Exception):  # see the class; or Python is at its end, or has no more threads
                     each.reading.open_local()
-                    _readers.submit(each, n_threads if each.reading.is_local else _MOST_REQUESTS)
+                    _readers.submit(each, n_threads() if each.reading.is_local else _MOST_REQUESTS)
                     each.is_submitted = True
         finally:  # also for an interrupt: nobody waits for what nobody reads
             for each in begun.values():

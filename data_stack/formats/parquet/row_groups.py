@@ -21,6 +21,7 @@ from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
+from data_stack.util.processors import n_processors, n_threads
 
 __all__ = ["LOCAL_OPTIONS", "GroupReading", "RowGroups", "files_that_could_match"]
 
@@ -267,11 +268,11 @@ class GroupReading:
         group: its number.
         names: of the columns.
         rows: which rows will be read, ascending; None for all.
-    """
 
-    by_threads = True
-    """Whether Arrow may decode the columns in threads of its own. These stay, and so does their memory: a thread that has just
-    been started has to get its own first."""
+    Attributes:
+        by_threads: whether Arrow may decode the columns in threads of its own, of which it has one for each processor. These
+            stay, and so does their memory: a thread that has just been started has to get its own first.
+    """
 
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
@@ -282,6 +283,7 @@ class GroupReading:
         self._table: pa.Table | None = None
         self.is_local = groups.footers.files.place.path is not None
         self.is_decoded = not self._stored
+        self.by_threads = n_threads() == n_processors()
 
     def open_local(self) -> None:
         """Open a file of this machine, which takes no time; one of a store is opened when it is decoded."""

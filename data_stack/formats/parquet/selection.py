@@ -15,7 +15,7 @@ from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import PredicateError
 from data_stack.io.parallel import Workers
-from data_stack.util.processors import n_processors
+from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
 
 __all__ = ["Located", "Selection", "selected"]
@@ -184,7 +184,7 @@ def selected(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
         if mask.any():
             found[group] = None if mask.all() else np.flatnonzero(mask).astype(np.int32)
 
-    Workers(chosen.tolist(), look_at, n_processors()).run()
+    Workers(chosen.tolist(), look_at, n_threads()).run()
     hits = [group for group in chosen.tolist() if group in found]
     rows = tuple(found[group] for group in hits)
     lengths = [

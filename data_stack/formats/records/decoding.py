@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.exception import MissingDependencyError
 from data_stack.formats.records.codecs.codec import Codec
-from data_stack.util.processors import n_processors
+from data_stack.util import processors
 
 __all__ = ["UndecodableError", "decoded", "decoded_into"]
 
@@ -116,9 +115,7 @@ def _threads() -> tuple[int, ThreadPoolExecutor | None]:
     global _pool
     pid, n_threads, pool = _pool
     if pid != os.getpid():
-        # A worker process has its processor to itself already, and its siblings have theirs.
-        is_worker = multiprocessing.parent_process() is not None
-        n_threads = 1 if is_worker else min(_MOST_THREADS, n_processors())
+        n_threads = min(_MOST_THREADS, processors.n_threads())
         pool = ThreadPoolExecutor(n_threads - 1, thread_name_prefix="data_stack-decode") if n_threads > 1 else None
         _pool = (os.getpid(), n_threads, pool)
     return n_threads, pool

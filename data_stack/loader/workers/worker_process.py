@@ -26,6 +26,7 @@ from data_stack.loader.workers.parcels import Parcel, Spans, contents_of, know_n
 from data_stack.loader.workers.segments import SegmentWriter
 from data_stack.loader.workers.worker_board import WorkerBoard
 from data_stack.util.large_arrays import Memory, find_first_by
+from data_stack.util.processors import be_one_of
 
 __all__ = ["main"]
 
@@ -42,7 +43,7 @@ def main(channel: int, board: int, number: int, n_workers: int, n_kept: int, par
         channel: descriptor of the socket to it.
         board: descriptor of the shared board.
         number: of this worker, from 0 on.
-        n_workers: pages of the board.
+        n_workers: how many of them there are, pages of the board.
         n_kept: free segments to keep.
         parent: process id of the one that started this one.
         is_of_main_thread: whether that process's main thread did, which lives as long as the process.
@@ -56,6 +57,7 @@ def main(channel: int, board: int, number: int, n_workers: int, n_kept: int, par
     if is_of_main_thread and sys.platform == "linux":
         # The heartbeat ends this process when the parent is gone, but cannot while it is stopped or Python's lock is held.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    be_one_of(n_workers)
     pages = WorkerBoard(board, n_workers)
     os.close(board)
     threading.Thread(target=_beat, args=(pages, number, parent, threading.get_ident()), name="heartbeat", daemon=True).start()
