@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ class Standstills:
     """Watches from a process of its own, which a lock of Python in this one does not keep waiting."""
 
     def __init__(self) -> None:
-        self._seen = tempfile.TemporaryFile("a+b")  # the watch appends, wherever this process reads
+        self._seen = tempfile.TemporaryFile()
         self._watching = subprocess.Popen(
             [sys.executable, "-IS", "-c", _WATCH], stdin=subprocess.PIPE, stdout=self._seen, start_new_session=True
         )
@@ -40,8 +41,8 @@ class Standstills:
     def seconds_since(self, began: float) -> float:
         """How long the machine stood still, in all, since a time of ``time.monotonic()``; short moments are not counted."""
         time.sleep(3 * _TICK_SECONDS)  # of one that is just over the watch knows in a moment
-        self._seen.seek(0)
-        seen = [tuple(map(float, line.split())) for line in self._seen.read().splitlines()]
+        lines = os.pread(self._seen.fileno(), 1 << 20, 0).splitlines()  # the watch writes on at its end
+        seen = [tuple(map(float, line.split())) for line in lines]
         return sum(seconds for ended, seconds in seen if ended > began)
 
     def close(self) -> None:

@@ -45,7 +45,8 @@ class ProcessWorkers(Workers):
     native code that holds Python's is an error within 5 s, and all workers are ended; that it merely takes longer than 5 s is a
     warning with its stack. (What was stopped or waits for a lock can be told from what is slow on Linux only.)
 
-    Numerical libraries start a thread for each processor in each worker; set ``OMP_NUM_THREADS=1`` if that is too many.
+    Threads that decode for data_stack share the processors. Numerical libraries start a thread for each in each worker; set
+    ``OMP_NUM_THREADS=1`` if that is too many.
 
     Args:
         maker: makes the batches.

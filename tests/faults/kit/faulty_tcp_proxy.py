@@ -33,9 +33,7 @@ class FaultyTCPProxy:
         self._to = (host, port)
         self._faults: dict[str, float] = {}
         self._writers: set[asyncio.StreamWriter] = set()
-        self._transports: list[
-            asyncio.WriteTransport
-        ] = []  # all there ever were: one that was closed waits for who does not read
+        self._transports: list[asyncio.WriteTransport] = []  # of all, also those that are closed when all is read
         self.n_faults = 0
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # a broken connection is its daily bread
