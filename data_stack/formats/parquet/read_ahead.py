@@ -17,7 +17,8 @@ __all__ = ["ReadAhead"]
 
 #: What waits to be asked for, at most; one row group always may.
 _MOST_BYTES = 16 << 20
-#: So many row groups are read at once of a store, most of whose time is waiting; of this machine one for each processor.
+#: So many row groups are read at once of a store, most of whose time is waiting; of this machine one for each thread that should
+#: compute.
 _MOST_REQUESTS = 16
 #: A thread that has nothing to read for so long ends.
 _IDLE_SECONDS = 1.0
