@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from data_stack.repository.encoders import encoder, encoder_from_state
     from data_stack.repository.loading import datasets, describe, load
     from data_stack.repository.recipes import from_recipe
+    from data_stack.repository.removal import remove_dataset
     from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
 
     __version__: str
@@ -114,6 +115,7 @@ _MODULES = {
     "load": "repository.loading",
     "load_splits": "dataset.splits.saved_splits",
     "named_function": "dataset.recipes.functions",
+    "remove_dataset": "repository.removal",
     "save_splits": "dataset.splits.saved_splits",
     "storage_connector_from_url": "repository.default_storage",
 }
@@ -166,6 +168,7 @@ __all__ = [
     "load",
     "load_splits",
     "named_function",
+    "remove_dataset",
     "save_splits",
     "storage_connector_from_url",
 ]

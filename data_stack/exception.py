@@ -16,6 +16,7 @@
     ├── MalformedIdentifierError (ValueError)         an identifier outside of the published grammar
     │   └── MaliciousFilePathError                    a path that would leave the store's root
     ├── ResourceNotFoundError (LookupError)           nothing is stored under that identifier
+    │   └── MissingFileError (FileNotFoundError)      there is no file at that path
     ├── StorageError (OSError)                        the store could not read or write
     │   ├── ReadOnlyStorageError                      … because it was opened for reading only
     │   ├── StorageConflictError                      … because somebody else had replaced the resource meanwhile
@@ -25,10 +26,12 @@
     ├── RetrievalError                                none of a resource's sources delivered it
     │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
     │   └── SeveralRetrievalErrors                    more than one resource is missing
+    │       └── SeveralCorruptSourceErrors (CorruptSourceError)  … and of each a source delivered wrong bytes
     ├── ConfigError (ValueError)                      an unknown option, or a value out of range
     │   ├── LoaderStateError                          a loader's state is of another dataset or order, or damaged
     │   ├── RecipeError                               a recipe of a stack of iterators that cannot be followed
     │   └── UnknownSplitError                         a split that the dataset does not have
+    ├── RequestLimitError                             decoding what was asked for would take more memory than a request may
     ├── LoadingError (RuntimeError)                   a loader could not make a batch; the cause is chained, the sample named
     ├── WorkerError (RuntimeError)                    a worker of a loader died, or does nothing any more
     ├── ModelNotTrainedError                          a fitted state was asked for before fitting
@@ -44,7 +47,9 @@ Messages say what was wrong, where, and what to do next. The facts of an error a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from errno import ENOENT
 from typing import Any
 
 __all__ = [
@@ -65,14 +70,17 @@ __all__ = [
     "MalformedIdentifierError",
     "MaliciousFilePathError",
     "MissingDependencyError",
+    "MissingFileError",
     "ModelNotTrainedError",
     "PluginError",
     "PreparationError",
     "ReadOnlyStorageError",
     "RecipeError",
+    "RequestLimitError",
     "ResourceChangedError",
     "ResourceNotFoundError",
     "RetrievalError",
+    "SeveralCorruptSourceErrors",
     "SeveralRetrievalErrors",
     "StorageConflictError",
     "StorageError",
@@ -217,6 +225,26 @@ class ResourceNotFoundError(DataStackError, LookupError):
         )
 
 
+class MissingFileError(ResourceNotFoundError, FileNotFoundError):
+    """There is no file at a path that a reader was given: nothing at all, or a folder.
+
+    Attributes:
+        path: the path, absolute.
+        reason: what is there instead.
+    """
+
+    def __init__(self, path: str, reason: str = "there is no such file or folder") -> None:
+        super().__init__(path)
+        self.args = (path, reason)
+        self.path, self.reason, self.errno, self.filename = path, reason, ENOENT, path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MissingFileError, self.args
+
+    def __str__(self) -> str:
+        return f"could not open {self.path!r}: {self.reason}"
+
+
 class StorageError(DataStackError, OSError):
     """A store could not read or write; the resource is as it was before.
 
@@ -281,9 +309,16 @@ class CorruptSourceError(RetrievalError, DatasetFileCorruptError):
 class SeveralRetrievalErrors(RetrievalError):
     """More than one resource could not be retrieved; those that could are kept.
 
+    Where wrong bytes came for every one of them, it is a :class:`SeveralCorruptSourceErrors`, and so a DatasetFileCorruptError.
+
     Attributes:
         errors: one error for each resource; ``identifier``, ``attempts`` and ``expected`` are those of the first.
     """
+
+    def __new__(cls, errors: Sequence[RetrievalError]) -> SeveralRetrievalErrors:
+        if cls is SeveralRetrievalErrors and all(isinstance(error, CorruptSourceError) for error in errors):
+            cls = SeveralCorruptSourceErrors
+        return super().__new__(cls, errors)
 
     def __init__(self, errors: Sequence[RetrievalError]) -> None:
         first = errors[0]
@@ -293,6 +328,10 @@ class SeveralRetrievalErrors(RetrievalError):
 
     def __str__(self) -> str:
         return f"{len(self.errors)} resources could not be retrieved:\n" + "\n".join(map(str, self.errors))
+
+
+class SeveralCorruptSourceErrors(SeveralRetrievalErrors, CorruptSourceError):
+    """More than one resource could not be retrieved, and for each of them a source delivered wrong bytes."""
 
 
 class ConfigError(DataStackError, ValueError):
@@ -327,7 +366,32 @@ class UnknownSplitError(ConfigError, ResourceNotFoundError):
 
 
 class PreparationError(DataStackError):
-    """A dataset could not be prepared; its cause is chained, and the next attempt resumes at the failed step."""
+    """A dataset could not be prepared; its cause is chained, and the message says what is kept for the next attempt."""
+
+
+class RequestLimitError(DataStackError):
+    """What was asked for would take more memory, once it is decoded, than one request may. Nothing was decoded for it.
+
+    Attributes:
+        what: what would take it: file, field and row, as far as they are known.
+        n_bytes: how much it would be, at least.
+        limit_bytes: how much a request may take.
+    """
+
+    def __init__(self, what: str, n_bytes: int, limit_bytes: int) -> None:
+        super().__init__(what, n_bytes, limit_bytes)
+        self.what, self.n_bytes, self.limit_bytes = what, n_bytes, limit_bytes
+
+    def at(self, place: str) -> RequestLimitError:
+        """The same, that says where."""
+        return RequestLimitError(f"{place}: {self.what}", self.n_bytes, self.limit_bytes)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: {self.n_bytes:,} bytes or more would be decoded for one request, which may take {self.limit_bytes:,}. "
+            f"Ask for fewer samples at once; or, if you trust the data, set the environment variable "
+            f"DATA_STACK_MAX_REQUEST_BYTES to more"
+        )
 
 
 class TaskError(DataStackError, RuntimeError):
@@ -455,7 +519,23 @@ class MissingDependencyError(DataStackError, ImportError):
         self.needed_by, self.package, self.extra = needed_by, package, extra
 
     def __str__(self) -> str:
-        return f"{self.needed_by} needs {self.package}: pip install 'datastack[{self.extra}]'"
+        # Not by the name of ours: until a release, PyPI's datastack is the original's 0.0.13 of 2021.
+        return (
+            f"{self.needed_by} needs {self.package}: pip install {' '.join(map(repr, _requirements(self.package, self.extra)))}, "
+            f"or pip install '.[{self.extra}]' in a clone of data_stack"
+        )
+
+
+def _requirements(package: str, extra: str) -> list[str]:
+    """``package`` with its versions, as the metadata of ``extra`` has it; all of the extra where it has no such package."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires("datastack") or []
+    except PackageNotFoundError:  # run from its source without being installed
+        lines = []
+    requirements = [line.partition(";")[0].strip() for line in lines if f'"{extra}"' in line.replace("'", '"')]
+    return [each for each in requirements if re.split("[<>=!~ ]", each)[0] == package] or requirements or [package]
 
 
 class UnpicklableResourceError(DataStackError, TypeError):

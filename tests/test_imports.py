@@ -55,6 +55,7 @@ HEAVY = {
     "PIL": {
         "data_stack.cli.datasets",
         "data_stack.display.contact_sheet",
+        "data_stack.display.fonts",
         "data_stack.formats.records.codecs.images",
         "data_stack.formats.records.codecs.jpeg",
     },
@@ -73,7 +74,7 @@ HEAVY = {
     "requests": {"data_stack.io.retriever.http"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.formats.records.codecs.jpeg"},
-    "sklearn": {"data_stack.dataset.encoders.sklearn_state"},
+    "sklearn": {"data_stack.dataset.encoders.sklearn_rules", "data_stack.dataset.encoders.sklearn_state"},
     "soundfile": {"data_stack.formats.records.codecs.flac"},
     "tensorflow": {
         "data_stack.distributed.spark_tensorflow",
@@ -291,7 +292,7 @@ def test_without_the_optional_packages_all_imports_but_what_exists_for_them() ->
     missing = {name: error[0] for name, error in errors.items()}
     assert [name for name in missing if not any(exists_for(name, package) for package in OPTIONAL if package in HEAVY)] == []
     assert set(missing.values()) == {"MissingDependencyError"}
-    assert all("pip install 'datastack[" in error[1] for error in errors.values())
+    assert all("pip install '.[" in error[1] for error in errors.values())
 
 
 LIGHT = [

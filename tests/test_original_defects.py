@@ -270,7 +270,7 @@ def test_p1_a_report_reads_each_node_once() -> None:
     )
 
     assert (report.length, [sub.length for sub in report.sub_reports]) == (6, [3, 3])
-    assert Counting.n_read <= 12
+    assert Counting.n_read <= 16  # each part once and all samples of the whole, which are fewer than eight
 
 
 def test_p2_a_view_of_a_plain_iterator_can_be_reported() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import mmap
+import pickle
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,15 @@ from data_stack.dataset.factory import InformedDatasetFactory
 from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
-from data_stack.dataset.splitter import SplitterFactory
-from data_stack.exception import DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
+from data_stack.dataset.splitter import (
+    CVSplitterImpl,
+    NestedCVSplitterImpl,
+    RandomSplitterImpl,
+    Splitter,
+    SplitterFactory,
+    StratifiedSplitterImpl,
+)
+from data_stack.exception import DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError, RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory, StreamedResource
 from data_stack.io.retriever import RetrieverFactory
@@ -102,6 +110,79 @@ def test_a_placeholder_for_an_md5_fails_when_it_is_compared(tmp_path: Path) -> N
 
     with pytest.raises(DatasetFileCorruptError):
         RetrieverFactory.get_file_retriever(FileStorageConnector(tmp_path / "root")).retrieve([job])
+
+
+@pytest.mark.parametrize("n_wrong", [1, 4])
+def test_wrong_digests_are_corrupt_files_however_many_there_are(tmp_path: Path, n_wrong: int) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    jobs = [ResourceDefinition(f"x/{number}", str(tmp_path / "f"), "0" * 32) for number in range(n_wrong)]
+
+    with pytest.raises(DatasetFileCorruptError) as caught:
+        RetrieverFactory.get_file_retriever(FileStorageConnector(tmp_path / "root")).retrieve(jobs)
+
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(caught.value, RetrievalError)
+    assert (type(copy), str(copy)) == (type(caught.value), str(caught.value))
+
+
+def labelled(n_samples: int) -> SequenceDatasetIterator:
+    labels = [number % 3 for number in range(n_samples)]
+    return SequenceDatasetIterator([list(range(n_samples)), labels, labels])
+
+
+def test_a_splitter_is_asked_for_its_indices_by_the_name_that_programs_know() -> None:
+    iterator = labelled(30)
+
+    drawn = RandomSplitterImpl(ratios=[0.5, 0.3, 0.2], seed=7)._determine_split_indices(dataset_length=30, ratios=[0.9, 0.1])
+    mixed = StratifiedSplitterImpl([0.5, 0.5], seed=7)._determine_split_indices(30, [0.8, 0.2], iterator)
+
+    for parts, sizes in ((drawn, [27, 3]), (mixed, [24, 6])):
+        assert [len(part) for part in parts] == sizes
+        assert sorted(parts[0] + parts[1]) == list(range(30))
+
+
+class EveryOther(RandomSplitterImpl):
+    """A program's own way to divide."""
+
+    def _determine_split_indices(self, dataset_length: int, ratios: Any) -> list[list[int]]:
+        return [list(range(0, dataset_length, 2)), list(range(1, dataset_length, 2))]
+
+
+class FirstOnes(StratifiedSplitterImpl):
+    """Another one, which looks at the iterator."""
+
+    def _determine_split_indices(self, dataset_length: int, ratios: Any, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
+        return [[i for i in range(dataset_length) if dataset_iterator[i][1] == label] for label in (0, 1)]
+
+
+@pytest.mark.parametrize(("impl", "expected"), [(EveryOther, [[0, 2, 4], [1, 3, 5]]), (FirstOnes, [[0, 3], [1, 4]])])
+def test_a_program_that_divides_by_its_own_rule_is_obeyed(impl: Any, expected: list[list[int]]) -> None:
+    splitter = Splitter(impl([0.5, 0.5], seed=1))
+
+    assert splitter.get_indices(labelled(6)) == expected
+    assert [part.indices for part in splitter.split(labelled(6))] == expected
+
+
+class Reversed(CVSplitterImpl):
+    """A program's own folds, which the original read the indices off."""
+
+    def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
+        return super().split(dataset_iterator)[::-1]
+
+
+class NestedReversed(NestedCVSplitterImpl):
+    """The same of nested ones."""
+
+    def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        outer, inner = super().split(dataset_iterator)
+        return outer[::-1], inner[::-1]
+
+
+def test_indices_of_folds_are_those_of_the_split_that_a_program_redefines() -> None:
+    folds, nested = CVSplitterImpl(3).get_indices(labelled(12)), NestedCVSplitterImpl(3, 2).get_indices(labelled(12))
+
+    assert Reversed(3).get_indices(labelled(12)) == folds[::-1]
+    assert NestedReversed(3, 2).get_indices(labelled(12)) == (nested[0][::-1], nested[1][::-1])
 
 
 FLUENT_NAMES = [name for name in vars(FluentIterator) if not name.startswith("_")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,24 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
     assert [
         (path.name, word) for path in texts for word in words if word in path.read_text(encoding="utf-8", errors="replace")
     ] == []
+
+
+TEXTS = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "getting_started/*", "data_stack/**/*.py", "plugins/**/*.py", "plugins/**/*.md")
+    for path in [*ROOT.glob(pattern), *ROOT.glob(f"benchmarks/{pattern}")]
+    if path.is_file() and "build" not in path.parts and ".venv" not in path.parts
+)
+
+
+def test_nothing_tells_to_install_the_original_by_the_name_of_ours() -> None:
+    wrong = re.compile(r"""((?<!un)install|--upgrade)\s+(-\S+\s+)*["']?datastack\b(?!-)""")  # datastack-digits is a plugin
+
+    told = {
+        str(path.relative_to(ROOT)): wrong.findall(path.read_text(encoding="utf-8"))
+        for path in TEXTS
+        if wrong.search(path.read_text(encoding="utf-8"))
+    }
+
+    assert len(TEXTS) > 400
+    assert told == {}

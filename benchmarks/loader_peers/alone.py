@@ -177,7 +177,7 @@ def orders(n_samples: int) -> dict[str, Any]:
 def every_order(n_samples: int) -> Iterator[tuple[str, Order, int]]:
     """Those that there are, and of how many samples they are asked."""
     yield "shuffled", Shuffled(), n_samples
-    yield "block-wise, blocks of 10,000, window 16", BlockShuffled(10_000, 16), n_samples
+    yield "block-wise, blocks of 10,000, window 16", BlockShuffled(block_lengths=10_000, window=16), n_samples
     n_lengths = min(n_samples, 10**6)
     lengths = np.random.default_rng(2).integers(1, 500, n_lengths)
     try:
@@ -197,7 +197,7 @@ def quality(window: int | None, n_blocks: int = 1000, block_length: int = 200) -
     - ``blocks read``: how often a reader that keeps ``window + 1`` blocks opens one, by the number of blocks.
     """
     n = n_blocks * block_length
-    order: Order = Shuffled() if window is None else BlockShuffled(block_length, window)
+    order: Order = Shuffled() if window is None else BlockShuffled(block_lengths=block_length, window=window)
     indices = order.indices(np.arange(n), n, 7, 0)
     if not np.array_equal(np.sort(indices), np.arange(n)):
         raise ValueError("the order is no permutation")

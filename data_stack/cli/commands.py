@@ -5,16 +5,18 @@ from __future__ import annotations
 import html
 import sys
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, parsed_options, print_json
+from data_stack.cli.settings import Settings, common_options, echo, parsed_options, print_json
 from data_stack.display.text import columns, size_text
 
 if TYPE_CHECKING:
     from data_stack.display.report import DatasetReport
+    from data_stack.repository.removal import RemovalReport
 
 __all__ = ["data_stack"]
 
@@ -51,12 +53,13 @@ def data_stack() -> None:
 def list_datasets(settings: Settings) -> None:
     """List the installed datasets.
 
-    Tells which of them are prepared in the store, and imports none.
+    Tells which versions of them are prepared in the store, and imports none if the store can list what it has.
     """
-    from data_stack.cli.datasets import installed_datasets, is_prepared
+    from data_stack.cli.datasets import installed_datasets, prepared_versions
 
-    connector = settings.connector()
-    rows = [(record, is_prepared(connector, record.name)) for record in installed_datasets()]
+    connector, records = settings.existing_connector(may_be_new=True), installed_datasets()
+    versions = prepared_versions(connector, sorted({record.name for record in records})) if records else {}
+    rows = [(record, versions.get(record.name, [])) for record in records]
     if settings.as_json:
         print_json(
             [
@@ -66,7 +69,8 @@ def list_datasets(settings: Settings) -> None:
                     "version": record.version,
                     "state": record.state,
                     "error": record.error,
-                    "prepared": prepared,
+                    "prepared": bool(prepared),
+                    "stored_versions": prepared,
                 }
                 for record, prepared in rows
             ]
@@ -75,7 +79,7 @@ def list_datasets(settings: Settings) -> None:
     table = [("name", "from", "prepared", "")]
     for record, prepared in rows:
         note = record.state if record.error is not None else ""
-        table.append((record.name, f"{record.distribution} {record.version}", "yes" if prepared else "no", note))
+        table.append((record.name, f"{record.distribution} {record.version}", ", ".join(prepared) or "no", note))
     _print_columns(table)
 
 
@@ -90,31 +94,32 @@ def info(settings: Settings, name: str) -> None:
     """
     from data_stack.cli.datasets import Dataset
 
-    facts = Dataset.find(name, settings.connector()).facts()
+    facts = Dataset.find(name, settings.existing_connector(may_be_new=True)).facts()
     if settings.as_json:
         print_json(facts)
         return
     card: dict[str, Any] = facts["card"] or {}
-    click.echo(f"{facts['name']} {card.get('version', '')}".strip())
+    echo(f"{facts['name']} {card.get('version', '')}".strip())
     if facts["description"]:
-        click.echo(facts["description"])
-    click.echo()
+        echo(facts["description"])
+    echo()
     rows = [(key, card[key]) for key in ("license", "homepage", "citation") if card.get(key)]
     rows += [("factory", facts["factory"]), ("package", facts["distribution"])]
     if facts["splits"] is not None:
         rows.append(("splits", ", ".join(facts["splits"])))
         rows.append(("options", ", ".join(facts["options"]) or "none"))
-    rows += [("prepared", "yes" if facts["prepared"] else "no"), ("store", facts["storage"])]
+    rows += [("prepared", "yes" if facts["prepared"] else "no"), ("stored", ", ".join(facts["stored_versions"]) or "none")]
+    rows.append(("store", facts["storage"]))
     for key, value in rows:
-        click.echo(f"{key:<10}{value}")
+        echo(f"{key:<10}{value}")
     for source in facts["sources"]:
         digest = (
             f"sha256 {source['sha256']}" if source["sha256"] else f"md5 {source['md5_sum']}" if source["md5_sum"] else "NO DIGEST"
         )
         size = "" if source["size"] is None else f"{size_text(source['size'])}  "
-        click.echo(f"\n{source['identifier']}  {size}{digest}")
+        echo(f"\n{source['identifier']}  {size}{digest}")
         for place in source["places"]:
-            click.echo(f"  {place}")
+            echo(f"  {place}")
 
 
 @data_stack.command()
@@ -125,15 +130,26 @@ def info(settings: Settings, name: str) -> None:
 @click.option("--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; means --engine processes.")
 @click.option("--master", metavar="URL", help="Spark's, e.g. spark://host:7077 or 'local[4]'; means --engine spark.")
 @click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="How often a shard is tried.  [default: 3]")
+@click.option("--again", is_flag=True, help="Prepare it also if it is ready, from the sources that are kept.")
+@click.option(
+    "--keep-steps", is_flag=True, help="Keep steps and shards when the code raises, and use those that other code has done."
+)
 @common_options
 @_pass_settings
 def prepare(
-    settings: Settings, name: str, engine: str | None, n_processes: int | None, master: str | None, attempts: int | None
+    settings: Settings,
+    name: str,
+    engine: str | None,
+    n_processes: int | None,
+    master: str | None,
+    attempts: int | None,
+    again: bool,
+    keep_steps: bool,
 ) -> None:
     """Prepare a dataset ahead of time.
 
-    Retrieves and preprocesses it, so that loading it later only opens files.
-    What is there is not fetched again, and what was interrupted goes on where it was.
+    Retrieves and preprocesses it, so that loading it later only opens files. What is there is not fetched again, and what
+    was interrupted goes on where it was, if the dataset's code is the same. If that code raises, it starts over next time.
 
     A dataset that has shards can prepare them at once, in processes of this machine or on a Spark cluster; another one is
     prepared there as a whole. The store must be reachable from all machines that take part.
@@ -141,7 +157,7 @@ def prepare(
     from data_stack.cli.datasets import Dataset, engine_of
 
     dataset = Dataset.find(name, settings.connector())
-    steps, already_ready = dataset.prepare(engine_of(engine, n_processes, master, attempts))
+    steps, already_ready = dataset.prepare(engine_of(engine, n_processes, master, attempts), again=again, keep_steps=keep_steps)
     seconds = sum(duration for _, duration in steps)
     size = dataset.stored_size()
     if settings.as_json:
@@ -157,10 +173,10 @@ def prepare(
         )
         return
     if already_ready:
-        click.echo(f"{name} was ready in {dataset.connector!r}")
+        echo(f"{name} was ready in {dataset.connector!r}")
         return
     _print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in steps)], right=(1,))
-    click.echo(f"{name} is ready in {dataset.connector!r}: {size_text(size)}, prepared in {seconds:.3f} s")
+    echo(f"{name} is ready in {dataset.connector!r}: {size_text(size)}, prepared in {seconds:.3f} s")
 
 
 @data_stack.command()
@@ -200,10 +216,10 @@ def report(
         print_json(made.to_dict() | dataset.examination(split, parsed_options(options), statistics, duplicates))
         return
     if report_format in (None, "text"):
-        click.echo(str(dataset.report(split, parsed_options(options))))
+        echo(str(dataset.report(split, parsed_options(options))))
         if not statistics and not duplicates:
             return
-        click.echo()
+        echo()
     markup = "html" if report_format == "html" else "markdown"
     documents = list(dataset.documents(split, parsed_options(options), markup, statistics, duplicates))
     if markup == "html":  # a page of its own, which a browser is to read as UTF-8
@@ -211,7 +227,7 @@ def report(
         documents.insert(0, f'<!DOCTYPE html>\n<html><head><meta charset="utf-8"/><title>{title}</title></head><body>')
         documents.append("</body></html>")
     for document in documents:
-        click.echo(document)
+        echo(document)
 
 
 @data_stack.command()
@@ -261,7 +277,7 @@ def show(
     if settings.as_json:
         print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
     else:
-        click.echo(f"wrote {output} ({picture.width} x {picture.height} pixels)")
+        echo(f"wrote {output} ({picture.width} x {picture.height} pixels)")
 
 
 @data_stack.command()
@@ -295,19 +311,20 @@ def verify(
         context.exit(_verify_deeply(settings, names, sample, seed, n_threads))
     if seed is not None:
         raise click.UsageError("--seed is of a sample; give --sample too")
-    from data_stack.cli.datasets import prepared_datasets, verified
+    from data_stack.cli.datasets import prepared_versions, verified
 
-    connector = settings.connector()
+    connector = settings.existing_connector()
     results = []
-    for each in names or prepared_datasets(connector):
-        results.append(verified(each, connector))
-        if not settings.as_json:
-            _print_verified(results[-1])
+    for each in names or prepared_versions(connector):
+        for result in verified(each, connector):
+            results.append(result)
+            if not settings.as_json:
+                _print_verified(result)
     faulty = any(result["state"] != "ok" for result in results)
     if settings.as_json:
         print_json(results)
     elif not results:
-        click.echo(f"no dataset is prepared in {connector!r}")
+        echo(f"no dataset is prepared in {connector!r}")
     context.exit(1 if faulty else 0)
 
 
@@ -320,28 +337,28 @@ def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | Non
         raise click.BadParameter(f"{sample!r} is no share; write 5% or 0.05", param_hint="'--sample'")
     if seed is not None and sample is None:
         raise click.UsageError("--seed is of a sample; give --sample too")
-    facts = deeply_verified(settings.connector(), names, sample=share, seed=seed, n_threads=n_threads)
+    facts = deeply_verified(settings.existing_connector(), names, sample=share, seed=seed, n_threads=n_threads)
     if settings.as_json:
         print_json(facts)
         return 1 if facts["state"] == "faulty" else 0
     for fault in facts["faults"]:
-        click.echo(f"FAULT  {fault['identifier']}{_block(fault['block'])}: {fault['problem']}")
+        echo(f"FAULT  {fault['identifier']}{_block(fault['block'])}: {fault['problem']}")
     for finding in facts["findings"]:
-        click.echo(f"{'FAULT' if finding['is_fault'] else 'note '}  {finding['name']}: {finding['problem']}")
+        echo(f"{'FAULT' if finding['is_fault'] else 'note '}  {finding['name']}: {finding['problem']}")
     n_faults = len(facts["faults"]) + sum(finding["is_fault"] for finding in facts["findings"])
     what = (
         f"{facts['n_resources']} resources"
         if share is None
         else f"{facts['n_ranges']} blocks of {facts['n_resources']} resources"
     )
-    click.echo(
+    echo(
         f"{facts['state']}: read {what}, {size_text(facts['n_bytes'])}, in {facts['seconds']:.3f} s from {facts['storage']}; "
         f"{n_faults} faults"
     )
     if share is not None:
-        click.echo(f"a sample of {share:.3%}; repeat it with --seed {facts['seed']}")
+        echo(f"a sample of {share:.3%}; repeat it with --seed {facts['seed']}")
     if facts["n_without_digest"]:
-        click.echo(f"of {facts['n_without_digest']} resources no digest is known; they were read and held against nothing")
+        echo(f"of {facts['n_without_digest']} resources no digest is known; they were read, but compared with nothing")
     return 1 if facts["state"] == "faulty" else 0
 
 
@@ -350,9 +367,10 @@ def _block(number: int | None) -> str:
 
 
 def _print_verified(result: dict[str, Any]) -> None:
-    click.echo(f"{result['name']}: {result['state']}, {result['n_resources']} resources, {size_text(result['size'])}")
+    name = f"{result['name']} {result['version'] or ''}".strip()
+    echo(f"{name}: {result['state']}, {result['n_resources']} resources, {size_text(result['size'])}")
     for finding in result["findings"]:
-        click.echo(f"  {'FAULT' if finding['is_fault'] else 'note'}  {finding['identifier']}: {finding['problem']}")
+        echo(f"  {'FAULT' if finding['is_fault'] else 'note'}  {finding['identifier']}: {finding['problem']}")
 
 
 @data_stack.command()
@@ -389,32 +407,76 @@ def copy(
     from data_stack.cli.storage import copy_facts
     from data_stack.exception import IncompleteCopyError, StorageError
     from data_stack.repository.copies import copy_datasets
+    from data_stack.repository.default_storage import as_storage_connector, check_there
 
+    there = as_storage_connector(source)
+    check_there(there)
     try:
-        report = copy_datasets(source, target, names or None, n_threads=n_threads, deep=deep, dry_run=dry_run)
+        report = copy_datasets(there, target, names or None, n_threads=n_threads, deep=deep, dry_run=dry_run)
     except IncompleteCopyError as error:
         report = error.report
     except (StorageError, KeyboardInterrupt):
-        click.echo("What is copied stays. The same command goes on from there.", err=True)
+        echo("What is copied stays. The same command goes on from there.", err=True)
         raise
     if settings.as_json:
         print_json(copy_facts(report))
         context.exit(1 if report.faults else 0)
     for name in report.complete:
-        click.echo(f"{name} {'would be' if dry_run else 'is'} ready in {report.target}")
+        echo(f"{name} {'would be' if dry_run else 'is'} ready in {report.target}")
     parts = [
         f"{report.count(outcome)} {words} ({size_text(report.size(outcome))})"
         for outcome, words in (("copied", "copied"), ("shared", "stored there under another name"), ("present", "there already"))
         if report.count(outcome) or outcome == "copied"
     ]
-    click.echo(f"{'dry run: ' if dry_run else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
+    echo(f"{'dry run: ' if dry_run else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
     for skipped in report.skipped:
-        click.echo(f"left   {skipped.identifier}: {skipped.problem}")
+        echo(f"left   {skipped.identifier}: {skipped.problem}")
     for fault in report.faults:
-        click.echo(f"FAULT  {fault.identifier}: {fault.problem}")
+        echo(f"FAULT  {fault.identifier}: {fault.problem}")
     if report.faults:
-        click.echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
+        echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
     context.exit(1 if report.faults else 0)
+
+
+@data_stack.command()
+@_name
+@click.option("--version", "version", metavar="V", help="Which version.  [default: the only one there is]")
+@click.option("--all-versions", is_flag=True, help="All versions, and all else that lies below NAME.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask. Nothing is asked where standard input is no terminal.")
+@common_options
+@_pass_settings
+def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
+    """Remove a dataset from the store.
+
+    Its plugin need not be installed, and stays. The manifest goes first: a removal that was interrupted leaves nothing that
+    looks ready, and the same command goes on. Others' datasets and other versions are not touched.
+    """
+    _check_names((name,))
+    if version is not None and all_versions:
+        raise click.UsageError("--version and --all-versions exclude each other")
+    from data_stack.repository.removal import remove_dataset
+
+    def removed(dry_run: bool) -> RemovalReport:
+        return remove_dataset(name, connector, version=version, all_versions=all_versions, dry_run=dry_run)
+
+    connector = settings.connector()
+    if not dry_run and not yes and sys.stdin.isatty():
+        would = removed(dry_run=True)
+        folders = ", ".join(each.folder for each in would.removed)
+        click.confirm(
+            f"Remove {would.n_resources} resources, {size_text(would.n_bytes)}, of {folders} from {connector!r}?",
+            abort=True,
+            err=True,
+        )
+    report = removed(dry_run)
+    if settings.as_json:
+        facts = {"n_resources": report.n_resources, "n_bytes": report.n_bytes}
+        print_json(asdict(report) | facts)
+        return
+    for each in report.removed:
+        what = f"{each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}"
+        click.echo(f"{'would remove' if dry_run else 'removed'} {what}")
 
 
 @data_stack.command()
@@ -435,7 +497,7 @@ def gc(settings: Settings, grace: str, dry_run: bool) -> None:
     seconds = parsed_seconds(grace)
     if seconds is None:
         raise click.BadParameter(f"{grace!r} is no duration; write 90s, 30m, 24h or 7d, not less than 0", param_hint="'--grace'")
-    connector = settings.connector()
+    connector = settings.existing_connector()
     garbage = freed(connector, seconds, dry_run)
     n_bytes = sum(each.size or 0 for each in garbage)
     if settings.as_json:
@@ -445,7 +507,7 @@ def gc(settings: Settings, grace: str, dry_run: bool) -> None:
     if garbage:
         rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
         _print_columns([("what", "size", "why"), *rows], right=(1,))
-    click.echo(f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}")
+    echo(f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}")
 
 
 @data_stack.command()
@@ -461,18 +523,20 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     _check_names(names)
     from data_stack.cli.storage import disk_usage
 
-    facts = disk_usage(settings.connector(), names)
+    facts = disk_usage(settings.existing_connector(), names)
     if settings.as_json:
         print_json(facts)
         return
     kinds = ("raw", "preprocessed", "other", "total")
-    rows = [("dataset", "resources", *kinds)]
-    rows += [(row["name"], str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds)) for row in facts["datasets"]]
+    rows: list[tuple[str, ...]] = [("dataset", "resources", *kinds)]
+    for row in facts["datasets"]:
+        name = f"{row['name']} {row['version'] or ''}".strip()
+        rows.append((name, str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds)))
     _print_columns(rows, right=range(1, 6))
-    click.echo(f"\n{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}")
+    echo(f"\n{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}")
     for key, words in (("unique", "unique content"), ("stored", "stored"), ("garbage", "garbage (data-stack gc)")):
         if facts[key] is not None:
-            click.echo(f"{size_text(facts[key])} {words}")
+            echo(f"{size_text(facts[key])} {words}")
 
 
 def _check_names(names: tuple[str, ...]) -> None:
@@ -505,7 +569,7 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
         print_json(stored)
     else:
         state = "verified" if stored["verified"] else "NOT VERIFIED"
-        click.echo(f"stored {identifier} in {connector!r}: {size_text(stored['size'])}, sha256 {stored['sha256']}, {state}")
+        echo(f"stored {identifier} in {connector!r}: {size_text(stored['size'])}, sha256 {stored['sha256']}, {state}")
 
 
 @data_stack.command()
@@ -515,7 +579,7 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
 def doctor(context: click.Context, settings: Settings) -> None:
     """Check environment, store and all plugins.
 
-    Imports every plugin; exits with 1 if one of them, or the store, is broken.
+    Imports every plugin; exits with 1 if one of them, or the store, is broken, or if the original DataStack is in the way.
     """
     from data_stack.cli.examination import examined
 
@@ -524,16 +588,18 @@ def doctor(context: click.Context, settings: Settings) -> None:
         print_json(findings)
         context.exit(0 if findings["healthy"] else 1)
     for key, value in findings["environment"].items():
-        click.echo(f"{key:<14}{value}")
-    click.echo()
+        echo(f"{key:<14}{value}")
+    for original in findings["originals"]:
+        echo(f"\nin the way: {original}")
+    echo()
     for key, value in findings["store"].items():
-        click.echo(f"{key:<14}{size_text(value) if key == 'free' else value}")
-    click.echo()
+        echo(f"{key:<14}{size_text(value) if key == 'free' else value}")
+    echo()
     _print_columns(
         [("package", "version", "for")]
         + [(each["package"], each["version"] or "-", each["for"]) for each in findings["packages"]]
     )
-    click.echo()
+    echo()
     rows = [("plugin", "group", "from", "state", "import")]
     for each in findings["plugins"]:
         duration = "-" if each["import_ms"] is None else f"{each['import_ms']:.0f} ms"
@@ -541,11 +607,11 @@ def doctor(context: click.Context, settings: Settings) -> None:
     _print_columns(rows)
     for each in findings["plugins"]:
         if each["error"] is not None:
-            click.echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}")
-    click.echo("\nall is well" if findings["healthy"] else "\nsomething is broken, see above")
+            echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}")
+    echo("\nall is well" if findings["healthy"] else "\nsomething is broken, see above")
     context.exit(0 if findings["healthy"] else 1)
 
 
 def _print_columns(rows: list[Any], right: Collection[int] = ()) -> None:
     for line in columns(rows, right):
-        click.echo(line)
+        echo(line)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, parsed_options, print_json
+from data_stack.cli.settings import Settings, common_options, echo, parsed_options, print_json
 
 __all__ = ["convert_dataset"]
 
@@ -75,18 +75,18 @@ def convert_dataset(
             jobs=jobs,
         )
     except (StorageError, KeyboardInterrupt):
-        click.echo("What is written stays. The same command goes on from there; a single file it begins anew.", err=True)
+        echo("What is written stays. The same command goes on from there; a single file it begins anew.", err=True)
         raise
     if settings.as_json:
         print_json(asdict(report))
         return
     there = "" if not report.n_there else f", {report.n_there:,} of them from before"
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "none read back"
-    click.echo(
+    echo(
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}{there}; {compared}, in "
         f"{report.seconds:.3f} s"
     )
-    click.echo("columns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items()))
+    echo("columns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items()))
 
 
 def _located(text: str) -> Any:

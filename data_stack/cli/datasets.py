@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.declarative import DatasetFactory, Finding
+from data_stack.dataset.declarative import DatasetFactory, Finding, stored_folder
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.resource_names import MANIFEST
 from data_stack.exception import (
     ConfigError,
-    DatasetFileCorruptError,
     DatasetNotFoundError,
     DataStackError,
     PluginError,
-    ResourceNotFoundError,
-    StorageError,
-    UnsupportedStorageOperationError,
 )
+from data_stack.io.storage_errors import storage_errors
 from data_stack.plugins.manager import default_manager
 from data_stack.plugins.record import DATASETS_GROUP, PluginRecord
+from data_stack.repository.inventory import StoredVersion, found_in
 from data_stack.repository.repository import DatasetDescription, default_repository
 
 if TYPE_CHECKING:
@@ -39,8 +37,7 @@ __all__ = [
     "engine_of",
     "imported",
     "installed_datasets",
-    "is_prepared",
-    "prepared_datasets",
+    "prepared_versions",
     "save_picture",
     "verified",
 ]
@@ -106,18 +103,25 @@ class Dataset:
                 for source in sources
             ],
             "prepared": factory.is_ready() if factory is not None else None,
+            "stored_versions": prepared_versions(self.connector, [factory.card.name]).get(factory.card.name, [])
+            if factory is not None
+            else [],
             "storage": repr(self.connector),
         }
 
     def stored_name(self, name: str) -> str:
         """The identifier in the store of a resource that the author names ``name``."""
-        return f"{self.declared.card.name}/{name}" if self.declared is not None else name
+        return f"{stored_folder(self.declared)}/{name}" if self.declared is not None else name
 
-    def prepare(self, engine: PreparationEngine | None = None) -> tuple[tuple[tuple[str, float], ...], bool]:
+    def prepare(
+        self, engine: PreparationEngine | None = None, *, again: bool = False, keep_steps: bool = False
+    ) -> tuple[tuple[tuple[str, float], ...], bool]:
         """Make the dataset ready.
 
         Args:
             engine: prepares its shards; None: this process does.
+            again: also if it is ready.
+            keep_steps: as for :meth:`DatasetFactory.prepare`.
 
         Returns:
             (step, seconds) for what was done, and whether there was nothing to do.
@@ -127,7 +131,7 @@ class Dataset:
                 f"dataset {self.name!r} is written in the original's manner ({type(self.factory).__qualname__}) and cannot be "
                 f"prepared ahead of time; loading a split prepares it, e.g. `data-stack report {self.name} --split train`"
             )
-        report = self.declared.prepare(engine=engine)
+        report = self.declared.prepare(engine=engine, again=again, keep_steps=keep_steps)
         return report.steps, report.already_ready
 
     def stored_size(self) -> int | None:
@@ -198,67 +202,71 @@ def installed_datasets() -> list[PluginRecord]:
     return [record for record in default_manager().records() if record.group == DATASETS_GROUP]
 
 
-def is_prepared(connector: StorageConnector, name: str) -> bool:
-    """Whether the store holds a manifest of a dataset."""
-    return connector.has_resource(f"{name}/{MANIFEST}")
+def prepared_versions(connector: StorageConnector, names: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The versions of each dataset that have a manifest in the store, sorted; their plugins may be gone."""
+    versions: dict[str, list[str]] = {}
+    for each in found_in(connector, names).versions.values():
+        if each.data is not None and not each.is_taken_away:
+            versions.setdefault(each.name, []).append(each.version or "?")
+    return {name: sorted(found) for name, found in sorted(versions.items())}
 
 
-def prepared_datasets(connector: StorageConnector) -> list[str]:
-    """Names of the datasets that have a manifest in the store, sorted; their plugins may be gone."""
-    try:
-        identifiers = connector.list_resources()
-    except UnsupportedStorageOperationError:
-        return [record.name for record in installed_datasets() if is_prepared(connector, record.name)]
-    return [name for name, _, rest in (each.partition("/") for each in identifiers) if rest == MANIFEST]
+def verified(name: str, connector: StorageConnector) -> list[dict[str, Any]]:
+    """Read all that is stored of a dataset and say what is wrong with it, as plain JSON data; an item for each version.
 
+    The plugin, if it is installed and works, knows whether this is still the dataset that it means; of versions without plugin
+    the manifest says what the bytes should be.
 
-def verified(name: str, connector: StorageConnector) -> dict[str, Any]:
-    """Read all that is stored of a dataset and say what is wrong with it, as plain JSON data.
-
-    The plugin, if it is installed and works, knows whether this is still the dataset that it means; without it the manifest
-    still says what the bytes should be.
+    Args:
+        name: of the dataset, or of a version as ``"digits/1.0.0"``.
+        connector: the store.
     """
+    plain_name, _, version = name.partition("/")
+    stored_name = name.rpartition(":")[2]  # without the distribution
+    found = [
+        each for each in found_in(connector, [stored_name]).versions.values() if each.data is not None and not each.is_taken_away
+    ]
+    note, results, folder = "", [], None
     try:
-        factory = Dataset.find(name, connector).declared
+        factory = Dataset.find(plain_name, connector).declared
     except (DatasetNotFoundError, PluginError) as error:
-        if not is_prepared(connector, name):
+        if not found:
             raise
         factory, note = None, str(error)
     else:
         note = f"{name} is written in the original's manner; its manifest was checked" if factory is None else ""
-        if factory is None and not is_prepared(connector, name):
+        if factory is None and not found:
             raise ConfigError(f"dataset {name!r} is written in the original's manner and has no manifest to verify it by")
-    if factory is not None:
-        findings, name_stored = factory.verify(), factory.card.name
-    else:
-        name_stored = name
-        findings = [Finding(f"{name}/{MANIFEST}", note, is_fault=False), *_held_against_manifest(name, connector)]
-    manifest = _manifest(name_stored, connector)
-    faults = [finding for finding in findings if finding.is_fault]
+    if factory is not None and version in ("", factory.card.version):
+        folder = stored_folder(factory)
+        if not found or folder in {each.folder for each in found}:
+            results.append(_result(factory.card.name, factory.card.version, factory.manifest(), factory.verify()))
+    elif version and not found:
+        raise DatasetNotFoundError(f"no version {version!r} of dataset {plain_name!r} is in {connector!r}")
+    for each in found:
+        if each.folder != folder:
+            notes = [Finding(f"{each.folder}/{MANIFEST}", note, is_fault=False)] if note else []
+            results.append(_result(each.name, each.version, each.manifest, [*notes, *_held_against_manifest(each, connector)]))
+    return results
+
+
+def _result(name: str, version: str | None, manifest: Manifest | None, findings: list[Finding]) -> dict[str, Any]:
     return {
         "name": name,
-        "state": "faulty" if faults else "ok",
+        "version": version,
+        "state": "faulty" if any(finding.is_fault for finding in findings) else "ok",
         "n_resources": 0 if manifest is None else len(manifest.prepared),
         "size": 0 if manifest is None else manifest.size,
         "findings": [asdict(finding) for finding in findings],
     }
 
 
-def _manifest(name: str, connector: StorageConnector) -> Manifest | None:
-    try:
-        with connector.get_resource(f"{name}/{MANIFEST}") as resource:
-            return Manifest.from_json(resource.read())
-    except (ResourceNotFoundError, DatasetFileCorruptError, StorageError):
-        return None
-
-
-def _held_against_manifest(name: str, connector: StorageConnector) -> list[Finding]:
-    manifest = _manifest(name, connector)
-    if manifest is None:
-        return [Finding(f"{name}/{MANIFEST}", "the manifest is damaged; prepare the dataset again")]
+def _held_against_manifest(version: StoredVersion, connector: StorageConnector) -> list[Finding]:
+    if version.manifest is None:
+        return [Finding(f"{version.folder}/{MANIFEST}", "the manifest is damaged; prepare the dataset again")]
     findings = []
-    for record in manifest.prepared:
-        identifier = f"{name}/{record.identifier}"
+    for record in version.manifest.prepared:
+        identifier = f"{version.folder}/{record.identifier}"
         try:
             connector.verify_resource(identifier, record.sha256)
         except DataStackError as error:
@@ -364,8 +372,9 @@ def save_picture(picture: Image, path: str) -> None:
     """Write a picture whole or not at all, as a program that watches the file would wish."""
     temporary = f"{path}.{os.getpid()}.part"
     try:
-        picture.save(temporary, format="PNG" if path.lower().endswith(".png") else "JPEG")
-        os.replace(temporary, path)
+        with storage_errors("write", path):
+            picture.save(temporary, format="PNG" if path.lower().endswith(".png") else "JPEG")
+            os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)

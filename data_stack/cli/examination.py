@@ -1,4 +1,4 @@
-"""What ``data-stack doctor`` looks at: environment, store, optional packages, plugins."""
+"""What ``data-stack doctor`` looks at: environment, store, optional packages, plugins, and an original DataStack in the way."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import platform
 import shutil
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_stack.cli.settings import Settings
@@ -25,15 +26,15 @@ _PACKAGES = {
     "numpy": "samples",
     "h5py": "HDF5",
     "requests": "http and https",
-    "torch": "tensors: 'datastack[torch]'",
-    "Pillow": "pictures: 'datastack[images]'",
-    "scikit-learn": "stratified splits, and the files of digits and iris: 'datastack[sklearn]'",
-    "zstandard": "zstd archives: 'datastack[zstd]'",
-    "PyYAML": "reports as YAML: 'datastack[yaml]'",
-    "pymongo": "mongodb:// stores: 'datastack[mongodb]'",
-    "blake3": "digests of blocks in MongoDB: 'datastack[mongodb]'",
-    "fsspec": "s3://, gs://, az://, sftp://, hdfs:// stores: 'datastack[cloud]'",
-    "obstore": "s3://, gs:// and az:// stores: 'datastack[cloud]'",
+    "torch": "tensors: '.[torch]'",
+    "Pillow": "pictures: '.[images]'",
+    "scikit-learn": "stratified splits, and the files of digits and iris: '.[sklearn]'",
+    "zstandard": "zstd archives: '.[zstd]'",
+    "PyYAML": "reports as YAML: '.[yaml]'",
+    "pymongo": "mongodb:// stores: '.[mongodb]'",
+    "blake3": "digests of blocks in MongoDB: '.[mongodb]'",
+    "fsspec": "s3://, gs://, az://, sftp://, hdfs:// stores: '.[cloud]'",
+    "s3fs": "s3:// stores: '.[s3]'",
 }
 _PROBE = "doctor-probe"
 _BROKEN = ("broken", "incompatible")
@@ -43,8 +44,9 @@ def examined(settings: Settings) -> dict[str, Any]:
     """The state of everything, as plain JSON data; imports all plugins."""
     store = _store(settings)
     plugins = [asdict(record) for record in default_manager().doctor()]
+    originals = _originals()
     return {
-        "healthy": bool(store["usable"]) and not any(plugin["state"] in _BROKEN for plugin in plugins),
+        "healthy": bool(store["usable"]) and not originals and not any(plugin["state"] in _BROKEN for plugin in plugins),
         "environment": {
             "datastack": _version("datastack") or "not installed",
             "python": platform.python_version(),
@@ -52,13 +54,21 @@ def examined(settings: Settings) -> dict[str, Any]:
             "platform": platform.platform(),
             **{name: value for name, value in sorted(os.environ.items()) if name in _VARIABLES},
         },
+        "originals": originals,
         "store": store,
         "packages": [{"package": name, "version": _version(name), "for": purpose} for name, purpose in _PACKAGES.items()],
         "plugins": plugins,
     }
 
 
-_VARIABLES = ("DATA_STACK_OFFLINE", "DATA_STACK_PLUGINS", "DATA_STACK_DISABLE_PLUGINS", "DATA_STACK_STRICT_PLUGINS")
+_VARIABLES = (
+    "DATA_STACK_OFFLINE",
+    "DATA_STACK_PLUGINS",
+    "DATA_STACK_DISABLE_PLUGINS",
+    "DATA_STACK_STRICT_PLUGINS",
+    "DATA_STACK_MAX_REQUEST_BYTES",
+    "DATA_STACK_ISOLATION",
+)
 
 
 def _version(distribution: str) -> str | None:
@@ -66,6 +76,27 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _originals() -> list[str]:
+    """The installations of the original DataStack that lie beside this package: PyPI's datastack, which is imported by its name.
+
+    One that is installed has metadata, which name no command; one that is only copied is a package without ``cli``.
+    """
+    found = {}
+    for distribution in importlib.metadata.distributions(name="datastack"):
+        if not any(entry_point.name == "data-stack" for entry_point in distribution.entry_points):
+            found[os.path.realpath(str(distribution.locate_file("")))] = f"datastack {distribution.version}"
+    for folder in map(os.path.realpath, sys.path):
+        package = Path(folder, "data_stack")
+        if folder not in found and (package / "__init__.py").is_file() and not (package / "cli").is_dir():
+            found[folder] = "a package data_stack"
+    return [
+        f"{what} of the original DataStack lies in {folder}, and this one in {Path(__file__).parents[2]}: the order of sys.path, "
+        f"or who came last, decides which of their modules are imported. Run `{sys.executable} -m pip uninstall datastack` until "
+        f"it finds none, then install this one again from its clone"
+        for folder, what in found.items()
+    ]
 
 
 def _store(settings: Settings) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from data_stack.cli.commands import data_stack
 from data_stack.cli.convert import convert_dataset
 from data_stack.cli.parquet import parquet
 from data_stack.cli.parquet_throughput import throughput
-from data_stack.cli.settings import Settings
+from data_stack.cli.settings import Settings, echo
+from data_stack.display.text import printable
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 
-__all__ = ["main"]
+__all__ = ["PrintableFormatter", "main"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _OFFLINE = "DATA_STACK_OFFLINE"
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     settings = Settings()
     handler = logging.StreamHandler()  # stderr
-    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(PrintableFormatter("%(levelname)s: %(message)s"))
     logger = logging.getLogger("data_stack")
     level, offline = logger.level, os.environ.get(_OFFLINE)
     logger.addHandler(handler)
@@ -71,6 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ[_OFFLINE] = offline
 
 
+class PrintableFormatter(logging.Formatter):
+    """Names in a log cannot steer the terminal either."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n\t")
+
+
 def _prepare_streams() -> None:
     """Make output safe: text of any script in any locale, and no file of ours under the number of a closed stream."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -89,10 +97,10 @@ def _discard_stdout() -> None:
 
 def _show_traceback(settings: Settings) -> None:
     if settings.debug:
-        click.echo(traceback.format_exc(), err=True, nl=False)
+        echo(traceback.format_exc().rstrip("\n"), err=True)
 
 
 def _fail(message: str, code: int) -> int:
     with contextlib.suppress(OSError):  # stderr may be gone too; the exit code still tells
-        click.echo(f"data-stack: {message}", err=True)
+        echo(f"data-stack: {message}", err=True)
     return code

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, print_json
+from data_stack.cli.settings import Settings, common_options, echo, print_json
 from data_stack.display.text import columns, size_text
 
 __all__ = ["parquet"]
@@ -47,7 +47,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
     if settings.as_json:
         print_json(facts)
         return
-    click.echo(f"{facts['name']}")
+    echo(f"{facts['name']}")
     size = f"{size_text(facts['stored_bytes'])} in {facts['n_files']:,} files"
     rows = [
         ("rows", f"{facts['n_rows']:,}"),
@@ -59,8 +59,8 @@ def info(settings: Settings, source: str, values: bool) -> None:
         ("metadata", ", ".join(facts["metadata"]) or "none"),
     ]
     for key, value in rows:
-        click.echo(f"{key:<12}{value}")
-    click.echo(f"\nschema {facts['schema']['name']!r} ({facts['schema_from']})")
+        echo(f"{key:<12}{value}")
+    echo(f"\nschema {facts['schema']['name']!r} ({facts['schema_from']})")
     table: list[tuple[str, ...]] = [("field", "dtype", "shape", "codec", "nulls", "compression", "size")]
     for field in facts["fields"]:
         nulls = "may be" if field["nullable"] else "no"
@@ -70,14 +70,14 @@ def info(settings: Settings, source: str, values: bool) -> None:
         )
     _print_columns(table)
     if isinstance(facts["indexes"], str):
-        click.echo(f"\nrow-group indexes: {facts['indexes']}")
+        echo(f"\nrow-group indexes: {facts['indexes']}")
         return
-    click.echo("\nrow-group indexes: none" if not facts["indexes"] else "\nrow-group indexes:")
+    echo("\nrow-group indexes: none" if not facts["indexes"] else "\nrow-group indexes:")
     for index in facts["indexes"]:
         what = f"{index['n_values']:,} values" if index["kind"] == "single_field" else f"{index['n_row_groups']:,} row groups"
-        click.echo(f"  {index['name']} ({index['kind']} of {index['field']}): {what}")
+        echo(f"  {index['name']} ({index['kind']} of {index['field']}): {what}")
         for value, groups in index.get("values", ()):
-            click.echo(f"    {value}: {', '.join(map(str, groups))}")
+            echo(f"    {value}: {', '.join(map(str, groups))}")
 
 
 @parquet.command("generate-metadata")
@@ -89,7 +89,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
     metavar="FILE.json",
     help='The schema, as `info --json` prints it under "schema".  [default: the one that is there, or that the columns tell]',
 )
-@click.option("--checksums", is_flag=True, help="Read all files, to store their SHA-256.")
+@click.option("--checksums", is_flag=True, help="Read all files, to store digests that readers hold them against.")
 @click.option(
     "--petastorm", is_flag=True, help="Write what Petastorm needs, too; where it is there already, it is kept up to date."
 )
@@ -116,12 +116,12 @@ def generate(settings: Settings, source: str, schema_file: str | None, checksums
             }
         )
         return
-    click.echo(
+    echo(
         f"{source} has {manifest.n_rows:,} rows in {manifest.n_row_groups:,} row groups of {len(manifest.files):,} files; its "
         f"schema is {_ORIGINS[report.schema_from]}"
     )
     if report.dropped_indexes:
-        click.echo("Its row-group indexes were of other row groups and are removed; build them again: build_indexes().", err=True)
+        echo("Its row-group indexes were of other row groups and are removed; build them again: build_indexes().", err=True)
 
 
 @parquet.command("copy")
@@ -180,11 +180,11 @@ def copy(
         return
     there = f", {report.n_there:,} of them from before" if report.n_there else ""
     out = f"; {report.n_left_out:,} with nulls were left out" if report.n_left_out else ""
-    click.echo(f"{target} has {report.n_rows:,} rows{there}, with {', '.join(report.fields)}{out}; in {report.seconds:.3f} s")
+    echo(f"{target} has {report.n_rows:,} rows{there}, with {', '.join(report.fields)}{out}; in {report.seconds:.3f} s")
     if report.indexes:
-        click.echo(f"row-group indexes: {', '.join(report.indexes)}")
+        echo(f"row-group indexes: {', '.join(report.indexes)}")
     if report.dropped_indexes:
-        click.echo("Row-group indexes of SRC that are out of date, or of fields that are left out, were not copied.", err=True)
+        echo("Row-group indexes of SRC that are out of date, or of fields that are left out, were not copied.", err=True)
 
 
 def located(text: str) -> Any:
@@ -223,4 +223,4 @@ def _spread(row_groups: dict[str, Any]) -> str:
 
 def _print_columns(rows: list[tuple[str, ...]]) -> None:
     for line in columns(rows):
-        click.echo(line)
+        echo(line)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, print_json
+from data_stack.cli.settings import Settings, common_options, echo, print_json
 
 __all__ = ["throughput"]
 
@@ -66,4 +66,4 @@ def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **op
         ("processors", f"{found.cpu_percent:.0f} %"),
         ("memory", memory),
     ):
-        click.echo(f"{key:<12}{value}")
+        echo(f"{key:<12}{value}")

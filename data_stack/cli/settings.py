@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from data_stack.display.text import printable
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
@@ -51,6 +52,22 @@ class Settings:
         from data_stack.repository.default_storage import as_storage_connector
 
         return as_storage_connector(self.storage)
+
+    def existing_connector(self, *, may_be_new: bool = False) -> StorageConnector:
+        """The same for commands that only look: a folder that was named has to be there, so that a typo is no empty store.
+
+        Args:
+            may_be_new: for commands that tell of what is installed too: ``DATA_STACK_HOME`` may name what ``prepare`` will make.
+
+        Raises:
+            StorageError: it is not there, or a file.
+            ConfigError: the URL names no store.
+        """
+        from data_stack.repository.default_storage import HOME, check_there
+
+        connector = self.connector()
+        check_there(connector, may_be_new=self.storage is None and (may_be_new or not os.environ.get(HOME)))
+        return connector
 
 
 def parsed_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -103,3 +120,8 @@ def print_json(value: Any) -> None:
     """Write ``value`` on stdout, in ASCII so that no locale can spoil it."""
     settings = click.get_current_context().find_object(Settings)
     click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout if settings else None)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Write a line, or several, on stdout or stderr; a stranger's names, labels and messages cannot steer the terminal."""
+    click.echo(printable(text, keep="\n\t"), err=err)

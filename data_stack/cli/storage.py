@@ -13,10 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from data_stack.cli.datasets import prepared_datasets
-from data_stack.dataset.manifest import Manifest
-from data_stack.dataset.resource_names import JOURNAL, MANIFEST
-from data_stack.dataset.strict_json import MAX_BYTES
+from data_stack.dataset.resource_names import MANIFEST
 from data_stack.exception import (
     DamagedBlockError,
     DatasetFileCorruptError,
@@ -24,12 +21,14 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageError,
     StorageUnavailableError,
-    UnsupportedStorageOperationError,
 )
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import BLOCK_BYTES, Digest, Garbage, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.io.storage_connectors.partials import removed_locally
+from data_stack.repository.inventory import StoredVersion, found_in
 
 if TYPE_CHECKING:
     from data_stack.io.copying import CopyReport
@@ -83,43 +82,33 @@ class _Expected:
     is_source: bool = False
 
 
-def _expected(connector: StorageConnector, names: Sequence[str]) -> tuple[dict[str, _Expected], list[tuple[str, str]]]:
-    """All resources of a store, or of datasets in it, and the manifests that cannot be read, with their problems."""
-    prefixes = [f"{name}/" for name in dict.fromkeys(names)] or [""]
-    try:
-        identifiers = [each for prefix in prefixes for each in connector.list_resources(prefix)]
-    except UnsupportedStorageOperationError:  # then manifests have to say what there is
-        identifiers = [f"{name}/{MANIFEST}" for name in names or prepared_datasets(connector)]
-        identifiers = [identifier for identifier in identifiers if connector.has_resource(identifier)]
-    expected = {identifier: _Expected(identifier) for identifier in identifiers}
+def _expected(
+    connector: StorageConnector, names: Sequence[str]
+) -> tuple[dict[str, _Expected], list[tuple[str, str]], list[StoredVersion]]:
+    """All resources of a store, or of datasets in it, the manifests that cannot be read, and the versions of datasets."""
+    stored = found_in(connector, names)
+    identifiers = [*stored.loose, *(each for version in stored.versions.values() for each in version.identifiers)]
+    expected = {identifier: _Expected(identifier) for identifier in sorted(identifiers)}
     problems = []
-    for name, _, rest in [identifier.partition("/") for identifier in identifiers]:
-        if rest != MANIFEST:
-            continue
-        try:
-            manifest = _manifest(connector, name)
-        except (DatasetFileCorruptError, ResourceNotFoundError) as error:
-            if f"{name}/{JOURNAL}" not in expected:  # else it is being prepared
-                problems.append((f"{name}/{MANIFEST}", str(error)))
+    for folder, version in stored.versions.items():
+        manifest = version.manifest
+        if manifest is None:
+            if version.problem is not None and not version.is_begun:  # else it is being prepared
+                problems.append((f"{folder}/{MANIFEST}", version.problem))
             continue
         for source in manifest.sources:
-            identifier = f"{name}/{source.identifier}"
+            identifier = f"{folder}/{source.identifier}"
             if identifier in expected or connector.has_resource(identifier):  # sources need not be kept
                 known = (None, None) if manifest.adopted else (source.size, source.sha256)
                 expected[identifier] = _Expected(identifier, *known, is_source=True)
         for record in manifest.prepared:
-            identifier = f"{name}/{record.identifier}"
+            identifier = f"{folder}/{record.identifier}"
             is_source = identifier in expected and expected[identifier].is_source
             expected[identifier] = _Expected(identifier, record.size, record.sha256, is_listed=True, is_source=is_source)
     for name in names:
         if not any(identifier.startswith(f"{name}/") for identifier in expected):
             raise DatasetNotFoundError(f"nothing of a dataset {name!r} is in {connector!r}; `data-stack du` shows what there is")
-    return expected, problems
-
-
-def _manifest(connector: StorageConnector, name: str) -> Manifest:
-    with connector.get_resource(f"{name}/{MANIFEST}") as resource:
-        return Manifest.from_json(resource.read(MAX_BYTES + 1)[:MAX_BYTES])
+    return expected, problems, list(stored.versions.values())
 
 
 # ---------------------------------------------------------------------- verify --deep
@@ -144,7 +133,7 @@ def deeply_verified(
         sample: the share of the blocks of 1 MiB to read, in (0, 1]; None: all of them, and the wholes.
         seed: of the sample: the same seed chooses the same blocks of the same resources.
         n_threads: resources that are read at a time.
-        progress: show a progress bar; None to show it on a terminal.
+        progress: show a progress bar; None to show it on a terminal and in a notebook.
 
     Raises:
         DatasetNotFoundError: nothing is stored of one of ``names``.
@@ -155,7 +144,7 @@ def deeply_verified(
         connector = connector.remote
     if sample is not None and seed is None:
         seed = random.SystemRandom().randrange(1 << 32)
-    expected, problems = _expected(connector, names)
+    expected, problems, _ = _expected(connector, names)
     check = _Check(connector, sample, seed)
     for identifier, problem in problems:
         check.faults.append(_fault(identifier, None, problem))
@@ -332,6 +321,9 @@ def freed(connector: StorageConnector, grace_seconds: float, dry_run: bool) -> l
         known = {each.name for each in garbage}
         left = [name for name in connector.remove_abandoned() if name not in known]
         garbage += [Garbage(name, None, "left by a writer that died") for name in left]
+    if not isinstance(connector, FileStorageConnector):  # their downloads wait on this machine
+        found = removed_locally(grace_seconds, dry_run=dry_run)
+        garbage += [Garbage(path, size, "an interrupted download") for path, size in found]
     return garbage
 
 
@@ -344,7 +336,7 @@ def disk_usage(connector: StorageConnector, names: Sequence[str] = (), *, n_thre
     Raises:
         DatasetNotFoundError: nothing is stored of one of ``names``.
     """
-    expected, _ = _expected(connector, names)
+    expected, _, versions = _expected(connector, names)
     infos: dict[str, ResourceInfo] = {}
 
     def ask(each: _Expected) -> None:
@@ -352,19 +344,25 @@ def disk_usage(connector: StorageConnector, names: Sequence[str] = (), *, n_thre
             infos[each.identifier] = connector.stat(each.identifier)
 
     Workers(expected.values(), ask, n_threads).run()
+    version_of = {version.folder: version.version for version in versions}
     datasets: dict[str, dict[str, int]] = {}
     for identifier, info in sorted(infos.items()):
-        name, slash, _ = identifier.partition("/")
-        row = datasets.setdefault(name if slash else "", {"n_resources": 0, "raw": 0, "preprocessed": 0, "other": 0, "total": 0})
+        folder = next(
+            (each for each in _folders(identifier) if each in version_of), identifier.rpartition("/")[0].partition("/")[0]
+        )
+        row = datasets.setdefault(folder, {"n_resources": 0, "raw": 0, "preprocessed": 0, "other": 0, "total": 0})
         row["n_resources"] += 1
-        row[_kind(expected[identifier])] += info.size
+        row[_kind(expected[identifier], folder)] += info.size
         row["total"] += info.size
     unique = {(info.sha256 or identifier): info.size for identifier, info in infos.items()}
     # The default would ask for all sizes again, and knows no more.
     usage = connector.usage() if not names and type(connector).usage is not StorageConnector.usage else None
     return {
         "storage": repr(connector),
-        "datasets": [{"name": name or "(no dataset)", **row} for name, row in datasets.items()],
+        "datasets": [
+            {"name": folder.partition("/")[0] or "(no dataset)", "version": version_of.get(folder), **row}
+            for folder, row in datasets.items()
+        ],
         "n_resources": len(infos),
         "total": sum(info.size for info in infos.values()),
         "unique": sum(unique.values()),
@@ -373,9 +371,15 @@ def disk_usage(connector: StorageConnector, names: Sequence[str] = (), *, n_thre
     }
 
 
-def _kind(expected: _Expected) -> str:
+def _folders(identifier: str) -> tuple[str, str]:
+    """The folders of a version that a resource may belong to: ``"digits/1.0.0"`` before ``"digits"``."""
+    name, _, rest = identifier.partition("/")
+    return f"{name}/{rest.partition('/')[0]}", name
+
+
+def _kind(expected: _Expected, folder: str) -> str:
     """``"raw"``, ``"preprocessed"`` or ``"other"``: what the manifest says, or else the folder."""
-    folder = expected.identifier.partition("/")[2].partition("/")[0]
-    if expected.is_source or (folder == "raw" and not expected.is_listed):
+    first = expected.identifier.removeprefix(f"{folder}/").partition("/")[0]
+    if expected.is_source or (first == "raw" and not expected.is_listed):
         return "raw"
-    return "preprocessed" if expected.is_listed or folder == "preprocessed" else "other"
+    return "preprocessed" if expected.is_listed or first == "preprocessed" else "other"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from data_stack.dataset.base_factory import BaseDatasetFactory
+from data_stack.dataset.code_digest import code_digest
 from data_stack.dataset.definition import DatasetCard, DatasetDefinition
 from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -20,7 +21,7 @@ from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotF
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-__all__ = ["DatasetCard", "DatasetFactory", "Finding", "PreparationReport", "PreparedResources", "Resources"]
+__all__ = ["DatasetCard", "DatasetFactory", "Finding", "PreparationReport", "PreparedResources", "Resources", "stored_folder"]
 
 _ATTEMPTS = 3
 _LEASE_TIMEOUT_SECONDS = 600.0
@@ -48,11 +49,12 @@ class DatasetFactory(BaseDatasetFactory):
     The user's part is ``DigitsFactory(storage_connector).get_dataset_iterator({"split": "test", "scaled": True})``:
     keyword parameters of ``open`` are the configuration keys.
 
-    Everything is stored below ``card.name``, under the names that the author gives. A dataset is *ready* when its
-    ``manifest.json`` is there and true: it is of this name and version, was prepared from sources of these digests,
-    and all that it lists lies in the store. Otherwise it is prepared, at its first use or by :meth:`prepare`. A
-    preparation that was interrupted, however hard, goes on at the step where it was; sources that arrived are not
-    fetched again. While an earlier version is in use it is replaced only when the new one has been made completely.
+    Everything is stored below ``card.name/card.version``, under the names that the author gives; several versions lie
+    side by side. A dataset is *ready* when its ``manifest.json`` is there and true: it is of this name and version, was
+    prepared from sources of these digests, and all that it lists lies in the store. Otherwise it is prepared, at its
+    first use or by :meth:`prepare`. A preparation that died goes on at the step where it was, if the code is the same;
+    sources that arrived are not fetched again. What was stored below ``card.name`` alone, by an earlier data_stack or by
+    the original DataStack, is used where it lies.
 
     Without ``preprocess`` the sources are opened as they are; without sources too, nothing is stored at all.
 
@@ -63,7 +65,9 @@ class DatasetFactory(BaseDatasetFactory):
         prepared_resources: names of all that ``preprocess`` makes. If declared, a store that holds all of it but no
             manifest, as the original DataStack left it, is adopted: each split's first and last sample are read, and
             the manifest is written with ``adopted``.
-        iterator_meta: where a sample has its parts.
+        columns: names of the columns of tuple samples, in their order, e.g. ``("image", "label", "tag")``, which stand for
+            positions wherever a column is asked for. None: they have none.
+        iterator_meta: where a sample has its parts: positions, names out of ``columns``, or keys of dict samples.
         class_names: of the classes that targets name, in the order of their numbers; None if there are none.
         feature_names: of the values in the sample proper; None if they have none.
 
@@ -75,12 +79,15 @@ class DatasetFactory(BaseDatasetFactory):
     sources: ClassVar[Sequence[ResourceDefinition]] = ()
     splits: ClassVar[Sequence[str]]
     prepared_resources: ClassVar[Sequence[str] | None] = None
+    columns: ClassVar[Sequence[str] | None] = None
     iterator_meta: ClassVar[IteratorMeta] = IteratorMeta(sample_pos=0, target_pos=1, tag_pos=2)
     class_names: ClassVar[Sequence[str] | None] = None
     feature_names: ClassVar[Sequence[str] | None] = None
 
     # Of a complete dataset in a store that cannot be written. On the class, as a subclass need not call our __init__.
     _unwritten_manifest: Manifest | None = None
+    #: Of what was opened last, for recipes.
+    _opened_manifest: Manifest | None = None
 
     def __init__(self, storage_connector: StorageConnector | None = None) -> None:
         super().__init__(storage_connector)
@@ -158,13 +165,13 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._checked_definition()
         split, options = definition.checked_config(config)
         if not definition.needs_store:
-            return self._opened(definition, split, Resources(None, definition.card.name, ()), options), self.iterator_meta
+            return self._opened(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
         stored = self._stored_dataset(definition)
         attempts_left = _ATTEMPTS
         while True:
             attempts_left -= 1
             manifest = self._ready_manifest(stored)
-            resources = Resources(stored.connector, definition.card.name, manifest.prepared)
+            resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
                 iterator = self._opened(definition, split, resources, options)
             except (ResourceChangedError, ResourceNotFoundError):
@@ -173,7 +180,8 @@ class DatasetFactory(BaseDatasetFactory):
             else:
                 # A preparation takes the manifest away before it replaces anything: what was opened belongs together.
                 if not attempts_left or self._is_current(stored, manifest):
-                    return iterator, self.iterator_meta
+                    self._opened_manifest = manifest
+                    return iterator, definition.iterator_meta
 
     def prepare(
         self,
@@ -182,27 +190,35 @@ class DatasetFactory(BaseDatasetFactory):
         progress: bool | None = None,
         lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS,
         engine: PreparationEngine | None = None,
+        again: bool = False,
+        keep_steps: bool = False,
     ) -> PreparationReport:
         """Retrieve and preprocess what is not ready. Any number of processes may do so at once; one does the work.
 
         Args:
             offline: ask no network; None for what ``DATA_STACK_OFFLINE`` says.
-            progress: show progress bars; None to show them on a terminal.
+            progress: show progress bars; None to show them on a terminal and in a notebook.
             lease_timeout_seconds: how long to wait for another process that is preparing; then go on beside it, which is
                 as right but does its work twice.
             engine: where to prepare the shards, e.g. :class:`data_stack.distributed.ProcessEngine`; None: here, in turn. A
                 dataset without shards is prepared there as a whole. What comes of it is the same.
+            again: prepare also what is ready, from the sources that are kept; what is ready stays in use until that is done. A
+                dataset of a version is prepared once, so this is how a mended ``preprocess`` comes to bear without a new version.
+            keep_steps: keep the steps and shards that are done when the author's code raises, and take over those that were
+                done by other code than this. What they made is then for the author to answer for.
 
         Raises:
             ConfigError: the class contradicts itself, or needs a storage connector.
             RetrievalError: a source did not arrive; what arrived is kept.
-            StorageError: something could not be stored; an earlier version is as it was, unless its replacing had begun.
-            PreparationError: the author's code failed, and is the cause; what it had done is kept.
+            StorageError: something could not be stored; what was done is kept.
+            PreparationError: the author's code failed, and is the cause. Where it was ``preprocess`` or one of its parts, the
+                sources are kept and nothing else, unless ``keep_steps``; where it was ``open``, all is kept.
         """
         definition = self._checked_definition()
         if not definition.needs_store:
             return PreparationReport((), adopted=False, already_ready=True)
-        return self._prepared(self._stored_dataset(definition), offline, progress, lease_timeout_seconds, engine)[1]
+        stored = self._stored_dataset(definition)
+        return self._prepared(stored, offline, progress, lease_timeout_seconds, engine, again=again, keep_steps=keep_steps)[1]
 
     def is_ready(self) -> bool:
         """Whether everything is there, so that using the dataset prepares nothing.
@@ -250,7 +266,7 @@ class DatasetFactory(BaseDatasetFactory):
                 f"dataset {definition.card.name!r} needs a store: {type(self).__name__}(FileStorageConnector(folder)), "
                 f"or data_stack.load({definition.card.name!r}), which has a default"
             )
-        return StoredDataset(self.storage_connector, definition)
+        return StoredDataset.found(self.storage_connector, definition)
 
     def _ready_manifest(self, stored: StoredDataset) -> Manifest:
         manifest = self._intact_unwritten_manifest(stored)
@@ -263,12 +279,24 @@ class DatasetFactory(BaseDatasetFactory):
         progress: bool | None,
         lease_timeout_seconds: float,
         engine: PreparationEngine | None = None,
+        *,
+        again: bool = False,
+        keep_steps: bool = False,
     ) -> tuple[Manifest, PreparationReport]:
         preprocess: Callable[[Resources, PreparedResources], None] = self.preprocess
         if engine is not None:
             preprocess = EnginePreparation(self, engine, has_shards=stored.definition.has_shards)
-        staged = engine is not None
-        preparation = Preparation(stored, preprocess, self._read_ends, may_be_staged=staged, offline=offline, progress=progress)
+        preparation = Preparation(
+            stored,
+            preprocess,
+            self._read_ends,
+            lambda: code_digest(self),
+            may_be_staged=engine is not None,
+            again=again,
+            keep_steps=keep_steps,
+            offline=offline,
+            progress=progress,
+        )
         manifest, report = preparation.run(lease_timeout_seconds)
         self._unwritten_manifest = manifest if manifest.adopted and not stored.has_manifest() else None
         return manifest, report
@@ -293,13 +321,18 @@ class DatasetFactory(BaseDatasetFactory):
         opened: DatasetIteratorIF = iterator
         return opened
 
-    def _read_ends(self, resources: Resources) -> None:
-        """Read the first and last sample of each split, or raise whatever that raises."""
+    def _read_ends(self, split: str, resources: Resources) -> None:
+        """Read the first and last sample of a split, or raise whatever that raises."""
         definition = self._checked_definition()
         if any(definition.options.values()):
             return  # nobody has said what to open it with
-        for split in definition.splits:
-            iterator = self._opened(definition, split, resources, {})
-            n_samples = len(iterator)
-            for index in {0, n_samples - 1} if n_samples else ():
-                iterator[index]
+        iterator = self._opened(definition, split, resources, {})
+        n_samples = len(iterator)
+        for index in {0, n_samples - 1} if n_samples else ():
+            definition.check_sample(iterator[index])
+
+
+def stored_folder(factory: DatasetFactory) -> str:
+    """What the dataset of a factory lies below in its store, or will: ``name/version``, or ``name`` if it was stored there."""
+    definition = factory._checked_definition()
+    return factory._stored_dataset(definition).definition.folder if definition.needs_store else definition.folder

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from data_stack.dataset.resource_names import ResourceNames
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.dataset.resource_names import JOURNAL, MANIFEST, STAGED, ResourceNames
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resource_definition import ResourceDefinition
@@ -22,10 +23,13 @@ class DatasetCard:
 
     Args:
         name: its folder in every store: one segment of an identifier, e.g. ``"digits"``.
-        version: of the prepared data, e.g. ``"1.0.0"``; another version is prepared anew.
+        version: of the prepared data, e.g. ``"1.0.0"``: the folder below that, one segment too. Another version is prepared
+            beside it.
         license: an SPDX identifier such as ``"CC-BY-4.0"``, or a sentence.
         homepage: where to read about it.
         citation: how to cite it.
+        keeps_versions: False for a dataset that lies in ``name/`` itself, as the original DataStack stored it and programs
+            written for that read it; then each version takes the place of the one before.
     """
 
     name: str
@@ -33,6 +37,7 @@ class DatasetCard:
     license: str | None = None
     homepage: str | None = None
     citation: str | None = None
+    keeps_versions: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +49,28 @@ class DatasetDefinition:
         factory: the class, ``"module:QualifiedName"``.
         sources: what is retrieved, named relative to the dataset.
         splits: their names; the first is the default.
+        columns: names of the columns of tuple samples, if declared.
+        iterator_meta: where a sample has its parts, by position where the author gives the names of columns.
         prepared_resources: names of what preprocessing makes, if declared.
         has_preprocess: False if the sources are opened as they are, or there is nothing to store at all.
         has_shards: whether it says how to prepare it in independent parts.
         options: name of each configuration key but ``split``, with whether it must be given.
         takes_any_option: whether ``open`` has ``**options``.
+        folder: what all of it lies below in a store.
     """
 
     card: DatasetCard
     factory: str
     sources: tuple[ResourceDefinition, ...]
     splits: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    iterator_meta: IteratorMeta
     prepared_resources: tuple[str, ...] | None
     has_preprocess: bool
     has_shards: bool
     options: Mapping[str, bool]
     takes_any_option: bool
+    folder: str
 
     @classmethod
     def of(cls, factory: Any, base: type) -> DatasetDefinition:
@@ -85,22 +96,27 @@ class DatasetDefinition:
         declared = factory.prepared_resources
         if declared is not None:
             declared = _checked_strings(declared, f"{who}.prepared_resources")
+        folder = f"{card.name}/{card.version}" if card.keeps_versions else card.name
         try:
-            names = ResourceNames(card.name, (source.identifier for source in sources))
+            names = ResourceNames(folder, (source.identifier for source in sources))
             for name in declared or () if has_preprocess else ():
                 names.take(name)
         except MalformedIdentifierError as error:
             raise ConfigError(f"{who} names a resource that no store can keep: {error}") from error
+        columns = None if factory.columns is None else _checked_strings(factory.columns, f"{who}.columns")
         return cls(
             card=card,
             factory=f"{subclass.__module__}:{subclass.__qualname__}",
             sources=sources,
             splits=_checked_strings(getattr(factory, "splits", ()), f"{who}.splits"),
+            columns=columns,
+            iterator_meta=_by_position(factory.iterator_meta, columns),
             prepared_resources=declared,
             has_preprocess=has_preprocess,
             has_shards=has_shards,
             options=options,
             takes_any_option=takes_any_option,
+            folder=folder,
         )
 
     @property
@@ -110,12 +126,41 @@ class DatasetDefinition:
 
     def stored(self, name: str) -> str:
         """The identifier in the store of a name relative to the dataset."""
-        return f"{self.card.name}/{name}"
+        return f"{self.folder}/{name}"
 
     @property
     def retrieval_jobs(self) -> list[ResourceDefinition]:
         """The sources under the identifiers that they have in the store."""
         return [replace(source, identifier=self.stored(source.identifier)) for source in self.sources]
+
+    def check_sample(self, sample: Any) -> None:
+        """Find out whether a sample has the columns that ``columns`` and ``iterator_meta`` name.
+
+        A default of IteratorMeta that finds no column is no error: not every dataset has targets and tags.
+
+        Raises:
+            ConfigError: it has not; the message names the columns that there are.
+        """
+        if isinstance(sample, Mapping):
+            known: Sequence[Any] = list(sample)
+        else:
+            known = range(len(sample) if isinstance(sample, (tuple, list)) else 1)
+        there = ", ".join(map(repr, known)) or "none"
+        if self.columns is not None and (isinstance(sample, Mapping) or len(known) != len(self.columns)):
+            what = f"{len(known)} columns" if not isinstance(sample, Mapping) else f"keys of their own ({there})"
+            raise ConfigError(f"columns of {self.factory} names {', '.join(self.columns)}, but its samples have {what}")
+        for part in fields(IteratorMeta):
+            key = getattr(self.iterator_meta, part.name)
+            if key == part.default or key in known:
+                continue
+            if isinstance(key, int) and isinstance(known, range) and -len(known) <= key < 0:  # from the end
+                continue
+            names = [*known, *(self.columns or ())]
+            raise ConfigError(
+                f"{part.name}={key!r} in iterator_meta of {self.factory} names no column of its samples"
+                f"{did_you_mean(key, [name for name in names if isinstance(name, str)])}; they have: {there}"
+                + (f" ({', '.join(self.columns)})" if self.columns else "")
+            )
 
     def checked_config(self, config: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
         """The split and the options that a configuration asks for.
@@ -153,6 +198,14 @@ class DatasetDefinition:
         return self.splits[self.splits.index(split)], options
 
 
+def _by_position(meta: IteratorMeta, columns: tuple[str, ...] | None) -> IteratorMeta:
+    """``meta`` with positions for the names of columns, as programs index samples with them."""
+    if columns is None:
+        return meta
+    keys = {part.name: getattr(meta, part.name) for part in fields(IteratorMeta)}
+    return replace(meta, **{name: columns.index(key) for name, key in keys.items() if key in columns})
+
+
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
     """``" (did you mean 'train'?)"``, or nothing where no known name is near."""
     near = difflib.get_close_matches(str(wrong), known, n=1)
@@ -168,6 +221,8 @@ def _checked_card(card: object, who: str) -> DatasetCard:
         raise ConfigError(f'{who} must declare card = DatasetCard(name="…", version="…"), got {card!r:.80}')
     for field in fields(card):
         value = getattr(card, field.name)
+        if field.name == "keeps_versions":
+            continue
         required = field.name in ("name", "version")
         if not (isinstance(value, str) and value.strip()) and (required or value is not None):
             raise ConfigError(f"{field.name} on the card of {who} must be a string with something in it, got {value!r:.80}")
@@ -177,6 +232,12 @@ def _checked_card(card: object, who: str) -> DatasetCard:
         raise ConfigError(f"{who} cannot be called {card.name!r:.80}: {error}") from error
     if "/" in card.name:
         raise ConfigError(f"{who} cannot be called {card.name!r}: a dataset's name has no '/', for it is one folder of the store")
+    try:
+        checked_identifier(card.version)
+    except MalformedIdentifierError as error:
+        raise ConfigError(f"{who} cannot have the version {card.version!r:.80}, which names a folder: {error}") from error
+    if "/" in card.version or card.version.casefold() in (MANIFEST, JOURNAL) or card.version.casefold().startswith(STAGED):
+        raise ConfigError(f"{who} cannot have the version {card.version!r:.80}: it names one folder of the store, e.g. '1.0.0'")
     return card
 
 

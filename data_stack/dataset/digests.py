@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import in_unit, leaf_types
 from data_stack.exception import ConfigError
 
 __all__ = ["DIGEST_BYTES", "column_digests", "row_digests", "sample_digest"]
@@ -52,8 +53,8 @@ def sample_digest(sample: Any) -> bytes:
       one value. ``-0.0`` equals ``0.0``, and every NaN every other. The reason: which dtype a number has in a batch depends on
       the batch's other samples.
     * Arrays, tensors, lists and tuples of equal shape and equal elements are one value; shapes count, dtypes do not.
-    * A list of numbers of several types is what numpy makes of it, as in a batch: with a float in it, all are floats.
     * Times count by instant, whatever their unit. A time with a time zone equals none without.
+    * An array with masked entries equals another one of equal entries and mask; what is below the mask does not count.
     * Strings and bytes differ, also if empty. None equals None only.
     * Records (values of structured dtypes) are dicts of their fields. Sets are equal whatever their order.
 
@@ -72,8 +73,7 @@ def sample_digest(sample: Any) -> bytes:
 def row_digests(batch: tuple[_Array, ...] | Mapping[Any, _Array] | _Array) -> Digests:
     """The :func:`sample_digest` of each sample of a batch as ``read_batch`` gives it, shape ``(n, 16)``, uint8.
 
-    It is the digest of the sample by itself. The exception is where the batch has rounded: integers beyond 2**53 that share a
-    column with floats.
+    It is the digest of the sample by itself.
 
     Raises:
         ConfigError: as there.
@@ -221,15 +221,32 @@ def _time(value: date | timedelta) -> bytes:
 
 def _sequence(values: Sequence[Any]) -> bytes:
     try:
-        array = np.asarray(values)
+        types = leaf_types(values)
+        has_masks = any(issubclass(kind, np.ma.MaskedArray) for kind in types)  # which numpy would take away
+        array = None if has_masks else np.asarray(values)
     except (ValueError, TypeError, OverflowError, RuntimeError):  # of no common shape, or tensors with gradients
         array = None
-    if array is not None and array.dtype.kind in "biufcmM":  # as in a batch, see stack_values
+    if array is not None and array.dtype.kind in "biufcmM" and (types == {float} or _are_kept(values, array)):
         return _encodings(array[np.newaxis])[0]
     return b"".join([b"L", _LENGTH.pack(len(values)), *map(_encoding, values)])
 
 
+def _are_kept(values: Any, array: _Array) -> bool:
+    """Whether values are those of the array that numpy made of them: it may have rounded integers, or let times wrap."""
+    if array.dtype.kind in "biu":
+        return True
+    if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim):
+        return all(map(_are_kept, values, array))
+    if isinstance(values, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(values)) or in_unit(np.asarray(values), array.dtype) is not None
+    return not isinstance(values, (int, np.integer)) or bool(int(values) == array.item())
+
+
 def _array(value: Any) -> bytes:
+    if isinstance(value, np.ma.MaskedArray) and b"\1" in (mask := np.ma.getmaskarray(value)).tobytes():
+        nothing: Any = np.zeros((), value.dtype)
+        shown = value.filled(nothing)
+        return b"".join([b"K", *_encodings(mask[np.newaxis]), *_encodings(shown[np.newaxis])])
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
         try:
@@ -378,7 +395,7 @@ def _time_rows(column: _Array) -> list[bytes]:
     kind = column.dtype.kind
     unit, count = np.datetime_data(column.dtype)
     missing = np.isnat(column)
-    ticks = column.astype(f"{kind}8[{unit}]" if count != 1 else column.dtype.newbyteorder("=")).view(np.int64)
+    ticks = (_in_unit(column, unit) if count != 1 else column.astype(column.dtype.newbyteorder("="))).view(np.int64)
     ticks = np.where(missing, 0, ticks)
     seconds, attoseconds = np.zeros_like(ticks), np.zeros_like(ticks)
     tag = kind.encode()
@@ -390,13 +407,13 @@ def _time_rows(column: _Array) -> list[bytes]:
         days, part = np.divmod(ticks, _TICKS_PER_DAY[unit])
         seconds = part * (86_400 // _TICKS_PER_DAY[unit])
     elif unit in ("Y", "M") and kind == "M":
-        days = np.where(missing, 0, column.astype("M8[D]").view(np.int64))
+        days = np.where(missing, 0, _in_unit(column, "D").view(np.int64))
     elif unit in ("Y", "M"):  # a span of no fixed number of days
-        tag, days = b"mM", ticks * (12 if unit == "Y" else 1)
+        tag, days = b"mM", np.where(missing, 0, _in_unit(column, "M").view(np.int64))
     elif unit == "generic":
         tag, days = b"m?", ticks
     else:
-        days = ticks * (7 if unit == "W" else 1)
+        days = np.where(missing, 0, _in_unit(column, "D").view(np.int64))
     days[missing] = np.iinfo(np.int64).min
     tags = (
         [tag] * len(column)
@@ -405,6 +422,13 @@ def _time_rows(column: _Array) -> list[bytes]:
     )
     encodings = _encodings(np.stack([days, seconds, attoseconds], axis=-1))
     return [tag + encoded for tag, encoded in zip(tags, encodings, strict=True)]
+
+
+def _in_unit(times: _Array, unit: str) -> _Array:
+    converted = in_unit(times, np.dtype(f"{times.dtype.kind}8[{unit}]"))
+    if converted is None:
+        raise ConfigError(f"times of dtype {times.dtype} that are more than 2**63 of unit {unit!r} cannot be compared by digest")
+    return converted
 
 
 def _record_rows(column: _Array) -> list[bytes]:

@@ -15,7 +15,7 @@ from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.one_hot import OneHotEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, checked_encoders
-from data_stack.dataset.iterator.iterator import Column, ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
+from data_stack.dataset.iterator.iterator import Column, ColumnKey, DatasetIteratorIF, adapted, batch_at, column_keys, columns_at
 from data_stack.dataset.iterator.registry import operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
@@ -37,7 +37,7 @@ def encode(
         ConfigError: an object is no encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
     """
     if isinstance(encoders, Mapping):
-        by_column = checked_encoders(encoders)
+        by_column = column_keys(iterator, checked_encoders(encoders))
     else:
         by_column = checked_encoders({getattr(_meta_of(iterator), "sample_pos", 0): encoders})
     unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}

@@ -11,7 +11,9 @@ from data_stack.dataset.manifest import ResourceRecord, SourceRecord, check_name
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import DatasetFileCorruptError
 
-FORMAT = 1
+FORMAT = 2
+#: The step that is done when all of preprocess() is; no other has its name.
+WHOLE = "preprocess()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,18 @@ class Journal:
         fingerprint: names what is prepared from what; a journal of another preparation says nothing about this one.
         origins: where each source came from, as (identifier, place or None).
         steps: what is done, in order.
+        codes: digests of the code that had a part in it, that which began it first.
     """
 
     fingerprint: str
     origins: tuple[tuple[str, str | None], ...] = ()
     steps: tuple[Step, ...] = ()
+    codes: tuple[str, ...] = ()
+
+    @property
+    def attempt(self) -> str:
+        """Names what was begun by one code and goes on as long as it is resumed: 64 hex digits."""
+        return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
 
     def step(self, name: str) -> Step | None:
         """The step of that name, if it is done."""
@@ -54,7 +63,9 @@ class Journal:
         """The journal as it is stored."""
         origins = [{"identifier": identifier, "origin": origin} for identifier, origin in self.origins]
         steps = [asdict(step) for step in self.steps]
-        return sealed_json({"format": FORMAT, "fingerprint": self.fingerprint, "origins": origins, "steps": steps})
+        codes = [{"sha256": code} for code in self.codes]
+        facts = {"format": FORMAT, "fingerprint": self.fingerprint, "origins": origins, "steps": steps, "codes": codes}
+        return sealed_json(facts)
 
     @classmethod
     def from_json(cls, data: bytes, dataset: str) -> Journal:
@@ -65,7 +76,7 @@ class Journal:
         """
         fields = JsonObject.unsealed(data, "journal")
         if fields.size("format") != FORMAT:
-            raise DatasetFileCorruptError("journal is of another version of data_stack")
+            raise DatasetFileCorruptError(f"the journal is of another version of data_stack, for it has not format {FORMAT}")
         fingerprint = fields.hexadecimal("fingerprint", 64)
         origins = []
         for each in fields.objects("origins"):
@@ -75,9 +86,13 @@ class Journal:
         for each in fields.objects("steps"):
             steps.append(Step(each.text("name"), tuple(resource_record(record) for record in each.objects("resources"))))
             each.done()
+        codes = []
+        for each in fields.objects("codes"):
+            codes.append(each.hexadecimal("sha256", 64))
+            each.done()
         fields.done()
         check_names(dataset, (record.identifier for step in steps for record in step.resources))
-        return cls(fingerprint, tuple(origins), tuple(steps))
+        return cls(fingerprint, tuple(origins), tuple(steps), tuple(codes))
 
 
 def fingerprint(name: str, version: str, factory: str, sources: Iterable[SourceRecord]) -> str:

@@ -103,6 +103,14 @@ class DatasetMetaIF(IdentifiyingInfoIF):
         return None
 
     @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of tuple samples, in their order; None if they have none, as the keys of dicts are theirs.
+
+        A map may change the number of columns. Then they name nothing: :func:`data_stack.dataset.iterator.column_names` looks.
+        """
+        return None
+
+    @property
     def provenance(self) -> tuple[str, ...]:
         """The layers that these samples went through since they were loaded, lowest first."""
         return ()
@@ -120,6 +128,7 @@ class DatasetMeta(DatasetMetaIF):
     class_names: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     provenance: tuple[str, ...] = ()
+    column_names: tuple[str, ...] | None = None
 
     @property
     def sample_pos(self) -> int | str:
@@ -170,6 +179,7 @@ class MetaFactory:
             getattr(dataset_meta, "class_names", None),
             getattr(dataset_meta, "feature_names", None),
             getattr(dataset_meta, "provenance", ()),
+            getattr(dataset_meta, "column_names", None),
         )
 
     @staticmethod

@@ -16,13 +16,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from data_stack.dataset.journal import Journal, fingerprint
+from data_stack.dataset.journal import WHOLE, Journal, fingerprint
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
 from data_stack.dataset.resource_names import MANIFEST
 from data_stack.dataset.staging import Staging
 from data_stack.dataset.stored import StoredDataset
-from data_stack.exception import DatasetFileCorruptError, PreparationError, RetrievalError, StorageError, TaskError
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    MissingDependencyError,
+    PreparationError,
+    ResourceNotFoundError,
+    RetrievalError,
+    StorageError,
+    TaskError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.progress import with_bar
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import Lease
 from data_stack.util.logger import logger
@@ -60,8 +70,11 @@ class Preparation:
     Args:
         stored: the dataset's place in its store.
         preprocess: the author's code, from raw to prepared resources.
-        read_ends: reads the first and last sample of each split, or raises.
+        read_ends: opens a split and reads its first and last sample, or raises.
+        code: gives the digest of the author's code.
         may_be_staged: whether ``preprocess`` lets resources wait in the store under names that are not theirs.
+        again: prepare also what is ready.
+        keep_steps: keep what is done when the author's code raises, and take over what other code has done.
         offline: ask no network; None for what the environment says.
         progress: show progress bars; None to show them on a terminal.
     """
@@ -70,15 +83,19 @@ class Preparation:
         self,
         stored: StoredDataset,
         preprocess: Callable[[Resources, PreparedResources], None],
-        read_ends: Callable[[Resources], None],
+        read_ends: Callable[[str, Resources], None],
+        code: Callable[[], str],
         *,
         may_be_staged: bool = False,
+        again: bool = False,
+        keep_steps: bool = False,
         offline: bool | None = None,
         progress: bool | None = None,
     ) -> None:
         self._stored, self._definition, self._connector = stored, stored.definition, stored.connector
         self._preprocess, self._read_ends = preprocess, read_ends
-        self._may_be_staged = may_be_staged
+        self._code, self._may_be_staged = code, may_be_staged
+        self._again, self._keep_steps = again, keep_steps
         self._offline, self._progress = offline, progress
         self._name = stored.definition.card.name
         self._timings: list[tuple[str, float]] = []
@@ -91,9 +108,11 @@ class Preparation:
 
         Raises:
             RetrievalError, StorageError: a source did not arrive, or something could not be stored.
-            PreparationError: the author's code failed; what it had done is kept for the next attempt.
+            PreparationError: the author's code failed.
         """
         manifest = self._stored.ready_manifest()
+        if self._again:
+            self._stored.outdated, manifest = manifest, None
         if manifest is not None:
             self.tidy_up()
             return manifest, PreparationReport((), manifest.adopted, already_ready=True)
@@ -101,7 +120,7 @@ class Preparation:
             manifest = self._waited_for(lease, lease_timeout_seconds)
             if manifest is not None:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
-            self._connector.remove_abandoned(f"{self._name}/")
+            self._remove_abandoned()
             problem = self._stored.problem()
             if problem is not None:
                 logger.info("dataset %r is prepared again: %s", self._name, problem)
@@ -116,7 +135,7 @@ class Preparation:
                 wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
         raise PreparationError(
             f"dataset {self._name!r} was prepared {_ATTEMPTS} times, and each time something else replaced a part of it in "
-            f"{self._connector!r}; find out what else writes below {self._name!r} there, and prepare it again"
+            f"{self._connector!r}; find out what else writes below {self._definition.folder!r} there, and prepare it again"
         )
 
     def tidy_up(self) -> None:
@@ -129,8 +148,13 @@ class Preparation:
     def _end(self) -> None:
         """Remove what a preparation leaves that was interrupted, or whose shards were prepared elsewhere; the journal last."""
         Staging.remove(self._stored)
-        self._connector.remove_abandoned(f"{self._name}/")
+        self._remove_abandoned()
         self._stored.remove_journal()
+
+    def _remove_abandoned(self) -> None:
+        card = self._definition.card
+        if self._definition.folder != card.name or not card.keeps_versions:  # else other versions lie below it
+            self._connector.remove_abandoned(f"{self._definition.folder}/")
 
     # ------------------------------------------------------------------ alone or not
 
@@ -180,13 +204,14 @@ class Preparation:
         started = time.perf_counter()
         sources = self._sources_found()
         try:
-            self._read_ends(Resources(self._connector, self._name, records))
+            for split in self._definition.splits:
+                self._read_ends(split, Resources(self._connector, self._definition.folder, records))
         except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
             self._refuse_to_adopt(error)
             return None
         try:
             with self._connector.create(self._stored.identifier(MANIFEST)) as file:
-                manifest = self._manifest(sources, [self._read_whole(record) for record in records], adopted=True)
+                manifest = self._manifest(sources, self._read_all(records), adopted=True)
                 file.write(manifest.to_json())
         except DatasetFileCorruptError as error:
             self._refuse_to_adopt(error)
@@ -207,6 +232,10 @@ class Preparation:
             type(error).__name__,
             error,
         )
+
+    def _read_all(self, records: list[ResourceRecord]) -> list[ResourceRecord]:
+        options = {"desc": f"{self._name}: taking digests", "unit": "resource"}
+        return [self._read_whole(record) for record in with_bar(records, self._progress, **options)]
 
     def _read_whole(self, record: ResourceRecord) -> ResourceRecord:
         try:
@@ -230,13 +259,18 @@ class Preparation:
         """Do what is left to do; None if it was for nothing because another process interfered."""
         if not self._definition.has_preprocess:
             self._stored.invalidate()  # the sources are what is opened, and are about to be replaced
-        journal = self._stored.journal()
+        journal = None if self._again else self._stored.journal()
         sources = self._retrieved(journal)
         raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
         try:
             if self._definition.has_preprocess:
                 raw = self._preprocessed(sources, raw, journal)
-            self._check_complete(raw)
+            if (problem := self._incompleteness(raw)) is not None:
+                raise PreparationError(
+                    f"could not prepare dataset {self._name!r} {self._definition.card.version} of {self._definition.factory}: "
+                    f"{problem}"
+                )
+            self._check_opens(raw)
             manifest = self._stored.ready_manifest()
         except Superseded:
             manifest = self._stored.ready_manifest()
@@ -258,6 +292,7 @@ class Preparation:
         if not self._definition.sources:
             return []
         started = time.perf_counter()
+        self._take_over_sources()
         arrived = retrieve(self._definition.retrieval_jobs, self._connector, offline=self._offline, progress=self._progress)
         self._timings.append(("retrieve", time.perf_counter() - started))
         sources = []
@@ -278,28 +313,51 @@ class Preparation:
             sources = [replace(source, origin=source.origin or journal.origin(source.identifier)) for source in sources]
         return sources
 
+    def _take_over_sources(self) -> None:
+        """Have sources that lie in this store for another version, so that they are not retrieved again."""
+        wanted = [
+            job for job in self._definition.retrieval_jobs if job.sha256 and not self._connector.has_resource(job.identifier)
+        ]
+        try:
+            listed = self._connector.list_resources(f"{self._name}/") if wanted else []
+        except UnsupportedStorageOperationError:
+            return
+        for job in wanted:
+            end = job.identifier.removeprefix(self._definition.folder)
+            for identifier in listed:
+                with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
+                    if not identifier.endswith(end) or (info := self._connector.stat(identifier)).sha256 != job.sha256:
+                        continue
+                    if not self._connector.store_known(job.identifier, info.size, str(job.sha256)):
+                        with self._connector.get_resource(identifier) as resource:
+                            self._connector.set_resource(job.identifier, resource)
+                    logger.info("dataset %r: took %r over from %r", self._name, job.identifier, identifier)
+                    break
+
     def _preprocessed(
         self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
     ) -> list[ResourceRecord]:
-        own = self._fingerprint(sources)
-        if journal is None or journal.fingerprint != own:
-            if self._stored.was_begun():
-                Staging.remove(self._stored)  # shards of another preparation, while its journal may still say that they are there
-            journal = Journal(own, tuple((source.identifier, source.origin) for source in sources))
-            self._stored.write_journal(journal)
+        journal = self._resumed(sources, journal)
         earlier = self._stored.manifest()
         in_use = earlier is not None and self._stored.difference(earlier) is not None and self._stored.damage(earlier) is None
         prepared = PreparedResources(self._stored, journal, hold=in_use, progress=self._progress)
+        made = prepared.made_in(WHOLE)
+        if made is not None and self._incompleteness(list(made)) is None:
+            logger.info("dataset %r: all of it was made before", self._name)
+            return list(made)
         started = time.perf_counter()
         try:
-            self._preprocess(Resources(self._connector, self._name, raw), prepared)
+            self._preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
             prepared.publish()
+            if (problem := self._incompleteness(list(prepared.records()))) is not None:
+                raise PreparationError(problem)
+            prepared.note_whole()
         except (StorageError, RetrievalError):
             raise
         except TaskError as error:
             if isinstance(error.__cause__, (StorageError, RetrievalError)):
                 raise error.__cause__ from error
-            raise self._failure(prepared, error) from error
+            raise self._failure(prepared, error, has_died=not error.traceback_text) from error
         except Exception as error:
             raise self._failure(prepared, error) from error
         finally:
@@ -308,34 +366,93 @@ class Preparation:
             self._timings += [*prepared.timings, ("preprocess", elapsed - sum(seconds for _, seconds in prepared.timings))]
         return list(prepared.records())
 
-    def _failure(self, prepared: PreparedResources, error: Exception) -> PreparationError:
+    def _resumed(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
+        """The journal to go on with: the stored one, if the same code began it; or a new one."""
+        own, code = self._fingerprint(sources), self._code()
+        is_of_others = journal is None or journal.fingerprint != own
+        if journal is None or is_of_others or (journal.codes != (code,) and not self._keep_steps):
+            if journal is not None and not is_of_others and journal.steps:
+                logger.warning(
+                    "dataset %r: the steps that are done are not taken over, for the code is another one now", self._name
+                )
+            if self._stored.was_begun():
+                Staging.remove(self._stored)  # shards of another preparation, while its journal may still say that they are there
+            journal = Journal(own, tuple((source.identifier, source.origin) for source in sources), codes=(code,))
+        elif code in journal.codes:
+            return journal
+        else:
+            journal = replace(journal, codes=(*journal.codes, code))
+        self._stored.write_journal(journal)
+        return journal
+
+    def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
+        """What to tell of a failure of the author's code; what that had done is removed, for it may be wrong too."""
         where = f"step {prepared.current_step!r} of preprocess()" if prepared.current_step else "preprocess()"
-        done = f" and the steps done before ({', '.join(prepared.done_steps)})" if prepared.done_steps else ""
         said = f"{where} of {self._definition.factory} failed with {type(error).__name__}: {error}"
         if isinstance(error, TaskError):
-            said, done = f"{error}\n", " and the shards that are done"
+            said = f"{error}\n"
+        elif isinstance(error, PreparationError):
+            said = f"{self._definition.factory}: {error}"
+        steps = ", ".join(step.name for step in prepared.journal.steps)
+        done = "the shards that are done" if isinstance(error, TaskError) else f"the steps done before ({steps})"
+        if not has_died and not self._keep_steps:
+            self._forget(prepared)
+            kept = "The retrieved sources are kept, and nothing else (keep_steps=True, --keep-steps, keeps steps and shards)."
+        elif steps or isinstance(error, TaskError):
+            kept = f"The retrieved sources and {done} are kept; "
+            kept += "it goes on from there." if has_died else "with keep_steps=True or --keep-steps it goes on from there."
+        else:
+            kept = "The retrieved sources are kept."
         return PreparationError(
             f"could not prepare dataset {self._name!r} {self._definition.card.version}: {said}\n"
-            f"The retrieved sources{done} are kept. Mend the cause and prepare it again (data-stack prepare {self._name}); "
-            f"it goes on from there."
+            f"{kept} Mend the cause and prepare it again (data-stack prepare {self._name})."
         )
 
-    def _check_complete(self, made: list[ResourceRecord]) -> None:
+    def _forget(self, prepared: PreparedResources) -> None:
+        """Remove what a failed preparation made; of its journal stays that there was one, so nothing is taken for complete."""
+        names = {record.identifier for step in prepared.journal.steps for record in step.resources}
+        names.update(record.identifier for record in prepared.records())
+        manifest = self._stored.manifest()
+        in_use = set() if manifest is None else {record.identifier for record in manifest.prepared}
+        if self._stored.ready_manifest() is not None:
+            return  # another process was faster, and this is its work
+        with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
+            self._stored.write_journal(replace(prepared.journal, steps=()))
+            Staging.remove(self._stored)
+            for name in sorted(names - in_use):
+                self._stored.delete(name)
+
+    def _incompleteness(self, made: list[ResourceRecord]) -> str | None:
+        """What was not made that should have been; None if all of it was."""
         names = {record.identifier for record in made}
         missing = [name for name in self._definition.prepared_resources or () if name not in names]
-        if not self._definition.has_preprocess and made:
-            return
         if not self._definition.has_preprocess:
-            problem = f"it is not in {self._connector!r}, and has neither sources nor preprocess() to make it from"
-        elif missing:
-            problem = f"preprocess() has not made {', '.join(missing)}, which prepared_resources declares"
-        elif not made:
-            problem = "preprocess() has made nothing; it should store what open() reads with prepared.create()"
-        else:
-            return
-        raise PreparationError(
-            f"could not prepare dataset {self._name!r} {self._definition.card.version} of {self._definition.factory}: {problem}"
-        )
+            if made:
+                return None
+            return f"it is not in {self._connector!r}, and has neither sources nor preprocess() to make it from"
+        if missing:
+            return f"preprocess() has not made {', '.join(missing)}, which prepared_resources declares"
+        return None if made else "preprocess() has made nothing; it should store what open() reads with prepared.create()"
+
+    def _check_opens(self, made: list[ResourceRecord]) -> None:
+        """Open each split, as users will, before they are told that the dataset is ready."""
+        resources = Resources(self._connector, self._definition.folder, made)
+        for split in self._definition.splits:
+            try:
+                self._read_ends(split, resources)
+            except MissingDependencyError as error:  # elsewhere it may be installed
+                logger.warning("dataset %r: whether split %r opens was not tried: %s", self._name, split, error)
+            except Exception as error:
+                if not all(self._stored.holds(record) for record in made):
+                    raise Superseded from error  # another process that works without a lease is replacing it
+                if isinstance(error, StorageError):
+                    raise
+                raise PreparationError(
+                    f"dataset {self._name!r} {self._definition.card.version} is prepared, but its split {split!r} cannot be "
+                    f"opened: open() of {self._definition.factory}, or reading its first or last sample, failed with "
+                    f"{type(error).__name__}: {error}\nWhat preprocess() made is kept. Mend open() and use it with "
+                    f"data-stack prepare {self._name} --keep-steps (prepare(keep_steps=True)), or prepare all anew without."
+                ) from error
 
     # ------------------------------------------------------------------ provenance
 

@@ -7,17 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from data_stack.dataset.definition import did_you_mean
-from data_stack.dataset.journal import Journal
+from data_stack.dataset.journal import WHOLE, Journal
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.dataset.resource_names import ResourceNames
 from data_stack.dataset.staging import ShardRecord
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError, UnpicklableResourceError
 from data_stack.io.parallel import Workers
-from data_stack.io.progress import shows_progress
+from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, ResourceWriter, StorageConnector
 from data_stack.util.logger import logger
@@ -41,7 +42,7 @@ class Resources(Mapping[str, StreamedResource]):
 
     Args:
         storage_connector: the store; None for a dataset that stores nothing.
-        dataset: name of the dataset, the folder of its resources.
+        dataset: the folder of its resources, ``name/version``.
         records: what there is, and what it was when it was stored.
     """
 
@@ -60,7 +61,7 @@ class Resources(Mapping[str, StreamedResource]):
         resource: Any = self._connector.get_resource(info.identifier)
         # It is opened later, perhaps after an upgrade. A third party's connector may return another kind of stream.
         if isinstance(resource, StreamedResource):
-            resource.pin(info.sha256)
+            resource.reopened_by(self._connector).pin(info.sha256)
         opened: StreamedResource = resource
         return opened
 
@@ -133,11 +134,11 @@ class PreparedResources(Resources):
         stored: where to store, and what is there.
         journal: the steps that are done.
         hold: keep all resources back until :meth:`publish`, as an earlier version of the dataset is in use.
-        progress: show a bar over the steps; None to show it on a terminal.
+        progress: show a bar over the steps; None to show it on a terminal and in a notebook.
     """
 
     def __init__(self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None) -> None:
-        super().__init__(stored.connector, stored.definition.card.name, ())
+        super().__init__(stored.connector, stored.definition.folder, ())
         self._stored, self._journal = stored, journal
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
         self._held: dict[str, tuple[contextlib.ExitStack, ResourceWriter]] = {}
@@ -187,9 +188,12 @@ class PreparedResources(Resources):
             raise ConfigError(
                 f'steps() of dataset {self._dataset!r} needs several names such as ("train", "test"), got {names!r}'
             )
-        for name in self._with_bar(names):
-            if not isinstance(name, str) or name in self._seen_steps:
-                raise ConfigError(f"steps of dataset {self._dataset!r} need distinct names, got {name!r:.80}")
+        given: Iterable[Any] = names
+        for name in with_bar(given, self._shows_progress, desc=f"{self._stored.definition.card.name}: preparing", unit="step"):
+            if not isinstance(name, str) or name in self._seen_steps or name == WHOLE:
+                raise ConfigError(
+                    f"steps of dataset {self._dataset!r} need distinct names other than {WHOLE!r}, got {name!r:.80}"
+                )
             self._seen_steps.append(name)
             if self._is_done(name):
                 logger.info("dataset %r: step %r was done before", self._dataset, name)
@@ -209,9 +213,9 @@ class PreparedResources(Resources):
         return self._step
 
     @property
-    def done_steps(self) -> list[str]:
-        """The steps that the next attempt will not repeat."""
-        return [step.name for step in self._journal.steps]
+    def journal(self) -> Journal:
+        """The steps that are done, and by which code."""
+        return self._journal
 
     @property
     def stored(self) -> StoredDataset:
@@ -220,13 +224,18 @@ class PreparedResources(Resources):
 
     @property
     def fingerprint(self) -> str:
-        """Names what is prepared from what."""
-        return self._journal.fingerprint
+        """Names what is prepared from what, by which code."""
+        return self._journal.attempt
 
     @property
     def shows_progress(self) -> bool:
         """Whether somebody wants to see how far it is."""
         return self._shows_progress
+
+    def note_whole(self) -> None:
+        """Note that all is made and published, so that nothing of it is made again."""
+        self._journal = replace(self._journal, steps=()).with_step(WHOLE, self._records.values())
+        self._stored.write_journal(self._journal)
 
     def made_in(self, step: str) -> tuple[ResourceRecord, ...] | None:
         """What an interrupted attempt made in a step; None if it was not done, or something of it is not there any more."""
@@ -311,13 +320,6 @@ class PreparedResources(Resources):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.__reduce__()
-
-    def _with_bar(self, names: Iterable[Any]) -> Iterable[Any]:
-        if not self._shows_progress:
-            return names
-        from tqdm import tqdm  # only whoever looks pays for its import
-
-        return tqdm(names, desc=f"{self._dataset}: preparing", unit="step", leave=False)
 
     def _stored_at_once(self, name: str) -> Iterator[ResourceWriter]:
         with self._connector.create(f"{self._dataset}/{name}") as writer:

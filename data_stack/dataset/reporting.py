@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at, column_names, declared_columns
 from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.reports import column_statistics
@@ -21,10 +21,12 @@ from data_stack.dataset.reports.report_formats import as_dict, as_json, document
 from data_stack.dataset.reports.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
 
-__all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
+__all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator", "positions_looked_at"]
 
 _SPEED_MAX_SAMPLES = 10_000
 _SPEED_MAX_SECONDS = 0.2
+
+_SAMPLES_LOOKED_AT = 8  # of the iterator reported on, where no schema tells
 
 # Layouts are told of so many iterators of a stack, for a sample may be a picture to decode.
 _MOST_SAMPLES_READ = 100
@@ -94,7 +96,8 @@ class DatasetIteratorReportGenerator:
     than 64 values each, such as masks, are not counted, nor read. An iterator without meta, or whose samples have no target,
     has an empty distribution.
 
-    Targets are read as a column, and of samples the first one, for shapes and dtypes. What a layer only rearranges is not
+    Targets are read as a column. Of samples the first one is read, for shapes and dtypes; of the iterator itself, where no schema
+    tells them, eight between the first and the last. What a layer only rearranges is not
     read again where the iterator below it has been reported on.
     """
 
@@ -187,9 +190,12 @@ class _Reporter:
         sample: Any = None
         columns: tuple[column_statistics.ColumnReport, ...] = ()
         if n_samples and (is_root or (meta is not None and self._n_samples_read < _MOST_SAMPLES_READ)):
-            self._n_samples_read += 1
-            sample = iterator[0]
-            columns = column_statistics.columns_of_sample(sample, meta)
+            declared = declared_columns(iterator) if isinstance(iterator, DatasetIteratorIF) else None
+            looked_at = positions_looked_at(n_samples) if is_root and declared is None else [0]
+            self._n_samples_read += len(looked_at)
+            samples = [iterator[position] for position in looked_at]
+            sample = samples[0]
+            columns = column_statistics.columns_of_samples(samples, meta, column_names(iterator), declared)
         if meta is None:
             name = type(iterator).__name__
             return DatasetIteratorReport(None, name, None, n_samples, None, None, None, {}, speed, [], columns=columns)
@@ -253,6 +259,11 @@ def _in_post_order(root: Any) -> list[tuple[Any, list[Any]]]:
             order.append(found[identity])
             path.pop()
     return order
+
+
+def positions_looked_at(n_samples: int) -> list[int]:
+    """The first one, the last one, and some between: of what all look alike in one of them, another may lack a value."""
+    return sorted({round(part * (n_samples - 1) / (_SAMPLES_LOOKED_AT - 1)) for part in range(_SAMPLES_LOOKED_AT)})
 
 
 def _underlying(iterator: Any) -> list[Any]:

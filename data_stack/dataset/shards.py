@@ -7,16 +7,18 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from data_stack.dataset.code_digest import changed_module, module_digests
 from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.journal import Journal
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
 from data_stack.dataset.staging import ShardRecord, StagedResource, Staging
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError
+from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.connector import ResourceWriter
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.util.logger import logger
@@ -155,9 +157,11 @@ class EnginePreparation:
         name = prepared.stored.definition.card.name
         if records:
             logger.info("dataset %r: %d of %d shards were prepared before", name, len(records), len(shards))
-        work = ShardWork(self._factory, raw, prepared.fingerprint, has_shards=self._has_shards)
+        digests, folder = module_digests(self._factory), prepared.stored.definition.folder
+        work = ShardWork(self._factory, raw, prepared.fingerprint, digests, folder=folder, has_shards=self._has_shards)
         with contextlib.closing(self._results(work, left, name)) as results:
-            for done, record in _with_bar(results, len(shards), len(records), name, prepared.shows_progress):
+            bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": len(records)}
+            for done, record in with_bar(results, prepared.shows_progress, **bar):
                 confirmed = None if record is None else staging.found(record)
                 if confirmed is None:
                     self._explain(staging, done, prepared)
@@ -190,11 +194,23 @@ class ShardWork:
         factory: of the dataset; it is sent with its storage connector.
         raw: the sources.
         fingerprint: names the preparation.
+        digests: of the modules with the author's code.
+        folder: where the dataset lies in the store.
         has_shards: False where ``preprocess`` is the one shard.
     """
 
-    def __init__(self, factory: DatasetFactory, raw: Resources, fingerprint: str, *, has_shards: bool) -> None:
+    def __init__(
+        self,
+        factory: DatasetFactory,
+        raw: Resources,
+        fingerprint: str,
+        digests: Mapping[str, str],
+        *,
+        folder: str,
+        has_shards: bool,
+    ) -> None:
         self._factory, self._raw, self._fingerprint, self._has_shards = factory, raw, fingerprint, has_shards
+        self._digests, self._folder = digests, folder
 
     def __repr__(self) -> str:
         return f"the factory {type(self._factory).__qualname__}"
@@ -204,8 +220,18 @@ class ShardWork:
 
         Returns:
             What it consists of; None if nobody wants it any more.
+
+        Raises:
+            ConfigError: the code is another one in this process.
         """
-        stored = self._factory._stored_dataset(self._factory._checked_definition())
+        if (changed := changed_module(self._digests)) is not None:
+            raise ConfigError(
+                f"module {changed!r} is another one where the shard is to be prepared than where the preparation was begun: it "
+                f"was edited meanwhile, or another version of its package is installed there. Prepare the dataset again with the "
+                f"same code everywhere"
+            )
+        definition = replace(self._factory._checked_definition(), folder=self._folder)
+        stored = StoredDataset(self._factory.storage_connector, definition)
         staging = Staging(stored, self._fingerprint)
         if not staging.is_open():
             return None
@@ -247,7 +273,9 @@ class ShardResources(PreparedResources):
 
     def shard_record(self) -> ShardRecord:
         """What was made."""
-        staged = [StagedResource(record, self._staged[name].partition("/")[2]) for name, record in self._records.items()]
+        staged = [
+            StagedResource(record, self._staged[name].removeprefix(f"{self._dataset}/")) for name, record in self._records.items()
+        ]
         return ShardRecord(self._digest, tuple(staged))
 
     def check_wanted(self) -> None:
@@ -257,7 +285,7 @@ class ShardResources(PreparedResources):
 
     def forget(self) -> None:
         """Remove what was made."""
-        self._staging.delete([staged.partition("/")[2] for staged in self._staged.values()])
+        self._staging.delete([staged.removeprefix(f"{self._dataset}/") for staged in self._staged.values()])
 
     def publish(self) -> None:
         raise ConfigError("the resources of a shard are published by the process that prepares the dataset")
@@ -296,13 +324,3 @@ def _check_apart(shards: Sequence[Shard], records: dict[str, ShardRecord]) -> No
             other = makers.setdefault(name.casefold(), shard)
             if other is not shard:
                 raise ConfigError(f"both {other.name} and {shard.name} make the resource {name!r}; each needs names of its own")
-
-
-def _with_bar(
-    results: Iterable[tuple[str, ShardRecord | None]], n_shards: int, n_done: int, name: str, is_shown: bool
-) -> Iterable[tuple[str, ShardRecord | None]]:
-    if not is_shown:
-        return results
-    from tqdm import tqdm  # only whoever looks pays for its import
-
-    return tqdm(results, desc=f"{name}: preparing", unit="shard", total=n_shards, initial=n_done, leave=False)

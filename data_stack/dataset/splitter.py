@@ -95,18 +95,19 @@ class RandomSplitterImpl(SplitterIF):
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each ratio."""
-        return [_view(dataset_iterator, part) for part in self._positions(len(dataset_iterator))]
+        return [DatasetIteratorView(dataset_iterator, part) for part in self.get_indices(dataset_iterator)]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each ratio; no sample is read."""
-        return [part.tolist() for part in self._positions(len(dataset_iterator))]
+        return self._determine_split_indices(len(dataset_iterator), self.ratios)
 
-    def _positions(self, n_samples: int) -> list[_Positions]:
-        order = _all_positions(n_samples)
+    def _determine_split_indices(self, dataset_length: int, ratios: Sequence[float]) -> list[list[int]]:
+        """The original's name, which programs override and call: the positions of each part."""
+        order = _all_positions(dataset_length)
         # Python's own shuffle, of an array: a list of positions takes ten times the memory and half as long again.
         random.Random(self.seed).shuffle(_memory(order))  # noqa: S311  # an order, not a secret
-        ends = np.cumsum([int(ratio * n_samples) for ratio in self.ratios])
-        return np.split(order, ends[:-1])
+        ends = np.cumsum([int(ratio * dataset_length) for ratio in ratios])
+        return [part.tolist() for part in np.split(order, ends[:-1])]
 
 
 class StratifiedSplitterImpl(SplitterIF):
@@ -128,21 +129,23 @@ class StratifiedSplitterImpl(SplitterIF):
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each ratio."""
-        return [_view(dataset_iterator, part) for part in self._positions(dataset_iterator)]
+        return [DatasetIteratorView(dataset_iterator, part) for part in self.get_indices(dataset_iterator)]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each ratio; only targets are read."""
-        return [part.tolist() for part in self._positions(dataset_iterator)]
+        return self._determine_split_indices(len(dataset_iterator), self.ratios, dataset_iterator)
 
-    def _positions(self, dataset_iterator: DatasetIteratorIF) -> list[_Positions]:
-        n_samples = len(dataset_iterator)
-        remaining = _all_positions(n_samples)
-        if len(self.ratios) == 1:
-            return [remaining]
+    def _determine_split_indices(
+        self, dataset_length: int, ratios: Sequence[float], dataset_iterator: DatasetIteratorIF
+    ) -> list[list[int]]:
+        """The original's name, which programs override and call: the positions of each part."""
+        remaining = _all_positions(dataset_length)
+        if len(ratios) == 1:
+            return [remaining.tolist()]
         numbers, names = sorted_numbers(adapted(dataset_iterator).read_column(self.target_pos))
         parts: list[_Positions] = []
-        for ratio in self.ratios[:-1]:
-            n_wanted = min(int(n_samples * ratio), len(remaining))
+        for ratio in ratios[:-1]:
+            n_wanted = min(int(dataset_length * ratio), len(remaining))
             if ratio == 0 or n_wanted == len(remaining):
                 part, remaining = remaining[:n_wanted], remaining[n_wanted:]
             else:
@@ -150,7 +153,7 @@ class StratifiedSplitterImpl(SplitterIF):
                 drawn, rest = drawn_part(numbers, names, n_wanted, _random_state(self.seed))
                 part, remaining, numbers = remaining[drawn], remaining[rest], numbers[rest]
             parts.append(part)
-        return [*parts, remaining]
+        return [part.tolist() for part in (*parts, remaining)]
 
 
 class CVSplitterImpl(SplitterIF):
@@ -189,7 +192,7 @@ class CVSplitterImpl(SplitterIF):
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each fold, ascending; at most targets are read."""
-        return [fold.tolist() for fold in self._positions(dataset_iterator)]
+        return [list(fold.indices) for fold in self.split(dataset_iterator)]  # of the split, as programs override that
 
     def _positions(self, dataset_iterator: DatasetIteratorIF) -> list[_Positions]:
         labels = _labels(dataset_iterator, self.target_pos) if self.stratification else None
@@ -249,8 +252,8 @@ class NestedCVSplitterImpl(SplitterIF):
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[list[int]], list[list[list[int]]]]:
         """Positions of the outer folds; and for each of them, those of its inner folds, all in ``dataset_iterator``."""
-        outer_folds, inner_folds = self._positions(dataset_iterator)
-        return [fold.tolist() for fold in outer_folds], [[fold.tolist() for fold in folds] for folds in inner_folds]
+        outer_folds, inner_folds = self.split(dataset_iterator)  # as programs override that
+        return [list(fold.indices) for fold in outer_folds], [[list(fold.indices) for fold in folds] for folds in inner_folds]
 
     def _positions(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[_Positions], list[list[_Positions]]]:
         stratifies_outside = self.outer_stratification and self.outer_group_pos is None

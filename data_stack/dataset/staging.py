@@ -156,7 +156,7 @@ class Staging:
                 )
             resources.append(StagedResource(record, staged))
         fields.done()
-        dataset = self._stored.definition.card.name
+        dataset = self._stored.definition.folder
         check_names(dataset, (each.record.identifier for each in resources))
         check_names(dataset, (str(each.staged) for each in resources))
         return ShardRecord(digest, tuple(resources))

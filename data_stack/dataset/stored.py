@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_stack.dataset.definition import DatasetDefinition
 from data_stack.dataset.journal import Journal
@@ -47,10 +47,36 @@ class StoredDataset:
     Args:
         connector: the store; the three required methods suffice.
         definition: what the dataset should be.
+
+    Attributes:
+        outdated: a manifest that is to be replaced, although it is true; None: no such manifest.
     """
 
     def __init__(self, connector: StorageConnector, definition: DatasetDefinition) -> None:
         self.connector, self.definition = connector, definition
+        self.outdated: Manifest | None = None
+
+    @classmethod
+    def found(cls, connector: StorageConnector, definition: DatasetDefinition) -> StoredDataset:
+        """The dataset where it lies: below name and version, or below its name alone if it was stored there before.
+
+        That is so if there is a manifest of this version, or all of it without any manifest, as the original DataStack left it.
+        """
+        stored, card = cls(connector, definition), definition.card
+        older = cls(connector, replace(definition, folder=card.name))
+        if definition.folder == card.name or stored.has_manifest():
+            return stored
+        manifest = older.manifest()
+        if manifest is not None:
+            return older if (manifest.name, manifest.version) == (card.name, card.version) else stored
+        declared = definition.prepared_resources
+        is_left_by_the_original = (
+            declared is not None
+            and all(older.stat(name) is not None for name in declared)
+            and not older.was_begun()
+            and not stored.was_begun()
+        )
+        return older if is_left_by_the_original else stored
 
     # ------------------------------------------------------------------ readiness
 
@@ -80,6 +106,8 @@ class StoredDataset:
     def difference(self, manifest: Manifest) -> str | None:
         """How a manifest is of another dataset than the one defined; None if it is of this one."""
         card = self.definition.card
+        if manifest == self.outdated:
+            return "it was asked for to be prepared again"
         if (manifest.name, manifest.version) != (card.name, card.version):
             return f"what is stored is {manifest.name} {manifest.version}, wanted is {card.name} {card.version}"
         recorded = {source.identifier: source for source in manifest.sources}
@@ -174,7 +202,7 @@ class StoredDataset:
         """The stored journal; None if there is none that can be read."""
         try:
             data = self.read(JOURNAL, MAX_BYTES)
-            return None if data is None else Journal.from_json(data, self.definition.card.name)
+            return None if data is None else Journal.from_json(data, self.definition.folder)
         except DatasetFileCorruptError as error:
             logger.info("the preparation of dataset %r starts over: %s", self.definition.card.name, error)
             return None

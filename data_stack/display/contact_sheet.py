@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data_stack.dataset.iterator import column_names
+from data_stack.dataset.iterator.iterator import column_key
+from data_stack.display.fonts import drawable
 from data_stack.display.samples import (
     Position,
     as_array,
@@ -23,7 +26,7 @@ from data_stack.display.samples import (
 from data_stack.exception import ConfigError, MissingDependencyError
 
 try:
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image, ImageDraw
 except ImportError as error:
     raise MissingDependencyError("contact_sheet", "Pillow", "images") from error
 
@@ -72,8 +75,10 @@ def contact_sheet(
         title: the first line; None: the dataset's name and tag where the iterator knows them.
         class_names: the name of each target, by position or by value; None: those of the iterator's meta, else the values.
         feature_names: the columns of a table of vectors; None: ``x0``, ``x1`` … .
-        sample_pos: position or key of what is drawn; None: as the iterator's meta says, else the first.
-        target_pos: position or key of its label; None: as the iterator's meta says, else the second.
+        sample_pos: position, name or key of what is drawn; None: as the iterator's meta says; else the first part of a tuple, and
+            of a dict what looks most like a picture.
+        target_pos: position, name or key of its label; None: as the iterator's meta says; else the second part of a tuple, and
+            of a dict what is called a label, or the first part that could be one.
 
     Returns:
         An RGB picture; ``.save("sheet.png")`` writes it.
@@ -92,8 +97,8 @@ def contact_sheet(
         return _Sheet(title, "no samples", 320, 0).image
     first = iterator[0]
     found = default_positions(iterator, first)
-    sample_pos = found[0] if sample_pos is None else sample_pos
-    target_pos = found[1] if target_pos is None else target_pos
+    sample_pos = found[0] if sample_pos is None else column_key(iterator, sample_pos)
+    target_pos = found[1] if target_pos is None else column_key(iterator, target_pos)
     class_names = class_names if class_names is not None else getattr(meta, "class_names", None)
     feature_names = feature_names if feature_names is not None else getattr(meta, "feature_names", None)
 
@@ -109,6 +114,9 @@ def contact_sheet(
             n_columns = len(classes) if 4 <= len(classes) <= _MOST_COLUMNS else 10
         return _draw_pictures([picture for picture in pictures if picture is not None], labels, n_columns, title, count)
     header, rows = _table(samples, labels, sample_pos, target_pos, feature_names)
+    names = column_names(iterator)
+    if header and header[-1] == "target" and any(labels) and isinstance(target_pos, int) and target_pos < len(names):
+        header[-1] = names[target_pos]
     order = chosen if is_picture else sorted(chosen)
     return _draw_table(["", *header], [[f"{index:,}", *row] for index, row in zip(order, rows, strict=True)], title, count)
 
@@ -241,8 +249,8 @@ def _cells(sample: Any, sample_pos: Position, target_pos: Position, feature_name
 
 
 def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, count: str) -> Image.Image:
-    font, row_height, padding = _font(_LABEL_SIZE), 28, 14
-    widths = [max(int(font.getlength(text)) for text in column) + 2 * padding for column in zip(header, *rows, strict=True)]
+    row_height, padding = 28, 14
+    widths = [max(_width(text, _LABEL_SIZE) for text in column) + 2 * padding for column in zip(header, *rows, strict=True)]
     sheet = _Sheet(title, count, sum(widths), row_height * (len(rows) + 1))
     for number, row in enumerate([header, *rows]):
         top = sheet.top + number * row_height
@@ -260,16 +268,16 @@ def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str
 # ------------------------------------------------------------------ paper
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)
+def _width(text: str, size: int) -> int:
+    drawn, font = drawable(text, size)
+    return int(font.getlength(drawn)) + 1
 
 
 class _Sheet:
     """White paper with a title, a line about what is on it, and room of the size asked for at ``left``, ``top``."""
 
     def __init__(self, title: str, about: str, width: int, height: int) -> None:
-        wanted = max(_font(_TITLE_SIZE).getlength(title), _font(_SMALL_SIZE).getlength(about))
-        page_width = max(width, int(wanted) + 1) + 2 * _MARGIN
+        page_width = max(width, _width(title, _TITLE_SIZE), _width(about, _SMALL_SIZE)) + 2 * _MARGIN
         self.left = (page_width - width) // 2
         self.top = _MARGIN + 66
         self.image = Image.new("RGB", (page_width, self.top + height + _MARGIN), _PAPER)
@@ -281,7 +289,8 @@ class _Sheet:
         self, position: tuple[int, int], text: str, size: int, fill: str, anchor: str = "la", width: int | None = None
     ) -> None:
         """Write one line; cut short if it is wider than ``width`` pixels."""
-        font = _font(size)
-        while width is not None and len(text) > 1 and font.getlength(text) > width:
+        drawn, font = drawable(text, size)
+        while width is not None and len(text) > 1 and font.getlength(drawn) > width:
             text = text[:-2] + "…"
-        self.draw.text(position, text, font=font, fill=fill, anchor=anchor)
+            drawn, font = drawable(text, size)
+        self.draw.text(position, drawn, font=font, fill=fill, anchor=anchor)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data_stack.dataset.reporting import positions_looked_at
 from data_stack.display.samples import Position, as_array, as_label, class_order, content, default_positions, field, text_of
 from data_stack.display.text import columns, size_text
 from data_stack.repository.default_storage import Storage, as_storage_connector
@@ -35,8 +36,8 @@ class SplitReport:
     Attributes:
         name: of the split.
         n_samples: how many.
-        sample: type and shape of the first sample, e.g. ``"uint8 8×8"``; empty if there is none.
-        target: type and shape of its target, likewise.
+        sample: type and shape of eight samples, e.g. ``"uint8 8×8"``, or ``"int or None"``; empty if there is none.
+        target: type and shape of their targets, likewise.
         classes: (class, number of samples), sorted by class; None where the target is no class.
         target_range: smallest and largest target where it is a number but no class; else None.
     """
@@ -50,15 +51,17 @@ class SplitReport:
 
     @classmethod
     def of(cls, name: str, iterator: DatasetIteratorIF) -> SplitReport:
-        """Read the first sample and all targets of ``iterator``."""
+        """Read eight samples, from the first to the last, and all targets of ``iterator``."""
         if len(iterator) == 0:
             return cls(name, 0, "", "", (), None)
         first = iterator[0]
         sample_pos, target_pos = default_positions(iterator, first)
-        target = field(first, target_pos)
-        counts = _counts(iterator, target_pos) if target is not None else {}
+        samples = [first, *(iterator[position] for position in positions_looked_at(len(iterator))[1:])]
+        targets = [field(sample, target_pos) for sample in samples]
+        counts = _counts(iterator, target_pos) if any(target is not None for target in targets) else {}
         classes, target_range = _classes(counts, len(iterator))
-        return cls(name, len(iterator), _kind(content(first, sample_pos)), _kind(target), classes, target_range)
+        kind = _kind_of([content(sample, sample_pos) for sample in samples])
+        return cls(name, len(iterator), kind, _kind_of(targets), classes, target_range)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class DatasetReport:
         config: Mapping[str, Any] | None = None,
         offline: bool | None = None,
     ) -> DatasetReport:
-        """Prepare a dataset if it is not ready, and look at its splits: all targets are read, and one sample of each.
+        """Prepare a dataset if it is not ready, and look at its splits: all targets are read, and eight samples of each.
 
         Args:
             name: of the dataset, as for ``data_stack.load``.
@@ -241,6 +244,15 @@ def _classes(counts: dict[Any, int], n_samples: int) -> tuple[tuple[tuple[Any, i
         numbers = [number for number in numbers if not math.isnan(number)]
         return None, (min(numbers), max(numbers)) if numbers else None
     return tuple(sorted(counts.items(), key=lambda item: class_order(item[0]))), None
+
+
+def _kind_of(values: Sequence[Any]) -> str:
+    """Type and shape of values, or what differs in them."""
+    kinds = list(dict.fromkeys(_kind(value) for value in values if value is not None))
+    dtypes = {kind.rpartition(" ")[0] for kind in kinds}
+    if len(kinds) > 1 and len(dtypes) == 1 and all(as_array(value) is not None for value in values if value is not None):
+        kinds = [f"{dtypes.pop()} of various shapes"]
+    return " or ".join([*kinds, "None"] if kinds and any(value is None for value in values) else kinds)
 
 
 def _kind(value: Any) -> str:

@@ -26,6 +26,10 @@ __all__ = [
 Position = int | str
 
 _CHANNELS = (1, 3, 4)
+#: An array of fewer rows or columns is rather a list of points than a picture.
+_LEAST_EDGE = 4
+#: What datasets call the part that a person would write below the picture.
+_LABEL_NAMES = ("label", "target", "class", "category", "caption", "name", "digit", "y", "label_name", "class_name", "text")
 #: A sheet of bytes or of unit floats that uses less of its range than this would be too dark to see.
 _LEAST_BRIGHTNESS = 0.25
 
@@ -45,15 +49,41 @@ def content(sample: Any, position: Position) -> Any:
 
 
 def default_positions(iterator: Any, first: Any) -> tuple[Position, Position]:
-    """Where samples and targets of ``iterator`` are: as its meta says if ``first`` has these parts, else first and second."""
-    keys: list[Position] = list(first) if isinstance(first, Mapping) else [0, 1]
+    """Where samples and targets of ``iterator`` are: as its meta says if ``first`` has these parts.
+
+    Else, of a tuple, first and second. Of a dict: the part that looks most like a picture, if one does, or the first; and what is
+    called a label, or the first other part that could be one, or the second.
+    """
     meta = getattr(iterator, "dataset_meta", None)
     sample_pos, target_pos = getattr(meta, "sample_pos", None), getattr(meta, "target_pos", None)
-    if sample_pos is None or (isinstance(first, Mapping) and sample_pos not in first):
-        sample_pos = keys[0] if keys else 0
-    if target_pos is None or (isinstance(first, Mapping) and target_pos not in first):
-        target_pos = keys[1] if len(keys) > 1 else 1
+    if not isinstance(first, Mapping):
+        return 0 if sample_pos is None else sample_pos, 1 if target_pos is None else target_pos
+    keys: list[Position] = list(first)
+    if sample_pos is None or sample_pos not in first:
+        others = [key for key in keys if key != target_pos]
+        likeness = [_picture_likeness(first[key]) for key in others]
+        sample_pos = others[likeness.index(max(likeness))] if others else 0
+    if target_pos is None or target_pos not in first:
+        others = [key for key in keys if key != sample_pos]
+        labels = [key for key in others if _could_be_a_label(first[key])]
+        named = [key for name in _LABEL_NAMES for key in labels if str(key).lower() == name]
+        target_pos = [*named, *labels, *others, 1][0]
     return sample_pos, target_pos
+
+
+def _picture_likeness(value: Any) -> int:
+    """How much a value looks like a picture: of bytes in colour most, then of bytes, then of other numbers; 0 if it does not."""
+    array, picture = as_array(value), as_picture(value)
+    if array is None or picture is None or min(picture.shape[:2]) < _LEAST_EDGE:
+        return 0
+    return 1 + (array.dtype.kind in "ui") + 2 * bool(array.dtype == np.uint8) + 2 * (array.ndim == 3)
+
+
+def _could_be_a_label(value: Any) -> bool:
+    if isinstance(value, (str, bytes)):
+        return True
+    array = as_array(value)
+    return array is not None and array.size == 1 and array.dtype.kind in "biu"
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:

@@ -393,7 +393,7 @@ def _order(dataset: ParquetDataset, capacity: int, *, shuffle_row_groups: bool, 
     lengths = dataset.block_lengths
     if not len(lengths) or not (shuffle_row_groups or shuffle_rows or capacity):
         return InOrder()
-    return BlockShuffled(lengths, max(1, math.ceil(capacity / float(np.mean(lengths)))))
+    return BlockShuffled(block_lengths=lengths, window=max(1, math.ceil(capacity / float(np.mean(lengths)))))
 
 
 def _pool(workers_count: int | None) -> dict[str, int]:

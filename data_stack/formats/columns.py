@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import python_values
 from data_stack.dataset.iterator import Batch, DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import ColumnKey, checked_index, checked_indices
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.positional import PositionalFile
+from data_stack.io.content import contents_of_resources
+from data_stack.io.local_files import is_path
+from data_stack.io.resources import StreamedResource
 
 __all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator"]
 
@@ -55,7 +61,7 @@ class ArrayColumn:
         # A copy, for a sample that is changed must not change the dataset; .item() for labels that hash and compare as such.
         if isinstance(value, np.ndarray):
             return value.copy()
-        return value.item() if isinstance(value, np.generic) else value
+        return python_values(value) if isinstance(value, np.generic) else value
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         return self._array.copy() if indices is None else self._array[indices]
@@ -77,6 +83,8 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
 
     #: Whether opened columns belong to the process that opened them; a forked child then opens its own.
     _opens_in_each_process = False
+    #: Whether each column is a file (a path, a resource or an open binary file); else columns are names within one.
+    _columns_are_files = False
 
     #: The columns and the process that opened them.
     _opened: tuple[int, list[Column]] | None
@@ -87,13 +95,19 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
         self._fields = tuple(columns) if isinstance(columns, Mapping) else None
         sources = columns.values() if isinstance(columns, Mapping) else columns
         # A lone resource or path is iterable too, by chunks or letters, which is never what is meant here.
-        sources = [columns] if hasattr(columns, "read") or isinstance(columns, str) else list(sources)
+        sources = [columns] if hasattr(columns, "read") or is_path(columns) else list(sources)
         if not sources:
             raise ConfigError("a dataset needs at least one column")
-        files: dict[int, PositionalFile] = {}
-        self._sources = tuple(
-            files.setdefault(id(source), PositionalFile(source)) if hasattr(source, "read") else source for source in sources
-        )
+        files: dict[Any, PositionalFile] = {}
+
+        def file_of(source: Any) -> PositionalFile:
+            key = os.fspath(source) if is_path(source) else id(source)
+            if key not in files:
+                files[key] = PositionalFile(source)
+            return files[key]
+
+        are_files = self._columns_are_files
+        self._sources = tuple(file_of(source) if are_files or hasattr(source, "read") else source for source in sources)
         self._start_afresh()
 
     @abstractmethod
@@ -177,6 +191,18 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
                 self._opened = (os.getpid(), columns)
             return self._opened[1]
 
+    def _arguments(self) -> dict[str, Any]:
+        keys = [None if isinstance(source, PositionalFile) else source for source in self._sources]
+        return {"fields": self._fields, "keys": keys}
+
+    def _content_of_files(self) -> list[str]:
+        """What tells the content of each file, for ``_source_content`` of classes that are made of nothing else."""
+        files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
+        distinct = {id(file): file for file in files}
+        contents = contents_of_resources([functools.partial(_lent, file.resource) for file in distinct.values()])
+        known = dict(zip(distinct, contents, strict=True))
+        return [known[id(file)] for file in files]
+
     def _start_afresh(self) -> None:
         self._opened = None
         self._lock, self._lock_of = threading.Lock(), os.getpid()
@@ -187,3 +213,7 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start_afresh()
+
+
+def _lent(resource: StreamedResource) -> AbstractContextManager[StreamedResource]:
+    return nullcontext(resource)

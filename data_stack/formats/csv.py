@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
-from data_stack.formats.positional import PositionalFile, name_of, reading
+from data_stack.formats.positional import PositionalFile, lent_or_opened, name_of, reading
 from data_stack.io.resources import StreamedTextResource
 
 __all__ = ["CSVDatasetIterator", "read_csv", "read_csv_matrix"]
@@ -40,7 +40,8 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
     """Samples ``(features, target, tag)`` from the rows of a CSV resource, read whole at the first access; the tag is the target.
 
     Args:
-        resource: a StreamedResource, or a StreamedTextResource, which brings its encoding.
+        resource: the path of a file; a StreamedResource, or a StreamedTextResource, which brings its encoding; or an open binary
+            file.
         target: the column of the target, by name (needs a header) or position; None for samples ``(features,)``.
         dtype: of the features, which are all other columns: an array of shape ``(n_features,)``.
         target_dtype: an integer, floating or boolean dtype, or ``str``; targets are Python values of it.
@@ -75,6 +76,12 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
             encoding = resource.encoding
         self._dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
 
+    _source_content = ColumnsDatasetIterator._content_of_files
+
+    def _arguments(self) -> dict[str, Any]:
+        dtypes = {"dtype": self._dtype.str, "target_dtype": self._target_dtype.str}
+        return {"target": self._target, **dtypes, "dialect": vars(self._dialect)}
+
     def _open_columns(self) -> list[Column]:
         file = self._file
         target: int | None = None
@@ -105,7 +112,8 @@ def read_csv(
     """Read named columns of a CSV file, each of shape ``(n_rows,)``.
 
     Args:
-        file: a binary or text stream that stands at the start, plain or decompressing; it stays the caller's to close.
+        file: the path of a file; or a binary or text stream that stands at the start, plain or decompressing, which stays the
+            caller's to close.
         columns: ``{name: dtype}``, an integer, floating or boolean dtype, or ``str`` (an object array of str). With a header
             any of its names in any order; without one, names for all columns of the file in order.
         header: whether a line of names comes first.
@@ -132,7 +140,8 @@ def read_csv(
         return chosen
 
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
-    read = _read(file, name_of(file), dialect, dtypes)
+    with lent_or_opened(file) as opened:
+        read = _read(opened, name_of(opened), dialect, dtypes)
     if not read:
         return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
     return {name: read[place] for name, place in zip(wanted, places, strict=True)}
@@ -154,7 +163,8 @@ def read_csv_matrix(
         DatasetFileCorruptError: ragged rows, text that is no number or does not fit ``dtype``, wrong encoding.
     """
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
-    columns = _read(file, name_of(file), dialect, lambda names: [np.dtype(dtype)] * len(names))
+    with lent_or_opened(file) as opened:
+        columns = _read(opened, name_of(opened), dialect, lambda names: [np.dtype(dtype)] * len(names))
     return np.stack(columns, axis=1) if columns else np.empty((0, 0), dtype)
 
 

@@ -15,11 +15,13 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import python_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
-from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
+from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.formats.rows import StoredRowsColumn
 from data_stack.io.resources import StreamedResource
+from data_stack.util.request_limit import check_request, limit_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,13 +36,19 @@ _MAX_KNOWN_CHUNKS = 1 << 20
 _MAX_RANGES = 1 << 12
 _MAX_SOFT_LINKS = 16
 _MAX_KEYS = 10_000
+#: Plain numbers of no more are read whole before they are trusted, of others rows here and there.
+_FEW_BYTES = 64 << 20
+_FEW_ROWS = 32
+#: Filters whose code is small and well tried; each is named by a number of the format.
+_SIMPLE_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF}
+_SLOWEST_BYTES_PER_SECOND = 20 << 20
 
 
 class HDF5DatasetIterator(ColumnsDatasetIterator):
     """Samples from datasets inside of one HDF5 resource; only the rows that are asked for are read.
 
     Args:
-        resource: the HDF5 file. It may lie in any store: it is read by range.
+        resource: the HDF5 file: a path, a resource of any store, which is read by range, or an open binary file.
         keys: paths of datasets, ``"train/samples"``, in a sequence for tuple samples or a mapping ``{field: path}`` for dict
             samples. One path may stand in several places (target and tag).
         max_expansion: most bytes that a dataset may claim for each byte stored of it (of the file, where it lies in chunks and
@@ -58,12 +66,15 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
     _opens_in_each_process = True
 
     def __init__(
-        self, resource: StreamedResource, keys: Sequence[str] | Mapping[str, str], *, max_expansion: float | None = MAX_EXPANSION
+        self, resource: Any, keys: Sequence[str] | Mapping[str, str], *, max_expansion: float | None = MAX_EXPANSION
     ) -> None:
         super().__init__(keys)
         self._resource, self._max_expansion = PositionalFile(resource), max_expansion
 
+    _source_content = ColumnsDatasetIterator._content_of_files
+
     def _open_columns(self) -> list[Column]:
+        _parse_apart(self._resource, [str(key) for key in self._sources], self._max_expansion)
         file = _File(self._resource)
 
         def open_column(key: str) -> Column:
@@ -73,6 +84,41 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
                 return _column(file, dataset)
 
         return self._open_each(open_column)
+
+
+def _parse_apart(file: PositionalFile, keys: Sequence[str] | None, max_expansion: float | None) -> None:
+    """Let another process meet first what libhdf5 would crash or hang at, where no digest vouches for the bytes."""
+    seconds = 10 + min(file.size, _MAX_CHUNK_BYTES) / _SLOWEST_BYTES_PER_SECOND
+    check_apart(file, f"{__name__}:_look_through", [keys, max_expansion], seconds=seconds)
+
+
+def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: float | None) -> None:
+    """Parse what reading will parse: where all chunks lie, and all values; of many plain numbers, rows here and there."""
+    if keys is None:
+        dataset_keys(resource)
+        return
+    file = _File(resource)
+    for key in keys:
+        with file.reading():
+            dataset = _dataset_at(file, key)
+            _check_dataset(dataset, file, max_expansion)
+            column = _column(file, dataset)
+            if not isinstance(column, _DatasetColumn) or not len(column):
+                continue
+            if dataset.chunks is not None:
+                dataset.id.chunk_iter(lambda chunk: None)
+            filters = dataset.id.get_create_plist()
+            is_plain = h5py.check_string_dtype(dataset.dtype) is None and dataset.dtype.kind in "biufc"
+            kinds = {filters.get_filter(number)[0] for number in range(filters.get_nfilters())}
+        if is_plain and kinds <= _SIMPLE_FILTERS and dataset.size * dataset.dtype.itemsize > _FEW_BYTES:
+            rows = np.unique(np.linspace(0, len(column) - 1, _FEW_ROWS).astype(np.int64))
+        else:
+            rows = np.arange(len(column))
+        row_bytes = max(1, dataset.size * dataset.dtype.itemsize // len(column))
+        n_at_once = max(1, min(_FEW_BYTES, limit_bytes() // 2) // row_bytes)
+        n_at_once = min(n_at_once, column.rows_at_once or n_at_once)
+        for start in range(0, len(rows), n_at_once):
+            column.read(rows[start : start + n_at_once])
 
 
 class _File:
@@ -142,7 +188,11 @@ class _DatasetColumn:
     def __init__(self, file: _File, dataset: Any) -> None:
         self._file, self._chunks = file, _Chunks(file, dataset)
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
-        self._length = len(dataset)
+        self._length, self._name = len(dataset), dataset.name
+        self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
+        self._is_compressed = dataset.chunks is not None
+        #: Of texts, and whatever else has any length: each may be as long as the file, and all may be the same one.
+        self.rows_at_once = max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
 
     def __len__(self) -> int:
         return self._length
@@ -150,13 +200,28 @@ class _DatasetColumn:
     def value(self, index: int) -> Any:
         with self._file.reading():
             value = self._dataset[index]
-        return value.item() if isinstance(value, np.generic) else value
+        return python_values(value) if isinstance(value, np.generic) else value
 
     def values(self, indices: npt.NDArray[np.int64]) -> list[Any]:
         rows = self.read(indices)
-        return list(rows) if rows.ndim > 1 else rows.tolist()
+        return list(rows) if rows.ndim > 1 else python_values(rows)
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+        n_rows, n_at_once = self._length if indices is None else len(indices), self.rows_at_once
+        what = f"rows of dataset {self._name!r} of {self._file.name!r}"
+        if self._is_compressed:
+            check_request(n_rows * self._row_bytes, what)
+        if n_at_once is None:
+            return self._read(indices)
+        n_bytes, parts = 0, []
+        wanted = np.arange(n_rows) if indices is None else indices
+        for start in range(0, max(1, n_rows), n_at_once):
+            parts.append(self._read(wanted[start : start + n_at_once]))
+            n_bytes += sum(getattr(value, "nbytes", 0) or len(value) for value in parts[-1].flat)
+            check_request(n_bytes, what)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         with self._file.reading():
             if indices is None:
                 return np.asarray(self._dataset[:])
@@ -228,11 +293,14 @@ class _Chunks:
 
 
 def dataset_keys(resource: Any) -> list[str]:
-    """Paths of the datasets of an HDF5 file that can be read, sorted; links to elsewhere are left out.
+    """Paths of the datasets of an HDF5 file (a path, resource or open binary file) that can be read, sorted; links to elsewhere
+    are left out.
 
     Raises:
         DatasetFileCorruptError: no HDF5 file, damaged, or more than 10,000 objects.
     """
+    if isinstance(resource, (PositionalFile, StreamedResource)):
+        _parse_apart(PositionalFile(resource), None, None)
     file = _File(resource)
     found: list[str] = []
     # Hard links may form loops: each object is entered once, by its address.
@@ -300,18 +368,18 @@ class HDF5Writer:
         """Write the next samples: an array, or a list of texts, for each column, all of one length.
 
         Raises:
-            ValueError: the values have another shape, or are too many.
+            ConfigError: the values have another shape, or are too many.
         """
         end = self._n_written + len(next(iter(columns.values()), ()))
         if columns.keys() != self._datasets.keys() or end > self._n_samples:
-            raise ValueError(
+            raise ConfigError(
                 f"{end} samples of {', '.join(columns)}, where {self._n_samples} of {', '.join(self._datasets)} belong"
             )
         for name, values in columns.items():
             dataset = self._datasets[name]
             rows = np.asarray(values, dtype=object if h5py.check_string_dtype(dataset.dtype) else None)
             if rows.shape != (end - self._n_written, *dataset.shape[1:]):
-                raise ValueError(f"values of column {name!r} have the shape {rows.shape[1:]}, not {dataset.shape[1:]}")
+                raise ConfigError(f"values of column {name!r} have the shape {rows.shape[1:]}, not {dataset.shape[1:]}")
             if len(rows):
                 dataset[self._n_written : end] = rows
             self._file.check()
@@ -321,13 +389,13 @@ class HDF5Writer:
         """Finish.
 
         Raises:
-            ValueError: samples are missing.
+            ConfigError: samples are missing.
         """
         if self._root:
             self._root.close()
             self._file.check()
             if self._n_written != self._n_samples:
-                raise ValueError(f"{self._n_written} samples were written, {self._n_samples} were announced")
+                raise ConfigError(f"{self._n_written} samples were written, {self._n_samples} were announced")
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
@@ -17,9 +18,17 @@ import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
-from data_stack.formats.positional import PositionalFile, Readable, check_expansion, name_of, reading
+from data_stack.formats.positional import (
+    PositionalFile,
+    Readable,
+    check_expansion,
+    check_unpacked,
+    lent_or_opened,
+    name_of,
+    reading,
+)
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
-from data_stack.io.resources import StreamedResource
+from data_stack.io.local_files import opened_path
 
 __all__ = ["IdxDatasetIterator", "IdxReader", "read_idx", "write_idx"]
 
@@ -37,7 +46,7 @@ class IdxReader:
     The header is read at once, the array on demand, a block at a time; nothing is allocated on the word of the header.
 
     Args:
-        file: a binary stream that stands at the start of the IDX file; it stays the caller's to close.
+        file: the path of an IDX file, or a binary stream that stands at the start of one and stays the caller's to close.
 
     Attributes:
         dtype: element type, in native byte order.
@@ -49,23 +58,25 @@ class IdxReader:
         DatasetFileCorruptError: the bytes are no IDX header.
     """
 
-    def __init__(self, file: Readable) -> None:
-        self._file = file
+    def __init__(self, file: Readable | str | os.PathLike[str]) -> None:
+        self._file: Any = opened_path(file) if isinstance(file, (str, os.PathLike)) else file
         head = self._read(4)
         if head[:2] != b"\0\0" or head[2] not in _DTYPES:
             raise DatasetFileCorruptError(
-                f"{name_of(file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
+                f"{name_of(self._file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
                 f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
             )
         self.stored_dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
         self.dtype: np.dtype[Any] = self.stored_dtype.newbyteorder("=")
         if head[3] > _MAX_DIMENSIONS:
-            raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read")
+            raise DatasetFileCorruptError(
+                f"{name_of(self._file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read"
+            )
         self.offset = 4 + 4 * head[3]
         sizes = self._read(4 * head[3])
         self.shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
         if math.prod(max(1, size) for size in self.shape) * self.dtype.itemsize >= 1 << 63:
-            raise DatasetFileCorruptError(f"{name_of(file)!r} claims the shape {self.shape}, which no machine can address")
+            raise DatasetFileCorruptError(f"{name_of(self._file)!r} claims the shape {self.shape}, which no machine can address")
 
     def blocks(self, n_rows: int | None = None) -> Iterator[npt.NDArray[Any]]:
         """The array in pieces of ``n_rows`` rows, shape ``(n_rows, *shape[1:])``, the last one shorter; once.
@@ -113,24 +124,29 @@ class IdxReader:
 
     def _read_some(self, n_bytes: int) -> bytes:
         with reading(name_of(self._file), "IDX file"):
-            return self._file.read(n_bytes)
+            data: bytes = self._file.read(n_bytes)
+        return data
 
 
-def read_idx(file: Readable) -> npt.NDArray[Any]:
+def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
     """Read a whole IDX file, native byte order; a file of no dimension gives an array of shape ``()``.
+
+    ``file`` is as for :class:`IdxReader`.
 
     Memory grows with what arrives, not with what the header claims.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
     """
-    return _read_all(IdxReader(file))
+    with lent_or_opened(file) as opened:
+        return _read_all(IdxReader(opened))
 
 
 def _read_all(reader: IdxReader) -> npt.NDArray[Any]:
     data = bytearray()
     for block in reader.blocks():
         data += block.reshape(-1).view(np.uint8).data
+        check_unpacked(reader._file, len(data))
     array: npt.NDArray[Any] = np.ndarray(reader.shape, reader.dtype, data)
     return array
 
@@ -176,14 +192,18 @@ class IdxDatasetIterator(ColumnsDatasetIterator):
     the rows that are asked for are read.
 
     Args:
-        columns: the resources, in a sequence for tuple samples or a mapping ``{field: resource}`` for dict samples. One
-            resource may stand in several places (target and tag) and is read once.
+        columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
+            for dict samples. One may stand in several places (target and tag) and is read once.
 
     A sample holds a copy of each column's row: an array of shape ``shape[1:]``, or a Python number of a 1-dimensional column.
     """
 
-    def __init__(self, columns: Sequence[StreamedResource] | Mapping[str, StreamedResource]) -> None:
+    _columns_are_files = True
+
+    def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         super().__init__(columns)
+
+    _source_content = ColumnsDatasetIterator._content_of_files
 
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -22,15 +24,20 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import numpy as np
 
 from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.exact import python_values
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.prepared import Resources
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, StorageError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError, StorageError
 from data_stack.formats.records.codecs import Codec, codec_of
 from data_stack.formats.records.codecs.types import Codecs
 from data_stack.formats.records.place import place_of
+from data_stack.io.content import contents_of_resources
+from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_errors import storage_errors
+from data_stack.util.request_limit import current_request, decoding_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -159,7 +166,8 @@ class ImageFolderIterator(DatasetIterator):
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
         """The samples at ``indices``."""
-        return [self._sample(position) for position in checked_indices(indices, len(self)).tolist()]
+        with decoding_for(current_request()):
+            return [self._sample(position) for position in checked_indices(indices, len(self)).tolist()]
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column; the images are read for none but their own."""
@@ -168,7 +176,8 @@ class ImageFolderIterator(DatasetIterator):
             raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, self.fields)}; they have {self.fields}")
         positions = range(len(self)) if indices is None else checked_indices(indices, len(self)).tolist()
         if key == "image":
-            values = [self._image(position) for position in positions]
+            with decoding_for(current_request()):
+                values = [self._image(position) for position in positions]
         else:
             column = found.columns[str(key)]
             values = [column[position] for position in positions]
@@ -184,11 +193,7 @@ class ImageFolderIterator(DatasetIterator):
 
     def _image(self, position: int) -> Any:
         path = self._index().paths[position]
-        folder, _, file = path.rpartition("/")
-        place = self._place
-        for each in folder.split("/") if folder else ():
-            place = place.child(each)
-        with place.open(file) as resource:
+        with self._opened(path) as resource:
             data = resource.read()
         if not self._decodes:
             return data
@@ -197,11 +202,30 @@ class ImageFolderIterator(DatasetIterator):
         if codec is None:
             codec = self._codecs[kind] = codec_of(kind, self._given_codecs)
         try:
-            return codec.decode(data)
+            image = codec.decode(data)
+            current_request().add(image)
+        except RequestLimitError as error:
+            raise error.at(self._place.full_name(path)) from error
         except Exception as error:  # as a Codec may raise whatever it likes at bad bytes
             raise DatasetFileCorruptError(
                 f"{self._place.full_name(path)} cannot be decoded as {kind}: {type(error).__name__}: {str(error)[:300]}"
             ) from error
+        return image
+
+    def _opened(self, path: str) -> StreamedResource:
+        folder, _, file = path.rpartition("/")
+        place = self._place
+        for each in folder.split("/") if folder else ():
+            place = place.child(each)
+        return place.open(file)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"decode": self._decodes, "codecs": self._given_codecs}
+
+    def _source_content(self) -> dict[str, Any]:
+        found = self._index()
+        images = contents_of_resources([functools.partial(self._opened, path) for path in found.paths])
+        return {"columns": dict(found.columns), "images": images}
 
     # ------------------------------------------------------------------ what there is
 
@@ -421,7 +445,8 @@ class ImageFolderWriter:
             return
         if self._place.path is not None:
             os.sync()
-        self._rows.seek(0)
+        with self._errors():
+            self._rows.seek(0)
         with self._place.create(METADATA[0]) as file:
             while chunk := self._rows.read(1 << 20):
                 file.write(chunk)
@@ -432,7 +457,8 @@ class ImageFolderWriter:
     def abandon(self) -> None:
         """Leave the folder as it is, to be gone on with."""
         self._is_closed = True
-        self._rows.close()
+        with contextlib.suppress(OSError):
+            self._rows.close()  # may fail again to write what a full disk refused
 
     def __enter__(self) -> Self:
         return self
@@ -465,14 +491,8 @@ class ImageFolderWriter:
             self._length = whole.count(b"\n")
         return rows
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StorageError(
-                f"could not write images to {self._place.name!r}: {error.strerror or error}", error.errno
-            ) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return storage_errors("write images to", self._place.name)
 
     def _encoded(self, sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
         value = sample.get("image")
@@ -519,5 +539,5 @@ def _json_line(row: Mapping[str, Any], position: int) -> bytes:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.shape == ()):
-        return value.item()
+        return python_values(value)
     return value

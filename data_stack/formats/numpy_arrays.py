@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,20 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
-from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, Readable, check_expansion, name_of, reading
+from data_stack.formats.positional import (
+    MAX_EXPANSION,
+    PositionalFile,
+    Readable,
+    check_expansion,
+    check_unpacked,
+    lent_or_opened,
+    name_of,
+    reading,
+)
 from data_stack.formats.rows import StoredRowsColumn
-from data_stack.io.resources import StreamedResource
+from data_stack.util.request_limit import check_request
 
 __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]
 
@@ -46,8 +56,8 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
     """Samples from ``.npy`` resources, one array a column; only the rows that are asked for are read.
 
     Args:
-        columns: the resources, in a sequence for tuple samples or a mapping ``{field: resource}`` for dict samples. One
-            resource may stand in several places (target and tag).
+        columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
+            for dict samples. One may stand in several places (target and tag).
 
     Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars where a column has one dimension.
     A batch is one request where the store has such; rows that lie close together are fetched in one piece. An array in Fortran
@@ -57,8 +67,12 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
         DatasetFileCorruptError: at the first access, if a file is not what its header says, or holds Python objects.
     """
 
-    def __init__(self, columns: Sequence[StreamedResource] | Mapping[str, StreamedResource]) -> None:
+    _columns_are_files = True
+
+    def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         super().__init__(columns)
+
+    _source_content = ColumnsDatasetIterator._content_of_files
 
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)
@@ -85,7 +99,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
     """Samples from arrays of one ``.npz`` resource, each of which is read whole at the first access; the others are not read.
 
     Args:
-        resource: the file.
+        resource: the file: a path, a resource or an open binary file.
         keys: names of arrays, in a sequence for tuple samples or a mapping ``{field: name}`` for dict samples. One name may
             stand in several places (target and tag).
         max_expansion: as for :func:`read_npz`.
@@ -95,10 +109,12 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
     """
 
     def __init__(
-        self, resource: StreamedResource, keys: Sequence[str] | Mapping[str, str], *, max_expansion: float | None = MAX_EXPANSION
+        self, resource: Any, keys: Sequence[str] | Mapping[str, str], *, max_expansion: float | None = MAX_EXPANSION
     ) -> None:
         super().__init__(keys)
         self._file, self._max_expansion = PositionalFile(resource), max_expansion
+
+    _source_content = ColumnsDatasetIterator._content_of_files
 
     def _open_columns(self) -> list[Column]:
         arrays = read_npz(self._file, keys=set(map(str, self._sources)), max_expansion=self._max_expansion)
@@ -113,14 +129,20 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         return self._open_each(open_column)
 
 
-def read_npy(file: Readable) -> npt.NDArray[Any]:
-    """Read one array from a binary stream that stands at its start; the stream may be a decompressing one.
+def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Read one array from the file at a path, or from a binary stream that stands at its start, which may be a decompressing one.
 
     Memory grows with the values that arrive, not with those that the header claims.
 
     Raises:
         DatasetFileCorruptError: no ``.npy`` file, cut short, or an array of Python objects.
+        RequestLimitError: it would unpack to more than a request may take.
     """
+    with lent_or_opened(file) as opened:
+        return _read_array(opened)
+
+
+def _read_array(file: Readable) -> npt.NDArray[Any]:
     header = _read_header(file)
     data = bytearray()
     with reading(name_of(file), ".npy file"):
@@ -131,6 +153,7 @@ def read_npy(file: Readable) -> npt.NDArray[Any]:
                     f"{name_of(file)!r} is cut short: {len(data)} of {header.n_bytes} bytes of values are there"
                 )
             data += piece
+            check_unpacked(file, len(data))
         array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order="F" if header.fortran_order else "C")
     return array
 
@@ -141,15 +164,17 @@ def read_npz(
     """Read arrays of an ``.npz`` file.
 
     Args:
-        resource: a StreamedResource or seekable binary file.
+        resource: the path of a file, a StreamedResource or seekable binary file.
         keys: names of those to read, as far as they are there; None for all.
         max_expansion: most bytes of values for each stored byte, where they are more than 64 MiB; None for no limit.
 
     Raises:
         DatasetFileCorruptError: a damaged file, a member that is no array, or one that expands too well.
+        RequestLimitError: arrays would unpack to more than a request may take.
     """
     file = PositionalFile(resource)
     arrays: dict[str, npt.NDArray[Any]] = {}
+    n_bytes = 0
     with reading(file.name, ".npz file"), zipfile.ZipFile(file.buffered()) as archive:
         members = archive.infolist()
         check_expansion(file.name, sum(member.file_size for member in members), file.size, max_expansion)
@@ -157,6 +182,9 @@ def read_npz(
             name = member.filename.removesuffix(".npy")
             if keys is not None and name not in keys:
                 continue
+            n_bytes += member.file_size
+            if member.compress_type != zipfile.ZIP_STORED:
+                check_request(n_bytes, f"{member.filename!r} of {file.name!r}")
             if name in arrays:
                 raise DatasetFileCorruptError(f"{file.name!r} holds {name!r} twice")
             with archive.open(member) as stream:
@@ -172,13 +200,13 @@ def write_npy(
     """Write a ``.npy`` file: ``array`` as it is, or, with ``shape``, an iterable of blocks of rows that add up to it.
 
     Raises:
-        ValueError: the dtype holds Python objects, or the blocks do not add up to ``shape``.
+        ConfigError: the dtype holds Python objects, or the blocks do not add up to ``shape``.
     """
     blocks = iter([np.asarray(array)] if shape is None else (np.asarray(block) for block in array))  # type: ignore[union-attr]
     first = next(blocks, np.empty(0))
     whole = first.shape if shape is None else tuple(map(int, shape))
     if first.dtype.hasobject:
-        raise ValueError(
+        raise ConfigError(
             f"an array of dtype {first.dtype} holds Python objects, which are not stored; give it a dtype of its own"
         )
     header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False, "shape": whole}
@@ -187,13 +215,13 @@ def write_npy(
     block: npt.NDArray[Any] | None = first
     while block is not None:
         if block.dtype != first.dtype:
-            raise ValueError(f"blocks of one array have one dtype, got {first.dtype} and {block.dtype}")
+            raise ConfigError(f"blocks of one array have one dtype, got {first.dtype} and {block.dtype}")
         n_elements += block.size
         if block.nbytes:
             file.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
         block = next(blocks, None)
     if n_elements != math.prod(whole):
-        raise ValueError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
+        raise ConfigError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
 
 
 def npz_keys(resource: Any) -> list[str]:
@@ -228,7 +256,7 @@ def write_npz(
         shapes: the whole shape of each.
 
     Raises:
-        ValueError: the dtype of an array holds Python objects, or its blocks do not add up to its shape.
+        ConfigError: the dtype of an array holds Python objects, or its blocks do not add up to its shape.
     """
     with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
         for name, blocks in columns.items():
@@ -268,5 +296,10 @@ def _read_header(file: Readable) -> _Header:
             raise DatasetFileCorruptError(
                 f"{name!r} holds Python objects (dtype {dtype}), which only unpickling could read, and that could run any code. "
                 f"Save it with a dtype of numbers or fixed-width strings"
+            )
+        if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
+            # numpy would make room for one byte each, and leave it as it was
+            raise DatasetFileCorruptError(
+                f"{name!r} claims {math.prod(shape)} values of dtype {dtype}, which have no bytes or no place in an array"
             )
         return _Header(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import pickle
 import struct
@@ -13,12 +14,27 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
-from data_stack.io.resources import StreamedResource, StreamedTextResource
+from data_stack.io.local_files import as_resource, is_path, opened_path
+from data_stack.io.resources import StreamedResource
+from data_stack.util.isolation import ISOLATION, run_apart
+from data_stack.util.request_limit import check_request
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["MAX_EXPANSION", "PositionalFile", "Readable", "check_expansion", "name_of", "reading"]
+__all__ = [
+    "MAX_EXPANSION",
+    "PositionalFile",
+    "Readable",
+    "check_apart",
+    "check_expansion",
+    "check_unpacked",
+    "lent_or_opened",
+    "name_of",
+    "reading",
+]
+
+_logger = logging.getLogger(__name__)
 
 #: Bytes that a file may claim for each byte that is stored of it, above :data:`_HARMLESS_BYTES`.
 MAX_EXPANSION = 200
@@ -38,18 +54,17 @@ class PositionalFile(io.RawIOBase):
     Closing it leaves the resource open.
 
     Args:
-        resource: a StreamedResource (a text resource is read as its bytes), or any seekable binary file.
+        resource: the path of a file, a StreamedResource (a text resource is read as its bytes), or any seekable binary file.
+
+    Raises:
+        MissingFileError: there is no such file, or it is a folder.
     """
 
     def __init__(self, resource: Any) -> None:
         self._pid = os.getpid()
-        if isinstance(resource, StreamedTextResource):
-            resource = resource.buffer
         if isinstance(resource, PositionalFile):
             resource, self._pid = resource.resource, resource._pid
-        self.resource: StreamedResource = (
-            resource if isinstance(resource, StreamedResource) else StreamedResource(name_of(resource), resource)
-        )
+        self.resource: StreamedResource = as_resource(resource)
         self._position = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,6 +185,23 @@ def reading(name: str, kind: str) -> Iterator[None]:
         raise DatasetFileCorruptError(f"{name!r} is no readable {kind}: {type(error).__name__}: {error}") from error
 
 
+@contextlib.contextmanager
+def lent_or_opened(file: Any) -> Iterator[Any]:
+    """A stream to read from front to end: the file at a path, closed in the end, or a stream of the caller's as it is.
+
+    Raises:
+        MissingFileError: there is no such file, or it is a folder.
+        TypeError: it is neither.
+    """
+    if not is_path(file):
+        if not hasattr(file, "read"):
+            raise TypeError(f"a file is a path or an open stream, not {file!r:.80}")
+        yield file
+        return
+    with opened_path(file) as resource:
+        yield resource
+
+
 def name_of(file: Any) -> str:
     """What to call ``file`` in a message: its identifier or name."""
     for attribute in ("identifier", "name"):
@@ -190,6 +222,47 @@ def check_expansion(name: str, claimed_bytes: int, stored_bytes: int, max_expans
             f"{name!r} claims {claimed_bytes} bytes of values, but only {stored_bytes} bytes are stored, more than "
             f"{max_expansion:g} to 1: damage, or a file made to fill memory. If you trust it, pass max_expansion=None"
         )
+
+
+def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *, seconds: float = 10.0) -> None:
+    """Let ``function`` of ours parse a file first in a process of its own, if no digest vouches for its bytes.
+
+    What a store has a digest of was written through it, and its bytes are compared with the digest; it is parsed here at once.
+
+    Args:
+        file: what is parsed.
+        function: ``"module:name"``; see :func:`~data_stack.util.isolation.run_apart`.
+        arguments: plain JSON data.
+        seconds: of processor time that it may take.
+
+    Raises:
+        DatasetFileCorruptError: it raises an error of ours there, crashes, or takes too much time or memory.
+    """
+    if file.resource.sha256 is not None or os.environ.get(ISOLATION, "").strip().lower() in ("off", "0"):
+        return
+    try:
+        run_apart(function, arguments, name=file.name, size=file.size, read_at=file.read_at, seconds=seconds)
+    except OSError as error:
+        if isinstance(error, DataStackError):
+            raise
+        _logger.warning("%s is parsed in this process, where a damaged file may crash it: %s", file.name, error)
+
+
+def check_unpacked(file: Readable, n_bytes: int) -> None:
+    """Refuse what a stream has unpacked to; what holds its bytes itself holds no more than them.
+
+    Raises:
+        RequestLimitError: it is more than a request may take.
+    """
+    holder = getattr(file, "raw", file)
+    if isinstance(holder, (io.BytesIO, io.FileIO)):
+        return
+    try:
+        size = getattr(holder, "size", 0)
+    except (OSError, AttributeError):  # what it wraps cannot seek
+        size = 0
+    if size < n_bytes:
+        check_request(n_bytes, f"the values of {name_of(file)!r}")
 
 
 def _has_descriptor(resource: StreamedResource) -> bool:

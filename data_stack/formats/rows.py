@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import python_values
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.positional import PositionalFile
 
@@ -57,11 +58,11 @@ class StoredRowsColumn:
 
     def value(self, index: int) -> Any:
         row = self._run(index, 1)[0]
-        return row if self._row_shape else row.item()
+        return row if self._row_shape else python_values(row)
 
     def values(self, indices: npt.NDArray[np.int64]) -> list[Any]:
         rows = self.read(indices)
-        return list(rows) if self._row_shape else rows.tolist()
+        return list(rows) if self._row_shape else python_values(rows)
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         if indices is None:

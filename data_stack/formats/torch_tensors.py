@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import pickletools
+import re
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import DatasetFileCorruptError, MissingDependencyError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
 from data_stack.formats.numpy_arrays import WriteOnly
-from data_stack.formats.positional import PositionalFile, reading
+from data_stack.formats.positional import PositionalFile, check_apart, reading
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
-from data_stack.io.resources import StreamedResource
 
 try:
     import torch
@@ -41,6 +42,19 @@ __all__ = [
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _ALIGNMENT = 64
+#: What the pickle of tensors names; and what else it may, of all that torch would call for it. The others make room for what is
+#: not there, a ``bytearray`` of any number of bytes for one, or run for what nobody stores.
+_NAMES_OF_TENSORS = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_(?:tensor|tensor_v2|parameter)"
+    r"|torch (?:Size|\w+Storage|u?int\d+|b?float\w+|complex\d+|bool)"
+)
+_OTHER_NAMES = re.compile(
+    r"collections Counter|torch\._utils _rebuild_(?:tensor_v3|parameter_with_state|sparse_tensor)"
+    r"|torch\.serialization _get_layout|torch\.storage UntypedStorage|torch device|_codecs encode"
+    r"|(?:builtins|__builtin__) (?:set|complex)"
+)
+_STORAGE = "torch.storage UntypedStorage"
+_MAX_PICKLE_BYTES = 64 << 20
 
 
 class TorchDatasetIterator(ColumnsDatasetIterator):
@@ -50,18 +64,23 @@ class TorchDatasetIterator(ColumnsDatasetIterator):
     rows that are asked for are read.
 
     Args:
-        columns: the resources, in a sequence for tuple samples or a mapping ``{field: resource}`` for dict samples. One
-            resource may stand in several places (as target and tag) and is read once.
+        columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
+            for dict samples. One may stand in several places (as target and tag) and is read once.
 
     Values are copies of the tensors' rows, shape ``shape[1:]``, or Python numbers where a tensor has one dimension.
-    ``read_batch`` and ``read_column`` give numpy arrays; bfloat16, which numpy lacks, becomes float32 there.
+    ``read_batch`` and ``read_column`` give numpy arrays; bfloat16 and other floats that numpy lacks become
+    float32 there.
 
     Raises:
         DatasetFileCorruptError: at the first access, if a file holds anything but one tensor.
     """
 
-    def __init__(self, columns: Sequence[StreamedResource] | Mapping[str, StreamedResource]) -> None:
+    _columns_are_files = True
+
+    def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         super().__init__(columns)
+
+    _source_content = ColumnsDatasetIterator._content_of_files
 
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)
@@ -71,7 +90,7 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
     """Samples from several tensors in one ``.pt`` resource, which is read whole at the first access.
 
     Args:
-        resource: what ``torch.save`` stored of a dict, list or tuple of tensors.
+        resource: what ``torch.save`` stored of a dict, list or tuple of tensors: a path, a resource or an open binary file.
         keys: keys of the dict, or positions in the list, in a sequence for tuple samples or a mapping ``{field: key}`` for dict
             samples. One key may stand in several places (target and tag).
 
@@ -81,9 +100,11 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
         DatasetFileCorruptError: at the first access: as for :func:`load_tensors`, or there is no such tensor with rows.
     """
 
-    def __init__(self, resource: StreamedResource, keys: Sequence[str | int] | Mapping[str, str | int]) -> None:
+    def __init__(self, resource: Any, keys: Sequence[str | int] | Mapping[str, str | int]) -> None:
         super().__init__(keys)
         self._file = PositionalFile(resource)
+
+    _source_content = ColumnsDatasetIterator._content_of_files
 
     def _open_columns(self) -> list[Column]:
         tensors = tensors_of(load_tensors(self._file), self._file.name)
@@ -107,10 +128,24 @@ def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
     if isinstance(loaded, torch.Tensor):
         loaded = [loaded]
     pairs = loaded.items() if isinstance(loaded, Mapping) else enumerate(loaded) if isinstance(loaded, (list, tuple)) else ()
-    tensors = {key: value for key, value in pairs if isinstance(value, torch.Tensor) and value.dim()}
+    tensors = {key: _with_rows(value, name) for key, value in pairs if isinstance(value, torch.Tensor) and value.dim()}
     if not tensors:
         raise DatasetFileCorruptError(f"{name!r} holds a {type(loaded).__name__} without tensors that have one row a sample")
     return tensors
+
+
+def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """A tensor out of its graph, a parameter too.
+
+    Raises:
+        DatasetFileCorruptError: it is sparse, so its rows are no memory; ``name`` says where it is from.
+    """
+    if tensor.layout is not torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.").replace("_", " ")
+        raise DatasetFileCorruptError(
+            f"{name!r} holds a {kind} tensor, of which rows cannot be read; save tensor.to_dense() instead, or use load_tensors()"
+        )
+    return tensor.detach()
 
 
 def _open_column(file: PositionalFile) -> Column:
@@ -123,7 +158,7 @@ def _open_column(file: PositionalFile) -> Column:
         raise DatasetFileCorruptError(
             f"{file.name!r} holds a {type(tensor).__name__}, not a tensor with one row a sample; use load_tensors()"
         )
-    return _TensorColumn(tensor)
+    return _TensorColumn(_with_rows(tensor, file.name))
 
 
 def _stored_column(file: PositionalFile) -> Column | None:
@@ -176,7 +211,10 @@ class _TensorColumn:
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         rows = self._tensor.clone() if indices is None else self._tensor[torch.from_numpy(indices)]
-        array: npt.NDArray[Any] = (rows.float() if rows.dtype == torch.bfloat16 else rows).numpy()
+        try:
+            array: npt.NDArray[Any] = rows.numpy()
+        except TypeError:  # a float of 8 or 16 bits that numpy lacks
+            array = rows.to(torch.complex64 if rows.is_complex() else torch.float32).numpy()
         return array
 
 
@@ -187,7 +225,7 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
     uncompressed as torch writes it, and no tensor that claims more elements than are stored for it.
 
     Args:
-        resource: a StreamedResource or seekable binary file.
+        resource: the path of a file, a StreamedResource or seekable binary file.
         map_location: the device of the tensors; ``"meta"`` reads no values, only shapes and dtypes.
 
     Raises:
@@ -200,28 +238,92 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
             f"load it with the torch that wrote it, and save it again"
         )
     with reading(file.name, "file of torch.save()"):
-        with zipfile.ZipFile(file.buffered()) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise DatasetFileCorruptError(f"{file.name!r} is compressed, which torch.save() never does")
+        if not _holds_plain_tensors(file):
+            check_apart(file, f"{__name__}:_look_through", [])
+        return _loaded(file, map_location)
+
+
+def _look_through(resource: Any) -> None:
+    """Parse all but the values, which are copied as they are."""
+    _loaded(PositionalFile(resource), "meta")
+
+
+def _loaded(file: PositionalFile, map_location: str) -> Any:
+    with reading(file.name, "file of torch.save()"):
         tensors = torch.load(file.buffered(), weights_only=True, map_location=map_location)
         _check_storages(tensors, file.name)
     return tensors
 
 
-def _check_storages(value: Any, name: str) -> None:
-    if isinstance(value, torch.Tensor):
-        claimed = value.numel() * value.element_size()
-        if value.layout is torch.strided and claimed > value.untyped_storage().nbytes():
-            raise DatasetFileCorruptError(
-                f"{name!r} holds a tensor of {claimed} bytes on a storage of {value.untyped_storage().nbytes()}; "
-                f"if it was expanded on purpose, save tensor.contiguous()"
-            )
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            _check_storages(item, name)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _check_storages(item, name)
+def _holds_plain_tensors(file: PositionalFile) -> bool:
+    """Refuse what would take more memory than the file has bytes, before torch reads it.
+
+    Returns:
+        Whether torch will do no more than to make tensors, lists and dicts: what hashes tuples that hold one tuple many times, or
+        calls anything else, may take any time.
+    """
+    with zipfile.ZipFile(file.buffered()) as archive:
+        members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise DatasetFileCorruptError(f"{file.name!r} is compressed, which torch.save() never does")
+    if sum(member.file_size for member in members) > file.size:
+        raise DatasetFileCorruptError(f"{file.name!r} claims the same bytes for several tensors")
+    # by torch's own reader, so that it is what torch will see
+    pickled = torch._C.PyTorchFileReader(file.buffered()).get_record("data.pkl")
+    if len(pickled) > _MAX_PICKLE_BYTES:
+        raise DatasetFileCorruptError(f"{file.name!r} has a pickle of {len(pickled)} bytes; at most {_MAX_PICKLE_BYTES} are read")
+    is_plain, names_storage, before = True, False, ""
+    tuples: set[int] = set()
+    argument: Any
+    for operation, argument, _ in pickletools.genops(pickled):
+        if operation.name == "GLOBAL" and _NAMES_OF_TENSORS.fullmatch(argument) is None:
+            is_plain = False
+            names_storage = names_storage or argument == _STORAGE
+            if argument.endswith("_qtensor"):
+                raise DatasetFileCorruptError(f"{file.name!r} holds a quantized tensor; save tensor.dequantize() instead")
+            if _OTHER_NAMES.fullmatch(argument) is None:
+                raise DatasetFileCorruptError(
+                    f"{file.name!r} holds a {argument.replace(' ', '.')!s:.80}, where only tensors and plain values are read"
+                )
+        elif names_storage and isinstance(argument, int) and argument > file.size and not operation.name.endswith(("PUT", "GET")):
+            # Tensors of rare dtypes name it; called, it makes room for as many bytes as it is told.
+            raise DatasetFileCorruptError(f"{file.name!r} has {file.size} bytes and names an UntypedStorage of {argument}")
+        elif operation.name in ("BINPUT", "LONG_BINPUT") and before.startswith("TUPLE"):
+            tuples.add(argument)
+        elif operation.name in ("BINGET", "LONG_BINGET"):
+            is_plain = is_plain and argument not in tuples
+        before = operation.name
+    return is_plain
+
+
+def _check_storages(loaded: Any, name: str) -> None:
+    """Refuse tensors that claim more than is stored; each value is looked at once, in however many places it stands."""
+    open_lists: set[int] = set()
+    seen: set[int] = set()
+    waiting: list[tuple[Any, bool]] = [(loaded, False)]
+    while waiting:
+        value, is_done = waiting.pop()
+        if is_done:
+            open_lists.remove(id(value))
+        elif id(value) in open_lists:
+            raise DatasetFileCorruptError(f"{name!r} holds a {type(value).__name__} that holds itself, which no tensors do")
+        elif id(value) not in seen:
+            seen.add(id(value))
+            if isinstance(value, torch.Tensor):
+                _check_storage(value, name)
+            elif isinstance(value, (Mapping, list, tuple)):
+                open_lists.add(id(value))
+                waiting.append((value, True))
+                waiting += [(item, False) for item in (value.values() if isinstance(value, Mapping) else value)]
+
+
+def _check_storage(tensor: torch.Tensor, name: str) -> None:
+    claimed = tensor.numel() * tensor.element_size()
+    if tensor.layout is torch.strided and claimed > tensor.untyped_storage().nbytes():
+        raise DatasetFileCorruptError(
+            f"{name!r} holds a tensor of {claimed} bytes on a storage of {tensor.untyped_storage().nbytes()}; "
+            f"if it was expanded on purpose, save tensor.contiguous()"
+        )
 
 
 def tensor_of(array: npt.NDArray[Any], dtype: str) -> torch.Tensor:
@@ -288,7 +390,7 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
         dtype: bool, uint8, int8, int16, int32, int64, float16, float32 or float64.
 
     Raises:
-        ValueError: the blocks do not add up to ``shape``, or ``dtype`` is none of these.
+        ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is none of these.
     """
     stored_dtype, whole = _stored_dtype(dtype), tuple(map(int, shape))
     _write(file, _Tensor(_Storage(0, stored_dtype, math.prod(whole)), whole), [(blocks, whole, stored_dtype)])
@@ -310,7 +412,7 @@ def write_tensors(
         dtypes: the dtype of each, one of those of :func:`write_tensor`.
 
     Raises:
-        ValueError: the blocks of a tensor do not add up to its shape, or it cannot have its dtype.
+        ConfigError: the blocks of a tensor do not add up to its shape, or it cannot have its dtype.
     """
     tensors, parts = {}, []
     for number, (name, blocks) in enumerate(columns.items()):
@@ -323,7 +425,7 @@ def write_tensors(
 def _stored_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     stored_dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
     if stored_dtype.name not in _STORAGE_NAMES:
-        raise ValueError(f"a tensor of dtype {stored_dtype} cannot be written; one of {', '.join(_STORAGE_NAMES)} can")
+        raise ConfigError(f"a tensor of dtype {stored_dtype} cannot be written; one of {', '.join(_STORAGE_NAMES)} can")
     return stored_dtype
 
 
@@ -345,7 +447,7 @@ def _write(file: Any, content: Any, parts: Sequence[tuple[Iterable[npt.ArrayLike
                     if array.size:
                         stream.write(array.reshape(-1).view(np.uint8).data)
             if n_written != n_elements:
-                raise ValueError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
+                raise ConfigError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
         archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import json
 import operator
 import os
@@ -30,16 +31,18 @@ from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
-from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, UnsafeArchiveError
+from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.codecs import Codec, codec_of
-from data_stack.formats.records.place import Place, place_of
+from data_stack.formats.records.place import LentPlace, Place, place_of
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.archive import checked_name
 from data_stack.io.archives.cursor import LentFile, PositionalCursor
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
+from data_stack.io.content import contents_of_resources
+from data_stack.io.local_files import as_resource, is_path
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.connector import ResourceWriter
+from data_stack.util.request_limit import current_request, decoding_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -91,9 +94,8 @@ _EXTENSIONS: Final[Mapping[str, str]] = {
     **{each: each for each in ("jpg", "png", "webp", "mp4", "webm", "flac", "wav", "npy", "json", "tree")},
     "utf8": "txt",
     "i64": "cls",
-    "u64": "cls",
     "int": "cls",
-    "array": "npy",
+    **dict.fromkeys(("array", "u64"), "npy"),  # .cls is read as int64 elsewhere
     "msgpack": "mp",
     "bytes": "bin",
 }
@@ -177,29 +179,6 @@ class _ShardIndex:
     fields: Mapping[str, npt.NDArray[np.int64]]
 
 
-class _Lent(Place):
-    """The place of one resource that somebody else opened, and closes."""
-
-    def __init__(self, resource: StreamedResource) -> None:
-        self._resource = resource
-        self.name = ""
-
-    def exists(self, file: str) -> bool:
-        return file == self._resource.identifier
-
-    def open(self, file: str) -> StreamedResource:
-        return self._resource
-
-    def names(self) -> list[str]:
-        return [self._resource.identifier]
-
-    def child(self, name: str) -> Place:
-        raise ConfigError(f"a resource has no folder {name!r}")
-
-    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
-        raise ConfigError("a resource is lent to be read")
-
-
 @dataclass(frozen=True)
 class _Index:
     """What all shards hold: their indices, the fields that are read, and how many samples lie before each shard."""
@@ -222,7 +201,8 @@ class WebDatasetIterator(DatasetIterator):
     Threads may share an iterator; it pickles as what it was made of, and forked and spawned workers open the shards themselves.
 
     Args:
-        shards: the shards in their order: one or several of paths, StreamedResources of any store, or ``(place, file)``.
+        shards: the shards in their order: one or several of paths, StreamedResources of any store, open binary files, or
+            ``(place, file)``.
         fields: what samples shall have besides their key; None: whatever each of them has.
         types: how to decode other endings of fields, or these in another way: ``{"jpg": None, "depth": "npy"}``: a type of record
             column, a Codec, two functions (encode, decode), or None for bytes as they are.
@@ -248,7 +228,8 @@ class WebDatasetIterator(DatasetIterator):
         types: Mapping[str, _Type] | None = None,
         lower_case: bool = True,
     ) -> None:
-        given = [shards] if isinstance(shards, (str, os.PathLike, StreamedResource, tuple)) else list(shards)
+        is_one = isinstance(shards, tuple) or is_path(shards) or hasattr(shards, "read")
+        given = [shards] if is_one else list(shards)
         self._shards = [_located(shard) for shard in given]
         if not self._shards:
             raise ConfigError("a WebDataset needs at least one shard")
@@ -300,7 +281,12 @@ class WebDatasetIterator(DatasetIterator):
     def __iter__(self) -> Iterator[Sample]:
         step = 64
         for first in range(0, len(self), step):
-            yield from self._samples(range(first, min(first + step, len(self))))
+            positions = range(first, min(first + step, len(self)))
+            try:
+                samples: Iterable[dict[str, Any]] = self._samples(positions)
+            except RequestLimitError:  # each may fit by itself
+                samples = (self._samples([position])[0] for position in positions)
+            yield from samples
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
         """The samples at ``indices``, those of a shard in one request."""
@@ -327,7 +313,7 @@ class WebDatasetIterator(DatasetIterator):
 
     def _read(self, positions: Sequence[int], names: Sequence[str], *, required: bool) -> list[dict[str, Any]]:
         """The samples at ``positions`` with their keys and those of the fields ``names`` that they have."""
-        index = self._indexed()
+        index, request = self._indexed(), current_request()
         samples: list[dict[str, Any]] = []
         wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
         for position in positions:
@@ -347,19 +333,26 @@ class WebDatasetIterator(DatasetIterator):
                     )
         for number, parts in wanted.items():
             spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64)
-            for (sample, name, _, _), data in zip(parts, self._opened(number).read_many(spans[:, 0], spans[:, 1]), strict=True):
-                sample[name] = self._decoded(data, name, sample[KEY], number)
+            found = self._opened(number).read_many(spans[:, 0], spans[:, 1])
+            with decoding_for(request):
+                for (sample, name, _, _), data in zip(parts, found, strict=True):
+                    sample[name] = self._decoded(data, name, sample[KEY], number)
         return samples
 
     def _decoded(self, data: bytes, name: str, key: str, number: int) -> Any:
         codec = self._codec(name)
         try:
-            return codec.decode(data)
+            value = codec.decode(data)
+            if codec.is_compressed:
+                current_request().add(value)
+        except RequestLimitError as error:
+            raise error.at(f"{self._name_of(number)}: {key}.{name}") from error
         except Exception as error:  # as a Codec may raise whatever it likes at bad bytes
             raise DatasetFileCorruptError(
                 f"{self._name_of(number)}: {key}.{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}. "
                 f"types={{{name.rpartition('.')[2]!r}: None}} gives its bytes as they are"
             ) from error
+        return value
 
     def _codec(self, name: str) -> Codec:
         codec = self._codecs.get(name)
@@ -391,7 +384,7 @@ class WebDatasetIterator(DatasetIterator):
             stored = self._open.get(number)
             if stored is None:
                 place, file = self._shards[number]
-                stored = self._open[number] = StoredFile(place, file, None, mapped=not isinstance(place, _Lent))
+                stored = self._open[number] = StoredFile(place, file, None, mapped=not isinstance(place, LentPlace))
                 while len(self._open) > _MOST_OPEN:  # what a thread still reads from is let go of when it has done so
                     self._open.popitem(last=False)
             else:
@@ -420,6 +413,12 @@ class WebDatasetIterator(DatasetIterator):
         starts = [0, *np.cumsum([len(shard.keys) for shard in shards]).tolist()]
         return _Index(shards, names, starts)
 
+    def _arguments(self) -> dict[str, Any]:
+        return {"fields": self._fields, "types": self._types, "lower_case": self._lower_case}
+
+    def _source_content(self) -> list[str]:
+        return contents_of_resources([functools.partial(_opened, *shard) for shard in self._shards])
+
     def _lock_of_process(self) -> threading.RLock:
         if self._pid != os.getpid():
             # A thread of the parent may have held the lock at the fork; and its open files are shared with it.
@@ -442,12 +441,19 @@ class WebDatasetIterator(DatasetIterator):
 def _located(shard: Any) -> tuple[Place, str]:
     if isinstance(shard, tuple) and len(shard) == 2 and isinstance(shard[0], Place):
         return shard
-    if isinstance(shard, StreamedResource):
-        return _Lent(shard), shard.identifier
-    if isinstance(shard, (str, os.PathLike)):
+    if hasattr(shard, "read"):
+        resource = as_resource(shard)
+        return LentPlace(resource), resource.identifier
+    if is_path(shard):
         folder, file = os.path.split(os.path.abspath(os.path.expanduser(os.fsdecode(shard))))
         return place_of(folder), file
-    raise ConfigError(f"a shard is a path, a StreamedResource or (place, file), not {shard!r:.80}")
+    raise ConfigError(f"a shard is a path, a resource, an open binary file or (place, file), not {shard!r:.80}")
+
+
+def _opened(place: Place, file: str) -> AbstractContextManager[StreamedResource]:
+    """A shard, closed at the end of the block unless it was lent."""
+    resource = place.open(file)
+    return contextlib.nullcontext(resource) if isinstance(place, LentPlace) else resource
 
 
 def _codec_of_ending(ending: str, types: Mapping[str, _Type]) -> Codec:
@@ -495,10 +501,7 @@ def _key_and_field(path: str, lower_case: bool) -> tuple[str, str]:
 
 def _members(place: Place, file: str, name: str) -> Iterator[tuple[str, int, int]]:
     """Path, offset and size of each file of a tar that belongs to a sample."""
-    with contextlib.ExitStack() as stack:
-        resource = place.open(file)
-        if not isinstance(place, _Lent):
-            stack.enter_context(resource)
+    with _opened(place, file) as resource:
         lent = LentFile(resource)
         head = lent.read_at(0, _BLOCK_BYTES)
         if len(head) < _BLOCK_BYTES or not looks_like_tar(head):

@@ -176,7 +176,7 @@ def copy_parcels(
         n_threads: resources that are on their way at a time; each needs a few MiB of memory.
         deep: read what the target has already, and replace what is damaged there.
         dry_run: store nothing.
-        progress: show a progress bar; None to show it on a terminal.
+        progress: show a progress bar; None to show it on a terminal and in a notebook.
 
     Raises:
         IncompleteCopyError: something was not copied; its ``report`` says what.
@@ -273,7 +273,7 @@ class _Group:
         self.lock = threading.Lock()
         self.n_left = len(parcel.resources)
         self.has_fault = False
-        self.begun = False
+        self.is_leased = self.begun = False
         self.held = contextlib.ExitStack()
 
 
@@ -460,9 +460,10 @@ class _Copy:
         with group.lock:
             if seal is None or group.begun:
                 return
-            lease = group.held.enter_context(self._target.lease(seal.identifier))
-            if not lease.acquire():
-                logger.warning("another process prepares %r in %r; copying beside it", group.parcel.name, self._target)
+            if not group.is_leased:  # also by a thread that failed below: it is ours then, and no other process's
+                group.is_leased = True
+                if not group.held.enter_context(self._target.lease(seal.identifier)).acquire():
+                    logger.warning("another process prepares %r in %r; copying beside it", group.parcel.name, self._target)
             self._store(seal.mark_identifier, seal.mark)
             if self._holds(seal.identifier, seal.data) is False:
                 try:

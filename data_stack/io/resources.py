@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["ByteSource", "ResourceFactory", "StreamedResource", "StreamedTextResource", "SupportedStreamedResourceTypes"]
 
 DEFAULT_CHUNK_BYTES = 1 << 20
+#: Ranges beyond it are cut off at the end before they are read: Python's files take memory for all that they are asked for.
+_LARGE_BYTES = 1 << 30
+#: No file is longer; for positions and lengths beyond some such number Python's files raise OverflowError.
+_MOST_BYTES = 1 << 62
 
 
 class SupportedStreamedResourceTypes(Enum):
@@ -46,6 +52,11 @@ class ByteSource(ABC):
     @abstractmethod
     def sha256(self) -> str | None:
         """SHA-256 of the whole as the store recorded it (64 hex digits); None where the store does not know it."""
+
+    @property
+    def tag(self) -> str | None:
+        """What the store tells this version of the bytes by where it knows no digest, such as an ETag; None if there is none."""
+        return None
 
     @abstractmethod
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
@@ -141,7 +152,8 @@ class StreamedResource(io.BufferedIOBase):
 
     Two kinds look alike. What a storage connector returns is *sealed*: lazy (opened at the first byte),
     read-only, with ``read_at`` from any thread, independent after a fork, and picklable as
-    (connector, identifier). What wraps a ``buffer`` of the caller's gives that buffer a name, for storing it.
+    (connector, identifier). What wraps a ``buffer`` of the caller's gives that buffer a name, for storing it. One that a storage
+    connector of a third party made so pickles as (connector, identifier) as well, and reopens itself in a forked child.
 
     Iterating gives chunks of ``chunk_size`` bytes, from the start each time (from where it stands if the
     buffer cannot seek); for lines, as ``numpy.loadtxt`` wants them, use a StreamedTextResource. Like a file,
@@ -176,6 +188,15 @@ class StreamedResource(io.BufferedIOBase):
         resource._source, resource._connector = source, connector
         return resource
 
+    def reopened_by(self, connector: _GivesResources) -> Self:
+        """Let another process open it by ``connector.get_resource(identifier)``, and return itself.
+
+        The base class of storage connectors does this with what ``get_resource`` returns, unless it knows its connector.
+        """
+        if self._connector is None:
+            self._connector = connector
+        return self
+
     # ------------------------------------------------------------------ what it is
 
     @property
@@ -197,6 +218,7 @@ class StreamedResource(io.BufferedIOBase):
         """
         if self._source is not None:
             return self._source.size
+        self._reopen_in_fork()
         with self._lock:
             position = self._buffer.tell()
             try:
@@ -208,6 +230,16 @@ class StreamedResource(io.BufferedIOBase):
     def sha256(self) -> str | None:
         """SHA-256 recorded when it was stored (64 hex digits), None where that is not known. Nothing is read for it."""
         return self._source.sha256 if self._source is not None else None
+
+    @property
+    def tag(self) -> str | None:
+        """What its store tells this version of it by where it knows no digest, such as an ETag. Nothing is read for it."""
+        return self._source.tag if self._source is not None else None
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether a storage connector returned it, so that it is read-only and reopens itself."""
+        return self._source is not None
 
     def pin(self, sha256: str | None) -> Self:
         """Refuse to be read if the store says that these are other bytes, and return itself; None: be read as it is.
@@ -232,10 +264,13 @@ class StreamedResource(io.BufferedIOBase):
         """Read ``size`` bytes from ``offset`` on (fewer at the end) without moving the position.
 
         Any number of threads and processes may do so at once.
+
+        Raises:
+            ValueError: ``offset`` or ``size`` is negative.
         """
-        if offset < 0 or size < 0:
-            raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
+        offset, size = self._within(offset, size)
         if self._source is None:
+            self._stream()
             with self._lock:
                 position = self._buffer.tell()
                 try:
@@ -258,10 +293,22 @@ class StreamedResource(io.BufferedIOBase):
                 view[n_read : n_read + len(piece)] = piece
                 n_read += len(piece)
             return n_read
-        if offset < 0:
-            raise ValueError(f"offset must not be negative, got {offset}")
+        offset, _ = self._within(offset, len(view))
         self._stream()
         return self._source.readinto_at(offset, view) if len(view) else 0
+
+    def _within(self, offset: int, size: int) -> tuple[int, int]:
+        """A range that no file could have, cut off at the end; others as they are.
+
+        Raises:
+            ValueError: it begins before the resource does, or its length is negative.
+        """
+        if offset < 0 or size < 0:
+            raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
+        if offset > _LARGE_BYTES or size > _LARGE_BYTES:
+            offset = min(offset, self.size)
+            size = min(size, self.size - offset)
+        return offset, size
 
     @property
     def prefetches(self) -> bool:
@@ -280,23 +327,23 @@ class StreamedResource(io.BufferedIOBase):
         if self._source is None:
             return len(ranges)
         self._stream()
-        return self._source.prefetch(ranges)
+        return self._source.prefetch([self._within(*each) for each in ranges])
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges, each cut short at the end, in one request where the store can.
 
         Like :meth:`read_at` it does not move the position, and any number of threads and processes may do so at once.
         """
-        for offset, size in ranges:
-            if offset < 0 or size < 0:
-                raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
+        ranges = [self._within(*each) for each in ranges]
         if self._source is None:
             return [self.read_at(offset, size) for offset, size in ranges]
         self._stream()
         return self._source.read_ranges(ranges)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        data: bytes = self._stream().read(-1 if size is None else size)
+        if size is not None and size < -1:
+            raise ValueError(f"a length to read is at least 0, or -1 for all, not {size}")
+        data: bytes = self._stream().read(-1 if size is None or size > _MOST_BYTES else size)
         return data
 
     def read1(self, size: int = -1, /) -> bytes:
@@ -343,6 +390,8 @@ class StreamedResource(io.BufferedIOBase):
         raise StopIteration
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if abs(offset) > _MOST_BYTES:
+            raise ValueError(f"no resource has a byte {offset}")
         position = self._stream().seek(offset, whence)
         # tempfile.SpooledTemporaryFile returned None until Python 3.11
         return int(self._buffer.tell() if position is None else position)
@@ -401,12 +450,14 @@ class StreamedResource(io.BufferedIOBase):
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
-        if self._source is None or self._connector is None:
+        if self._connector is None:
             raise UnpicklableResourceError(
                 f"resource {self._identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
                 f"store it with set_resource() and send what get_resource() returns"
             )
-        return _reopened, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self.sha256)
+        if self._source is None:
+            _check_sendable(self._connector, self._identifier)
+        return _reopened, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self._content_sha256())
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         return self.__reduce__()
@@ -422,25 +473,66 @@ class StreamedResource(io.BufferedIOBase):
             self._buffer.detach().disown()
             self._buffer = io.BufferedReader(_PositionalRaw(self._source, position))
             self._lock, self._pid = threading.Lock(), os.getpid()
+        self._reopen_in_fork()
         if self.closed:
             raise ValueError(f"I/O operation on closed resource {self._identifier!r}")
-        if self._pinned_sha256 is not None and self._source is not None:
-            actual = self._source.sha256
+        if self._pinned_sha256 is not None:
+            actual = self._content_sha256()
             if actual is not None and actual != self._pinned_sha256:
                 raise ResourceChangedError(self._identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}")
             self._pinned_sha256 = None  # it is open now, and stays what it is
         return self._buffer
+
+    def _reopen_in_fork(self) -> None:
+        """Have a file of one's own in a forked child: what a connector opened in the parent has one position for both."""
+        if self._source is None and self._connector is not None and self._pid != os.getpid() and not self.closed:
+            position = self._buffer.tell()
+            self._buffer = self._connector.get_resource(self._identifier)
+            self._buffer.seek(position)
+            self._lock, self._pid = threading.Lock(), os.getpid()
+
+    def _content_sha256(self) -> str | None:
+        """The recorded digest, or that of a buffer which holds its bytes in memory; None where neither is known."""
+        if self._source is not None or not isinstance(self._buffer, io.BytesIO):
+            return self.sha256
+        return hashlib.sha256(self._buffer.getbuffer()).hexdigest()
 
     def _says(self, ability: str, default: bool) -> bool:
         stream = self._stream()
         return bool(getattr(stream, ability)()) if hasattr(stream, ability) else default
 
 
+class _Nowhere:
+    """A file for pickles that nobody wants."""
+
+    def write(self, data: Any) -> None:
+        return
+
+
+def _check_sendable(connector: _GivesResources, identifier: str) -> None:
+    """Say what is wrong with a connector that cannot be pickled; classes that cannot be found by name may yet go by value."""
+    try:
+        pickle.Pickler(_Nowhere(), protocol=5, buffer_callback=lambda _: None).dump(connector)
+    except (AttributeError, pickle.PicklingError):
+        return
+    except Exception as error:
+        raise UnpicklableResourceError(
+            f"resource {identifier!r} cannot be sent to another process, since its store {connector!r:.200} cannot: {error}. "
+            f"Give {type(connector).__name__} a __reduce__() that sends its configuration (a path, a URL), without what is open"
+        ) from error
+
+
 def _reopened(connector: _GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
     """Rebuild a pickled resource; its bytes must still be those that were pickled."""
-    resource = connector.get_resource(identifier)
+    resource = connector.get_resource(identifier).reopened_by(connector)
     resource._chunk_size = chunk_size
     return resource.pin(sha256)
+
+
+def _reopened_text(
+    buffer: StreamedResource, identifier: str, chunk_size: int, encoding: str, newline: str | None
+) -> StreamedTextResource:
+    return StreamedTextResource(identifier, buffer, chunk_size, encoding, newline)
 
 
 class StreamedTextResource(io.TextIOBase):
@@ -466,7 +558,29 @@ class StreamedTextResource(io.TextIOBase):
     ) -> None:
         self._identifier = identifier
         self._chunk_size = chunk_size
+        self._encoding, self._newline = encoding, newline
         self._text = io.TextIOWrapper(buffer, encoding=encoding, newline=newline)
+
+    def reopened_by(self, connector: _GivesResources) -> Self:
+        """Let another process open it by ``connector``, as :meth:`StreamedResource.reopened_by`, and return itself."""
+        if isinstance(self.buffer, StreamedResource):
+            self.buffer.reopened_by(connector)
+        else:
+            binary = StreamedResource(self._identifier, self._text.detach(), self._chunk_size).reopened_by(connector)
+            self._text = io.TextIOWrapper(binary, encoding=self._encoding, newline=self._newline)
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
+        buffer = self.buffer
+        if not isinstance(buffer, StreamedResource):
+            raise UnpicklableResourceError(
+                f"text resource {self._identifier!r} wraps a {type(buffer).__name__} and cannot be sent to another process; "
+                f"store it with set_resource() and send what get_resource() returns"
+            )
+        return _reopened_text, (buffer, self._identifier, self._chunk_size, self._encoding, self._newline)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
+        return self.__reduce__()
 
     @staticmethod
     def from_streamed_resource(

@@ -38,7 +38,7 @@ def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64]:
     if lengths is None:
         raise ConfigError(
             f"{iterator!r:.120} does not tell in which blocks it is read: give the block-wise shuffle their lengths, "
-            f"BlockShuffled(1000) for blocks of 1000 samples; or shuffle below this layer"
+            f"BlockShuffled(block_lengths=1000) for blocks of 1000 samples; or shuffle below this layer"
         )
     return lengths[lengths > 0]
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.iterator import ColumnKey, checked_integer
 from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
 from data_stack.exception import ConfigError
-from data_stack.loader.ragged import Ragged, common_dtype, filled, joined, value_arrays
+from data_stack.loader.ragged import Ragged, common_dtype, filled, is_same, joined, value_arrays
 
 __all__ = ["Collation", "Concatenated", "Padded"]
 
@@ -226,7 +226,7 @@ class Concatenated(Collation):
             in more than their first extent. The message names the column and the place in the batch.
     """
 
-    def __init__(self, columns: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
+    def __init__(self, *, columns: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
         self._keys = None if columns is None else keys_of(columns)
 
     def collated(self, batch: Batch) -> Any:
@@ -252,7 +252,7 @@ class Concatenated(Collation):
         return tuple(made.values()) if isinstance(batch, tuple) else made[0]
 
     def __repr__(self) -> str:
-        return f"Concatenated({'' if self._keys is None else self._keys})"
+        return f"Concatenated({'' if self._keys is None else f'columns={self._keys}'})"
 
 
 def _columns(batch: Batch) -> dict[Any, Column]:
@@ -319,7 +319,7 @@ def _check_values_fit(arrays: Column | list[Column], dtype: np.dtype[Any], name:
             fits = array.dtype.kind == "f" or dtype.kind == "c"
         else:
             with np.errstate(all="ignore"):
-                fits = array.dtype.kind != "c" and bool((array.astype(dtype) == array).all())
+                fits = array.dtype.kind != "c" and is_same(array.astype(dtype), array)
         if not fits:
             raise ConfigError(f"{name} has at place {place} of the batch values of {array.dtype} that do not fit {dtype} exactly")
 

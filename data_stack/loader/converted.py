@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from data_stack.dataset.iterator.stacking import Column, stack_samples
+from data_stack.dataset.iterator.stacking import Column, as_array, stack_samples
 from data_stack.exception import ConfigError
 from data_stack.loader.iteration import Pairs
 
@@ -144,6 +144,11 @@ def nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] 
     kind = type(value)
     if kind is np.ndarray:  # what most batches are made of, found in 0.1 µs
         return function(value)
+    if isinstance(value, np.ma.MaskedArray):  # no framework has masks
+        try:
+            return function(as_array(value))
+        except TypeError:
+            return value.copy()
     if kind is tuple:
         return tuple([nested(item, function, leaves) for item in value])
     if isinstance(value, _ATOMS) and not isinstance(value, np.generic):  # numpy's float64 is a float, too

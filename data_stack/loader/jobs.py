@@ -13,12 +13,12 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import IndexArrayOfInts, batch_at, has_fixed_columns
+from data_stack.dataset.iterator.ownership import copied, owned
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.dataset.recipes.recipe import at_epoch, described_layer, held_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.blocks import read_ahead, source_place
 from data_stack.loader.collation import Collation
-from data_stack.loader.ownership import owned
 from data_stack.util.functions import has_parameter
 
 __all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch", "n_bytes_of"]
@@ -204,7 +204,7 @@ class BatchMaker:
             if self._reads_columns:
                 batch: Any = owned([batch_at(iterator, job.indices)])
             else:
-                batch = iterator.__getitems__(job.indices.tolist())
+                batch = list(map(copied, iterator.__getitems__(job.indices.tolist())))
         except Exception as error:
             raise self._blamed(job, error) from error
         seconds = time.perf_counter() - started

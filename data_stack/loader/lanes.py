@@ -37,7 +37,7 @@ class Lanes(Order):
         batch_size: of the loader.
     """
 
-    def __init__(self, order: Order, lanes: SupportsIndex, batch_size: SupportsIndex) -> None:
+    def __init__(self, order: Order, *, lanes: SupportsIndex, batch_size: SupportsIndex) -> None:
         if not isinstance(order, Order):
             raise ConfigError(f"the lanes are those of an order such as BlockShuffled(), not of {order!r:.80}")
         self._order = order
@@ -61,7 +61,7 @@ class Lanes(Order):
         return {"order": "lanes", "of": self._order.content(), "lanes": self._n_lanes, "batch_size": self._batch_size}
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        return Lanes(self._order.for_iterator(iterator), self._n_lanes, self._batch_size)
+        return Lanes(self._order.for_iterator(iterator), lanes=self._n_lanes, batch_size=self._batch_size)
 
     def _positions(self, positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
         """Where in the other order they are."""

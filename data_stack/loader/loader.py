@@ -17,19 +17,21 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import Indexable, adapted, checked_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError, LoadingError
-from data_stack.io.progress import shows_progress
+from data_stack.io.progress import new_bar, shows_progress
 from data_stack.loader.collation import Collation
 from data_stack.loader.iteration import Conversion, Iteration
 from data_stack.loader.jobs import BatchMaker, EpochStacks
 from data_stack.loader.orders import InOrder, Order, Shuffled
 from data_stack.loader.place import Place
 from data_stack.loader.plan import Plan, Uneven
+from data_stack.loader.process_group import group_shard
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
 from data_stack.loader.statistics import Counters, LoaderStatistics
 from data_stack.loader.workers.kinds import WorkerKind, workers_of_kind
 from data_stack.loader.workers.workers import Workers
+from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
     from data_stack.loader.jax import JaxLoader
@@ -62,8 +64,9 @@ class Loader:
     epoch (but for the last few, see ``uneven``), and equally many steps. Kind and number of workers change nothing about the
     batches. Layers of the stack that are random (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
 
-    **Workers.** Gathers are fastest in the consumer's own thread, decoders that leave Python's lock in threads, Python code in
-    processes; "auto" measures and decides, and looks again now and then. Worker processes are fresh interpreters to which the
+    **Workers.** Gathers are fastest in the consumer's own thread, decoders that release the GIL in threads, Python code in
+    processes; "auto" tries what may be worth it on the first batches, keeps the fastest, and chooses again when an epoch
+    begins. Worker processes are fresh interpreters to which the
     iterator and the functions are sent, functions of a notebook or script too. Their batches lie in shared memory that has no
     name, and are handed out without a copy. Workers end with the iteration; inside of ``with`` they stay for the next one.
 
@@ -77,7 +80,10 @@ class Loader:
         seed: any integer; decides the order and the draws of the transform.
         epochs: how many an iteration gives; None: it never ends.
         drop_last: whether the last batch of an epoch is left out if it is shorter.
-        shard: ``(rank, world)``: which of how many processes this is that train together.
+        shard: ``(rank, world)``: which of how many processes this is that train together. None for those of the default group of
+            ``torch.distributed``, which is looked for whenever an iteration begins, or ``len()`` or :attr:`shard` is asked for,
+            until it is initialised, and then kept; ``(0, 1)`` where there is none. Given, it stays: ``(0, 1)`` has all samples
+            on every rank.
         uneven: what becomes of samples that ``world`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad" (some are
             repeated), "drop" (some are left out) or "keep" (ranks may differ by one sample, and by one step).
         workers: threads or processes; None for as many as there are processors, 0 for none.
@@ -94,7 +100,7 @@ class Loader:
         pin_memory: for torch: whether tensors are put in page-locked memory.
         timeout_seconds: how long the consumer waits for one batch before a :class:`~data_stack.exception.WorkerError`; None: as
             long as the worker lives and works. After 5 s without a batch a warning says what the worker is at.
-        progress: whether a bar is drawn on standard error; None: if that is a terminal.
+        progress: whether a bar is drawn on standard error; None: if that is a terminal, and in a notebook.
 
     Raises:
         ConfigError: an argument is out of range, or does not suit another.
@@ -109,7 +115,7 @@ class Loader:
         seed: SupportsIndex = 0,
         epochs: SupportsIndex | None = 1,
         drop_last: bool = False,
-        shard: tuple[SupportsIndex, SupportsIndex] = (0, 1),
+        shard: tuple[SupportsIndex, SupportsIndex] | None = None,
         uneven: Uneven = "pad",
         workers: SupportsIndex | None = None,
         worker_kind: WorkerKind = "auto",
@@ -133,17 +139,18 @@ class Loader:
         self._seed = checked_integer("the seed of a loader", seed)
         self._epochs = None if epochs is None else checked_integer("epochs", epochs, at_least=1)
         self._order = _order(shuffle).for_iterator(self._iterator)
+        self._knows_shard = shard is not None
         try:
-            rank, world = shard
+            rank, world = (0, 1) if shard is None else shard
         except (TypeError, ValueError):
             raise ConfigError(f"shard is (rank, world), for example (0, 4), got {shard!r:.80}") from None
         self._plan = Plan(
             len(self._iterator),
             checked_integer("batch_size", batch_size, at_least=1),
-            checked_integer("the rank of a loader's shard", rank, at_least=0),
-            checked_integer("the world of a loader's shard", world, at_least=1),
-            _checked_bool("drop_last", drop_last),
-            uneven,
+            rank=checked_integer("the rank of a loader's shard", rank, at_least=0),
+            world=checked_integer("the world of a loader's shard", world, at_least=1),
+            drop_last=_checked_bool("drop_last", drop_last),
+            uneven=uneven,
         )
         self._n_workers = None if workers is None else checked_integer("workers", workers, at_least=0)
         self._worker_kind: WorkerKind = worker_kind
@@ -217,11 +224,12 @@ class Loader:
 
     @property
     def shard(self) -> tuple[int, int]:
-        """``(rank, world)``."""
+        """``(rank, world)``; as long as none was given and there is no process group, ``(0, 1)``."""
+        self._find_shard()
         return self._plan.rank, self._plan.world
 
     def __repr__(self) -> str:
-        rank, world = self.shard
+        rank, world = self._plan.rank, self._plan.world
         where = f", rank {rank} of {world}" if world > 1 else ""
         return f"<Loader: batches of {self.batch_size} of {self._iterator!r}, {self._order!r}, seed {self._seed}{where}>"
 
@@ -233,7 +241,7 @@ class Loader:
         It names what the consumer has *received*: between two batches it is where the second one begins, however many were made
         ahead. All ranks have the same state after the same step, so saving that of one is enough.
 
-        The fingerprint of the stack is taken at the first call, which reads arrays that are held in memory once.
+        The fingerprint of the stack is taken at the first call, which hashes arrays in memory and files without a known digest.
         """
         return self._state().to_dict()
 
@@ -372,12 +380,28 @@ class Loader:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
+        self._find_shard()  # a process that gets it may be of the same rank, and have no group
         own = {"_workers": None, "_workers_pid": 0, "_iteration": None, "_keeps_workers": False, "_counters": Counters()}
         return {**self.__dict__, **own, "_place": replace(self._place)}
 
     # --------------------------------------------------------------------------------------------------------------- private
 
+    def _find_shard(self) -> None:
+        """Take the shard of the process group, if none was given and there is one by now."""
+        if self._knows_shard or self._iteration is not None or (shard := group_shard()) is None:
+            return
+        self._knows_shard = True
+        rank, world = shard
+        if world > 1:
+            self._plan = replace(self._plan, rank=rank, world=world)
+            logger.info(
+                "a loader was given no shard: it takes (%d, %d), the rank and world of torch.distributed's group, so this "
+                "process gets its part of the samples; Loader(…, shard=(0, 1)) gives it all of them",
+                *shard,
+            )
+
     def _plan_of(self, epoch: int) -> Plan:
+        self._find_shard()
         try:
             n_samples = len(self._stacks.at(epoch))
         except ConfigError:
@@ -389,6 +413,7 @@ class Loader:
     def _iterate(self, convert: Conversion | None) -> Iterator[Any]:
         """Begin an iteration, whose batches are converted if that is asked for."""
         self._end_iteration()
+        self._find_shard()
         place = self._place
         place.begin()
         end_epoch = NEVER if self._epochs is None else place.first_epoch + self._epochs
@@ -421,14 +446,12 @@ class Loader:
         """What draws the progress, if there is somebody to look at it."""
         if not shows_progress(self._progress):
             return None
-        from tqdm import tqdm  # only whoever looks pays for its import
-
         if self._epochs is None or self._is_endless:
-            return tqdm(unit="batch", leave=False)
+            return new_bar(unit="batch")
         place, n_steps = self._place, len(self)
         n_received = sum(self._plan_of(epoch).n_steps() for epoch in range(place.first_epoch, place.epoch + 1))
         n_received -= self._plan_of(place.epoch).n_steps(place.position)
-        return tqdm(total=n_steps, initial=min(n_received, n_steps), unit="batch", leave=False)
+        return new_bar(total=n_steps, initial=min(n_received, n_steps), unit="batch")
 
     def _make_workers(self) -> Workers:
         return workers_of_kind(
@@ -453,7 +476,7 @@ def _order(shuffle: bool | Order) -> Order:
     if isinstance(shuffle, Order):
         return shuffle
     if not isinstance(shuffle, (bool, np.bool_)):
-        raise ConfigError(f"shuffle must be a bool or an order such as BlockShuffled(1000), got {shuffle!r:.80}")
+        raise ConfigError(f"shuffle must be a bool or an order such as BlockShuffled(block_lengths=1000), got {shuffle!r:.80}")
     return Shuffled() if shuffle else InOrder()
 
 

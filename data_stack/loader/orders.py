@@ -159,7 +159,12 @@ class BlockShuffled(Order):
     """
 
     def __init__(
-        self, block_lengths: int | npt.ArrayLike | None = None, window: int = 16, *, blocks: bool = True, samples: bool = True
+        self,
+        *,
+        block_lengths: int | npt.ArrayLike | None = None,
+        window: int = 16,
+        blocks: bool = True,
+        samples: bool = True,
     ) -> None:
         self._window = checked_integer("the window of a block-wise shuffle", window, at_least=1)
         self._shuffles_blocks, self._shuffles_samples = bool(blocks), bool(samples)
@@ -188,7 +193,9 @@ class BlockShuffled(Order):
         if self._block_length is not None or self._lengths is not None:
             return self
         lengths = stack_blocks.block_lengths(iterator)
-        return BlockShuffled(lengths, self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples)
+        return BlockShuffled(
+            block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
+        )
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         return self._drawn_blocks(n_samples, seed, epoch).indices(positions)

@@ -8,7 +8,7 @@ how many samples all ranks together have taken, whatever the number of ranks: an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -48,6 +48,7 @@ class Plan:
 
     n_samples: int
     batch_size: int
+    _: KW_ONLY
     rank: int = 0
     world: int = 1
     drop_last: bool = False

@@ -10,11 +10,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import common_dtype as exact_dtype
 from data_stack.dataset.iterator.iterator import checked_index
-from data_stack.dataset.iterator.stacking import as_array
+from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.exception import ConfigError
 
-__all__ = ["Ragged", "common_dtype", "filled", "joined", "value_arrays"]
+__all__ = ["Ragged", "common_dtype", "filled", "is_same", "joined", "value_arrays"]
 
 _NUMBERS = "biufc"
 
@@ -186,15 +187,10 @@ def common_dtype(arrays: Sequence[npt.NDArray[Any]], what: str) -> np.dtype[Any]
     Raises:
         ConfigError: there is none.
     """
-    dtypes = {array.dtype for array in arrays}
-    if len(dtypes) == 1:
-        return next(iter(dtypes))
-    if with_values := {array.dtype for array in arrays if array.size or array.dtype != np.float64}:
-        dtypes = with_values
-    common: np.dtype[Any] = np.result_type(*dtypes)
-    kinds = {dtype.kind for dtype in dtypes}
-    if common.kind == "f" and not kinds & set("fc"):  # numpy meets int64 and uint64 in float64, which rounds
-        shown = " and ".join(sorted(map(str, dtypes)))
+    given = [array for array in arrays if array.size or array.dtype != np.float64] or arrays
+    common = exact_dtype(given)
+    if common is None:
+        shown = " and ".join(sorted({str(array.dtype) for array in given}))
         raise ConfigError(f"{what} has values of {shown}, which no dtype holds exactly; make them one by iterator.map(…)")
     return common
 
@@ -222,16 +218,17 @@ def _holds(dtype: np.dtype[Any], value: Any) -> bool:
         cast = number.astype(dtype)
         if dtype.kind in "fc" and number.dtype.kind in "fc":
             return bool(np.isfinite(cast) == np.isfinite(number))
-        return bool(cast == number)
+    return is_same(cast, number)
+
+
+def is_same(cast: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> bool:
+    """Whether numbers are the same in another dtype; numpy compares integers and floats as floats, which rounds the integers."""
+    has_floats = "f" in (cast.dtype.kind, numbers.dtype.kind)
+    return bool((cast == numbers).all()) and (not has_floats or exact_dtype([cast, numbers]) is not None)
 
 
 def _as_array(value: Any) -> npt.NDArray[Any] | None:
-    if isinstance(value, (str, bytes)) or not (isinstance(value, (list, tuple)) or hasattr(value, "__array__")):
-        return None
-    try:
-        return as_array(value)
-    except (ValueError, TypeError, OverflowError, RuntimeError):  # nested and ragged, or a tensor that numpy does not take
-        return None
+    return exact_array(value) if isinstance(value, (list, tuple)) or hasattr(value, "__array__") else None
 
 
 def joined(arrays: Sequence[npt.NDArray[Any]], dtype: np.dtype[Any], what: str) -> Ragged:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -11,9 +13,9 @@ import numpy as np
 
 from data_stack.exception import LoaderStateError
 
-__all__ = ["LoaderState"]
+__all__ = ["LoaderState", "check_seal", "seal"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,15 @@ class LoaderState:
     fingerprint: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {"data_stack_loader": _VERSION, **asdict(self)}
+        """Plain JSON data, with a digest of all of it."""
+        return seal({"data_stack_loader": _VERSION, **asdict(self)})
 
     @classmethod
     def from_dict(cls, state: Any) -> LoaderState:
         """What :meth:`to_dict` gave, also if it went through JSON or a checkpoint.
 
         Raises:
-            LoaderStateError: that is no such data, or of a later version of data_stack.
+            LoaderStateError: that is no such data, was changed, or is of another version of data_stack.
         """
         if not isinstance(state, Mapping) or "data_stack_loader" not in state:
             raise LoaderStateError(f"this is not the state of a loader: {state!r:.120}; state_dict() gives one")
@@ -56,7 +58,7 @@ class LoaderState:
                 f"this state of a loader is of version {state['data_stack_loader']!r:.20}, known is {_VERSION}: "
                 f"read it with the data_stack that wrote it"
             )
-        names = [field.name for field in fields(cls)]
+        names = [*(field.name for field in fields(cls)), "digest"]
         if missing := [name for name in names if name not in state]:
             raise LoaderStateError(f"this state of a loader lacks {', '.join(missing)}; it must be what state_dict() gave")
         values = {name: state[name] for name in names}
@@ -64,6 +66,8 @@ class LoaderState:
             values[name] = _integer(name, values[name])
         if not isinstance(values["order"], Mapping) or not isinstance(values["fingerprint"], str):
             raise LoaderStateError("order or fingerprint in this state of a loader are not what state_dict() gave")
+        check_seal({"data_stack_loader": _VERSION, **values}, "a loader")
+        del values["digest"]
         if values["position"] > values["n_samples"] or values["first_epoch"] > values["epoch"]:
             raise LoaderStateError(
                 "this state of a loader contradicts itself: it is behind the end of its epoch, or before its first one"
@@ -73,6 +77,29 @@ class LoaderState:
     def has_order(self, order: Mapping[str, Any]) -> bool:
         """Whether the state is of this order."""
         return _is_equal(dict(self.order), dict(order))
+
+
+def seal(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a state, and a digest of them, so that no change goes unnoticed."""
+    return {**fields, "digest": _digest(fields)}
+
+
+def check_seal(state: Mapping[str, Any], what: str) -> None:
+    """Raise LoaderStateError if the fields of a state are not those that :func:`seal` saw; ``what`` it is the state of."""
+    if not _is_equal(state.get("digest"), _digest({name: value for name, value in state.items() if name != "digest"})):
+        raise LoaderStateError(
+            f"this state of {what} was changed or damaged: its fields do not have the digest that it states. Load a state as "
+            f"state_dict() gave it"
+        )
+
+
+def _digest(fields: Mapping[str, Any]) -> str | None:
+    """SHA-256 of the canonical JSON of fields; numbers that a checkpoint made numpy's or tensors count as Python's."""
+    try:
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=lambda value: value.tolist())
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_equal(value: Any, expected: Any) -> bool:

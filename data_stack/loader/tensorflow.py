@@ -158,7 +158,7 @@ def _n_ragged(values: Sequence[Any]) -> int | None:
     """In how many of their first dimensions arrays of numbers differ; None for what is no such array, or differs otherwise."""
     if not values or not all(isinstance(value, np.ndarray) and value.ndim and value.dtype.str[1:] in NUMBERS for value in values):
         return None
-    if len({(value.ndim, value.dtype) for value in values}) > 1:
+    if len({(value.ndim, value.dtype) for value in values}) > 1 or any(isinstance(value, np.ma.MaskedArray) for value in values):
         return None
     n_ragged = 1
     for axis in range(1, values[0].ndim):

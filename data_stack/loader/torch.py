@@ -16,6 +16,7 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.converted import NUMBERS, ConvertedLoader, mapped_pairs, nested, one_ahead
 from data_stack.loader.iteration import Pairs
+from data_stack.loader.process_group import group_shard
 
 if TYPE_CHECKING:
     from data_stack.loader.loader import Loader
@@ -158,7 +159,13 @@ def _as_tensor(column: Any, *, is_owned: bool = False) -> Any:
     # A view may look at the dataset itself, which nobody who works on a batch in place wants to change. Nor does torch
     # take what is read-only, runs backwards, or is a field of records.
     is_mine = column.flags.owndata or (is_owned and all(step >= 0 and step % column.itemsize == 0 for step in column.strides))
-    return torch.from_numpy(column if is_mine and column.flags.writeable else column.copy())
+    return _tensor_on(column if is_mine and column.flags.writeable else column.copy())
+
+
+def _tensor_on(array: npt.NDArray[Any]) -> torch.Tensor:
+    """A tensor on an array's memory."""
+    # C's long long is another type than its long, of an equal dtype, and torch knows only one of them
+    return torch.from_numpy(array.view(array.dtype.str) if array.dtype.char in "qQ" else array)
 
 
 def _collated(values: Sequence[Any]) -> Any:
@@ -168,7 +175,8 @@ def _collated(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, torch.Tensor):
         alike = all(isinstance(value, torch.Tensor) and value.shape == first.shape for value in values)
-        return torch.stack(list(values)) if alike else list(values)
+        if alike and len({value.dtype for value in values}) == 1:  # torch meets int64 and float32 in float32, which rounds
+            return torch.stack(list(values))
     stacked = stack_values(values)
     if stacked.dtype != object:
         return _as_tensor(stacked)
@@ -294,8 +302,8 @@ def shard_of_process() -> tuple[int, int]:
     Raises:
         ConfigError: only one of the variables is set, or they are no rank and world.
     """
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    if (shard := group_shard()) is not None:
+        return shard
     rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and world is None:
         return 0, 1
@@ -325,12 +333,12 @@ def _as_owned_tensor(value: Any) -> Any:
     """What torch makes of something in a batch whose memory nobody else has."""
     if isinstance(value, np.ndarray):
         if value.dtype in _DTYPES and (flags := value.flags).c_contiguous and flags.writeable:
-            return torch.from_numpy(value)  # nearly all arrays are such ones; without the rest it takes 1 µs
+            return _tensor_on(value)  # nearly all arrays are such ones; without the rest it takes 1 µs
         if value.dtype == object:
             return nested(_as_tensor(value), _as_copied_tensor, (PackedSequence,))  # the objects may be the dataset's
         return _as_tensor(value, is_owned=True)
     if isinstance(value, np.generic):
-        return torch.as_tensor(value) if value.dtype.str[1:] in NUMBERS else value
+        return _tensor_on(np.array(value)) if value.dtype.str[1:] in NUMBERS else value
     return value
 
 

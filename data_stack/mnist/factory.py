@@ -27,7 +27,7 @@ def _source(identifier: str, file: str, size: int, md5_sum: str, sha256: str) ->
 class MNISTFactory(DatasetFactory):
     """Handwritten digits, 60,000 for training and 10,000 for testing, 28 × 28 pixels.
 
-    Samples are ``(image, target, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice the digit as an int.
+    Samples are ``(image, label, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice the digit as an int.
     A store that the original DataStack prepared is used as it is.
     """
 
@@ -40,6 +40,7 @@ class MNISTFactory(DatasetFactory):
             "Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document recognition. "
             "Proceedings of the IEEE 86(11), 1998. https://doi.org/10.1109/5.726791"
         ),
+        keeps_versions=False,
     )
     sources: Sequence[ResourceDefinition] = (  # type: ignore[misc]  # a ClassVar there; resource_definitions sets it on instances
         _source(
@@ -72,6 +73,7 @@ class MNISTFactory(DatasetFactory):
         ),
     )
     splits = ("train", "test")
+    columns = ("image", "label", "tag")
     prepared_resources = tuple(
         f"preprocessed/{split}/{element}.pt" for split in ("train", "test") for element in ("samples", "targets")
     )

@@ -11,7 +11,7 @@ __all__ = ["MNISTIterator"]
 
 
 class MNISTIterator(SequenceDatasetIterator):
-    """Samples ``(image, target, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice the digit as an int.
+    """Samples ``(image, label, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice the digit as an int.
 
     Args:
         samples_stream: a ``.pt`` resource of shape ``(n, 28, 28)``, float32. Read whole and closed here, whatever happens.
@@ -30,3 +30,6 @@ class MNISTIterator(SequenceDatasetIterator):
                 f"{targets_stream.identifier!r} has {len(targets)} targets"
             )
         super().__init__(dataset_sequences=[samples, targets, targets])
+
+    def _source_content(self) -> None:
+        """Nothing but the sequences, which its arguments are."""

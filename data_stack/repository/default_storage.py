@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any, TypeAlias
 
 import platformdirs
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, StorageError
 from data_stack.io.storage_connectors import url
+from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
 
-__all__ = ["Storage", "as_storage_connector", "default_storage", "storage_connector_from_url"]
+__all__ = ["HOME", "Storage", "as_storage_connector", "check_there", "default_storage", "storage_connector_from_url"]
 
 Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 """A store: a connector, or the URL or path of one."""
@@ -61,3 +64,28 @@ def as_storage_connector(storage: Storage | None) -> StorageConnector:
     if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
         raise ConfigError(f"a store is a StorageConnector, a URL or a path, not the {type(storage).__name__} {storage!r:.80}")
     return storage
+
+
+def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> None:
+    """Make sure that there is a store to look at: an empty answer would hide that its path is wrong, or its disk not mounted.
+
+    Args:
+        connector: the store; only folders are looked for. Others make what they need at the first write, so an empty one and
+            one that is not there are the same (a database of MongoDB), or they tell of it themselves.
+        may_be_new: whether the folder may not have been made yet.
+
+    Raises:
+        StorageError: there is no such folder, or it is a file.
+    """
+    while isinstance(connector, CachedStorageConnector):
+        connector = connector.remote
+    if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
+        return
+    if os.path.lexists(connector.root_path):
+        raise StorageError(f"{connector.root_path!r} is not a folder, so no store is there; check the path", errno.ENOTDIR)
+    if not may_be_new:
+        raise StorageError(
+            f"there is no folder {connector.root_path!r}, so no store is there; check its path, and whether its disk is "
+            f"mounted. `data-stack prepare` makes a new one.",
+            errno.ENOENT,
+        )

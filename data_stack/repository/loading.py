@@ -14,10 +14,20 @@ __all__ = ["datasets", "describe", "load"]
 
 
 @overload
-def load(name: str, split: str, storage: Storage | None = None, **config: Any) -> InformedDatasetIteratorIF: ...
+def load(
+    name: str, split: str, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+) -> InformedDatasetIteratorIF: ...
 @overload
-def load(name: str, split: None = None, storage: Storage | None = None, **config: Any) -> Any: ...
-def load(name: str, split: str | None = None, storage: Storage | None = None, **config: Any) -> Any:
+def load(
+    name: str, split: None = None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+) -> dict[str, InformedDatasetIteratorIF]: ...
+@overload
+def load(
+    name: str, split: str | None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]: ...
+def load(
+    name: str, split: str | None = None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]:
     """The samples of a dataset, prepared first if they are not there yet, as an iterator that knows what it is of.
 
     ::
@@ -30,11 +40,14 @@ def load(name: str, split: str | None = None, storage: Storage | None = None, **
         split: name of the split; None for all of them.
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
             cache folder.
+        progress: draw bars while the dataset is retrieved, prepared and opened: True, False, or None for bars in notebooks and on
+            terminals. A dataset that has an option ``progress`` of its own gets it as that, and so does a legacy factory, which
+            takes what it likes; then bars are drawn as for None.
         config: further options of the dataset, see :func:`describe`.
 
     Returns:
-        An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order, or, where the
-        factory declares no splits, the one iterator that it gives without asking for a split.
+        An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order. A legacy factory that
+        declares no splits gives its one iterator instead; types cannot tell, so say ``cast`` there, or name a split.
 
     Raises:
         DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
@@ -42,7 +55,7 @@ def load(name: str, split: str | None = None, storage: Storage | None = None, **
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
-    return default_repository().load(name, split, storage, **config)
+    return default_repository().load(name, split, storage, progress=progress, **config)
 
 
 def datasets() -> list[str]:

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.registry import known_layers, operation
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
 from data_stack.dataset.recipes.functions import function_at, registered_function
 from data_stack.dataset.recipes.plain_data import from_plain, shown
-from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests
+from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests, samples_content
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -35,11 +35,11 @@ __all__ = ["from_recipe"]
 
 _FIELDS = {"data_stack_recipe", "nodes", "reproducible", "why_not"}
 _NODE_FIELDS = {"layer", "of", "arguments"}
-_ORIGIN_FIELDS = {"name", "version", "split", "config"}
+_ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 _META_FIELDS = (
     {"sample_pos", "target_pos", "tag_pos"},
     {"identifier", "dataset_name", "dataset_tag"},
-    {"target_kind", "class_names", "feature_names", "provenance"},
+    {"target_kind", "class_names", "feature_names", "provenance", "column_names"},
 )
 _NO_OPTIONS = {"self", "identifier", "name", "split", "storage"}
 
@@ -172,7 +172,8 @@ def _checked_nodes(recipe: Any) -> list[_Node]:
     if type(version) is not int or version != RECIPE_VERSION:
         raise RecipeError(
             f"this is a recipe of version {shown(version)}; this version of data_stack follows recipes of version "
-            f"{RECIPE_VERSION}. Newer ones may need a newer one: pip install --upgrade datastack"
+            f"{RECIPE_VERSION}. Those of version 1 do not say what datasets consist of: make them anew, with iterator.recipe(). "
+            f"One of a newer version needs the data_stack that wrote it"
         )
     if recipe.keys() != _FIELDS:
         raise RecipeError(f"a recipe has the fields {_listed(_FIELDS)}; this one has {_listed(recipe)}")
@@ -447,6 +448,13 @@ def _loaded(node: _Node, origin: Mapping[str, Any], repository: DatasetRepositor
     name, version, split, config = (origin[field] for field in ("name", "version", "split", "config"))
     if not isinstance(name, str) or not all(value is None or isinstance(value, str) for value in (version, split)):
         _refuse(node, "name, version and split of a dataset are texts; version and split may be null")
+    resources, samples = origin["resources"], origin["samples"]
+    if not (resources is None or (isinstance(resources, dict) and _is_list_of(str, [*resources, *resources.values()]))):
+        _refuse(node, f"the resources of a dataset are digests by name, or null; these are {shown(resources)}")
+    if not (isinstance(samples, str) or (samples is None and resources)):
+        _refuse(
+            node, f"what a dataset consists of is told by its resources, or by a fingerprint of its samples, not {shown(samples)}"
+        )
     if not isinstance(config, dict) or not all(isinstance(key, str) and key not in _NO_OPTIONS for key in config):
         _refuse(node, f"the config of a dataset is its options by name, without {_listed(_NO_OPTIONS)}")
     try:
@@ -464,7 +472,31 @@ def _loaded(node: _Node, origin: Mapping[str, Any], repository: DatasetRepositor
         raise
     except Exception as error:  # noqa: BLE001  # a factory may be anybody's
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
+    _check_content(node, name, loaded, resources, samples)
     return loaded
+
+
+def _check_content(node: _Node, name: str, loaded: Any, resources: dict[str, str] | None, samples: str | None) -> None:
+    """Refuse a dataset that consists of something else than when the recipe was made."""
+    advice = (
+        "Samples differ: prepare the dataset as it was then (its store, or the code and sources that it was made from), or make "
+        "the recipe anew"
+    )
+    if resources is not None:
+        found = described_layer(loaded, probed=False).arguments.get("resources") or {}
+        for resource in sorted(resources.keys() | found.keys()):
+            then, now = resources.get(resource), found.get(resource)
+            if then != now:
+                _refuse(
+                    node,
+                    f"resource {resource!r:.200} of dataset {name!r} has SHA-256 {now or 'unknown, as it is not there'}, in the "
+                    f"recipe it has {then or 'none, as it was not there'}. {advice}",
+                )
+    if samples is not None and (now := samples_content(loaded)) != samples:
+        _refuse(
+            node,
+            f"what dataset {name!r} gives has the fingerprint {now}, in the recipe it has {shown(samples)}. {advice}",
+        )
 
 
 def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_parts: int) -> Any:

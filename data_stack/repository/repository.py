@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from data_stack.dataset.definition import did_you_mean
+from data_stack.dataset.manifest import Manifest
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
+from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.plugins.dataset_class import checked_dataset_class, make_factory
 from data_stack.plugins.manager import PluginManager, default_manager
@@ -129,16 +131,33 @@ class DatasetRepository:
     # ------------------------------------------------------------------ more
 
     @overload
-    def load(self, identifier: str, split: str, storage: Storage | None = None, **config: Any) -> InformedDatasetIteratorIF: ...
+    def load(
+        self, identifier: str, split: str, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+    ) -> InformedDatasetIteratorIF: ...
     @overload
-    def load(self, identifier: str, split: None = None, storage: Storage | None = None, **config: Any) -> Any: ...
-    def load(self, identifier: str, split: str | None = None, storage: Storage | None = None, **config: Any) -> Any:
+    def load(
+        self, identifier: str, split: None = None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+    ) -> dict[str, InformedDatasetIteratorIF]: ...
+    @overload
+    def load(
+        self, identifier: str, split: str | None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+    ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]: ...
+    def load(
+        self,
+        identifier: str,
+        split: str | None = None,
+        storage: Storage | None = None,
+        *,
+        progress: bool | None = None,
+        **config: Any,
+    ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]:
         """The samples of a dataset, prepared first if they are not there yet, as an iterator that knows what it is of.
 
         Args:
             identifier: name of the dataset; ``"distribution:name"`` where several distributions provide the name.
             split: name of the split; None for all of them.
             storage: where the dataset is kept: a connector, a path or a URL; None for the default store.
+            progress: draw bars; see :func:`data_stack.load`.
             config: further options of the dataset.
 
         Returns:
@@ -153,9 +172,12 @@ class DatasetRepository:
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
         factory = self.get_factory(identifier, storage)
+        if progress is not None and _has_own_progress(factory):
+            config, progress = {**config, "progress": progress}, None
 
         def loaded(name: str | None) -> InformedDatasetIteratorIF:
-            given = factory.get_dataset_iterator(config if name is None else {"split": name, **config})
+            with progress_as(progress):
+                given = factory.get_dataset_iterator(config if name is None else {"split": name, **config})
             return _informed(identifier, name, given, factory, origin=self._origin(identifier, factory, name, config))
 
         splits = _splits(factory)
@@ -257,6 +279,7 @@ class DatasetRepository:
             "version": getattr(card, "version", None),
             "split": split,
             "config": dict(config),
+            "resources": _resources(factory),
             "license": getattr(card, "license", None),
             "homepage": getattr(card, "homepage", None),
             "distribution": provider.distribution if provider is not None else None,
@@ -312,8 +335,28 @@ def _informed(
         identifier=name if split is None else f"{name}/{split}", dataset_name=name, dataset_tag=split, iterator_meta=iterator_meta
     )
     if isinstance(factory, DatasetFactory):  # what an older one calls so may be something else
-        meta = replace(meta, class_names=_names(factory.class_names), feature_names=_names(factory.feature_names))
+        meta = replace(
+            meta,
+            class_names=_names(factory.class_names),
+            feature_names=_names(factory.feature_names),
+            column_names=_names(factory.columns),
+        )
     return InformedDatasetIterator(iterator, meta, origin=origin)
+
+
+def _has_own_progress(factory: BaseDatasetFactory) -> bool:
+    """Whether a dataset may have an option of that name, which was there before :meth:`DatasetRepository.load` had one."""
+    from data_stack.dataset.declarative import DatasetFactory
+
+    return not isinstance(factory, DatasetFactory) or "progress" in inspect.signature(factory.open).parameters
+
+
+def _resources(factory: BaseDatasetFactory) -> dict[str, str] | None:
+    """The SHA-256 of what was prepared, by name; None where there is no manifest that knows them all."""
+    manifest = getattr(factory, "_opened_manifest", None)
+    records = manifest.prepared if isinstance(manifest, Manifest) else ()
+    digests = {each.identifier: each.sha256 for each in sorted(records, key=lambda each: each.identifier) if each.sha256}
+    return digests if digests and len(digests) == len(records) else None
 
 
 def _names(declared: Any) -> tuple[str, ...] | None:

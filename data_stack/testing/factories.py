@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetFactory
+from data_stack.dataset.declarative import DatasetFactory, stored_folder
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.stacking import stack_samples, value_of
 from data_stack.exception import ConfigError, UnknownSplitError
@@ -94,6 +94,7 @@ class DatasetFactoryContract:
             for position in {0, len(iterator) - 1} if len(iterator) else ():
                 for key in (meta.sample_pos, meta.target_pos, meta.tag_pos):
                     value_of(iterator[position], key)
+                assert factory.columns is None or len(iterator[position]) == len(factory.columns)
 
     def test_a_batch_is_its_samples_stacked(self, factory: DatasetFactory) -> None:
         for split in factory.splits:
@@ -123,7 +124,7 @@ class DatasetFactoryContract:
             return
         elsewhere = InMemoryStorageConnector()
         for source in factory.sources:
-            identifier = f"{factory.card.name}/{source.identifier}"
+            identifier = f"{stored_folder(factory)}/{source.identifier}"
             if storage_connector.has_resource(identifier):
                 elsewhere.set_resource(identifier, storage_connector.get_resource(identifier))
         again = self.factory_class(elsewhere)

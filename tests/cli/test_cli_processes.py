@@ -103,7 +103,7 @@ def test_closed_streams_do_not_matter(store: Path, closed: str) -> None:
     result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
 
     assert (result.returncode, "Traceback" in result.stderr) == (0, False)
-    assert (store / "digits/manifest.json").read_bytes().startswith(b"{")
+    assert (store / "digits/1.0.0/manifest.json").read_bytes().startswith(b"{")
 
 
 def test_a_full_disk_under_stdout_is_an_error_and_no_traceback(store: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import sklearn
 from PIL import Image
 
-RAW = "digits/raw/digits.csv.gz"
+RAW = "digits/1.0.0/raw/digits.csv.gz"
 DIGITS = Path(sklearn.__file__).parent / "datasets" / "data" / "digits.csv.gz"
 DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
 ABC_SHA256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -44,7 +45,7 @@ UNREACHABLE = """
 def damaged(command: Any, store: Path) -> Path:
     """A prepared digits store with one flipped bit in the images of the test split."""
     command("prepare", "digits")
-    path = store / "digits/preprocessed/test/images.npy"
+    path = store / "digits/1.0.0/preprocessed/test/images.npy"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
@@ -88,7 +89,7 @@ def test_info_as_json_names_the_options_of_a_dataset(command: Any, install: Call
     facts = command("info", "far-away", "--json").json
 
     assert facts["options"] == ["upper=False"]
-    assert [source["identifier"] for source in facts["sources"]] == ["far-away/raw/data.txt", "far-away/raw/any.txt"]
+    assert [source["identifier"] for source in facts["sources"]] == ["far-away/1/raw/data.txt", "far-away/1/raw/any.txt"]
 
 
 # ------------------------------------------------------------------ prepare, report, show
@@ -182,7 +183,7 @@ def test_verify_names_the_damaged_resource_and_fails(command: Any, damaged: Path
     outcome = command(*arguments)
 
     assert outcome.code == 1
-    assert "FAULT  digits/preprocessed/test/images.npy" in outcome.out
+    assert "FAULT  digits/1.0.0/preprocessed/test/images.npy" in outcome.out
 
 
 def test_verify_finds_damage_without_the_plugin_too(command: Any, damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +192,7 @@ def test_verify_finds_damage_without_the_plugin_too(command: Any, damaged: Path,
     outcome = command("verify", "--json")
 
     faults = [finding["identifier"] for finding in outcome.json[0]["findings"] if finding["is_fault"]]
-    assert (outcome.code, faults) == (1, ["digits/preprocessed/test/images.npy"])
+    assert (outcome.code, faults) == (1, ["digits/1.0.0/preprocessed/test/images.npy"])
 
 
 def test_verify_without_the_plugin_finds_a_good_dataset_well(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,16 +201,20 @@ def test_verify_without_the_plugin_finds_a_good_dataset_well(command: Any, monke
 
     outcome = command("verify", "digits")
 
-    assert (outcome.code, "digits: ok" in outcome.out) == (0, True)
+    assert (outcome.code, "digits 1.0.0: ok" in outcome.out) == (0, True)
 
 
 def test_verify_of_an_empty_store_says_so(command: Any, store: Path) -> None:
+    store.mkdir()
+
     outcome = command("verify")
 
     assert (outcome.code, outcome.out) == (0, f"no dataset is prepared in FileStorageConnector('{store}')\n")
 
 
-def test_verify_of_a_dataset_that_is_not_prepared_fails(command: Any) -> None:
+def test_verify_of_a_dataset_that_is_not_prepared_fails(command: Any, store: Path) -> None:
+    store.mkdir()
+
     outcome = command("verify", "digits")
 
     assert (outcome.code, "not prepared" in outcome.out) == (1, True)
@@ -217,7 +222,7 @@ def test_verify_of_a_dataset_that_is_not_prepared_fails(command: Any) -> None:
 
 def test_verify_of_a_damaged_manifest_fails(command: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command("prepare", "digits")
-    (store / "digits/manifest.json").write_bytes(b"{")
+    (store / "digits/1.0.0/manifest.json").write_bytes(b"{")
 
     outcomes = [command("verify")]
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
@@ -269,7 +274,7 @@ def test_import_file_takes_a_file_of_no_dataset_by_the_digest_given(
     ("identifier", "arguments", "said"),
     [
         ("mine/raw/abc.txt", [], "--unverified"),
-        ("digits/raw/digits.csv", [], RAW),
+        ("digits/1.0.0/raw/digits.csv", [], RAW),
         ("../abc.txt", ["--unverified"], "identifier"),
         ("/abc.txt", ["--unverified"], "identifier"),
         (RAW, ["--sha256", ABC_SHA256], DIGITS_SHA256),
@@ -295,10 +300,10 @@ def test_what_was_imported_serves_a_preparation_without_a_network(command: Any, 
     before = command("prepare", "far-away", "--offline")
 
     for source in ("data.txt", "any.txt"):
-        command("import-file", f"far-away/raw/{source}", abc, *(["--unverified"] if source == "any.txt" else []))
+        command("import-file", f"far-away/1/raw/{source}", abc, *(["--unverified"] if source == "any.txt" else []))
     after = command("prepare", "far-away", "--offline")
 
-    assert (before.code, "data-stack import-file far-away/raw/data.txt" in before.err) == (1, True)
+    assert (before.code, "data-stack import-file far-away/1/raw/data.txt" in before.err) == (1, True)
     assert (after.code, after.err.count("data.invalid")) == (0, 0)
 
 
@@ -309,6 +314,7 @@ def test_doctor_finds_a_sound_installation_healthy(command: Any, store: Path) ->
     outcome = command("doctor", "--json")
 
     assert (outcome.code, outcome.json["healthy"]) == (0, True)
+    assert outcome.json["originals"] == []
     assert {"digits", "iris", "mnist"} <= {each["name"] for each in outcome.json["plugins"] if each["state"] == "ok"}
     assert (outcome.json["store"]["store"], outcome.json["store"]["free"] > 0) == (f"FileStorageConnector('{store}')", True)
 
@@ -332,6 +338,45 @@ def test_a_broken_plugin_fails_with_its_own_error_and_leaves_the_others_alone(co
     broken, sound = command("info", "broken-one"), command("info", "digits")
 
     assert (broken.code, "the reactor is offline" in broken.err, sound.code) == (1, True, 0)
+
+
+@pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "copied"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["before ours", "after ours"])
+def test_doctor_finds_the_original_of_pypi_beside_this_one(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_installed: bool, is_first: bool
+) -> None:
+    site = tmp_path / "site"
+    (site / "data_stack").mkdir(parents=True)
+    (site / "data_stack" / "__init__.py").touch()
+    if is_installed:  # as its wheel of 2021 has it: no command, no entry points
+        (site / "datastack-0.0.13.dist-info").mkdir()
+        (site / "datastack-0.0.13.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: datastack\nVersion: 0.0.13\n")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path] if is_first else [*sys.path, str(site)])
+
+    outcome, facts = command("doctor"), command("doctor", "--json")
+
+    assert (outcome.code, facts.json["healthy"], len(facts.json["originals"])) == (1, False, 1)
+    assert f"in the way: {'datastack 0.0.13' if is_installed else 'a package data_stack'} of the original" in outcome.out
+    assert str(site) in outcome.out
+    assert "pip uninstall datastack" in outcome.out
+
+
+def test_doctor_finds_the_original_whose_files_lie_between_ours(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    (site / "data_stack" / "cli").mkdir(parents=True)
+    (site / "data_stack" / "__init__.py").touch()
+    for version, entry_points in (("0.0.13", ""), ("0.1.0", "[console_scripts]\ndata-stack = data_stack.cli.main:main\n")):
+        metadata = site / f"datastack-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: datastack\nVersion: {version}\n")
+        (metadata / "entry_points.txt").write_text(entry_points)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+
+    facts = command("doctor", "--json").json
+
+    assert ["datastack 0.0.13 of the original" in each for each in facts["originals"]] == [True]
 
 
 def test_doctor_finds_a_store_that_cannot_be_made(command: Any, tmp_path: Path) -> None:
@@ -382,8 +427,9 @@ def test_a_factory_in_the_original_manner_is_reported_and_shown_split_by_split(
 
 @pytest.mark.parametrize(("name", "said"), [("prepare", "--split"), ("verify", "manifest")])
 def test_what_a_factory_in_the_original_manner_cannot_do_is_said(
-    command: Any, install: Callable[..., None], name: str, said: str
+    command: Any, store: Path, install: Callable[..., None], name: str, said: str
 ) -> None:
+    store.mkdir()
     install("original", ORIGINAL)
 
     outcome = command(name, "original")
@@ -456,7 +502,7 @@ def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_
     outcome = command(*(word.format(tmp_path / "other") for word in order))
 
     assert (outcome.code, outcome.json["name"]) == (0, "iris")
-    assert (tmp_path / "other" / "iris" / "manifest.json").is_file()
+    assert (tmp_path / "other" / "iris" / "1.0.0" / "manifest.json").is_file()
 
 
 def test_a_store_in_memory_serves_one_command(command: Any, store: Path) -> None:

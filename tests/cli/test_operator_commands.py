@@ -64,7 +64,7 @@ def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, t
 
     assert outcome.code == 0
     assert outcome.err == ""
-    assert "digits is ready in" in outcome.out
+    assert "digits/1.0.0 is ready in" in outcome.out
     assert "6 copied (188.6 kB)" in outcome.out
     assert command("prepare", "digits", "--storage", str(tmp_path / "there"), "--json").json["already_ready"] is True
     assert not (tmp_path / "there" / "iris").exists()
@@ -74,7 +74,7 @@ def test_copy_without_names_copies_the_whole_store_and_again_nothing(command: An
     first = command("copy", str(filled), str(tmp_path / "there"), "--json").json
     second = command("copy", str(filled), str(tmp_path / "there"), "--json").json
 
-    assert first["complete"] == second["complete"] == ["digits", "iris"]
+    assert first["complete"] == second["complete"] == ["digits/1.0.0", "iris/1.0.0"]
     assert first["copied"] == second["present"] == {"resources": 8, "bytes": first["copied"]["bytes"]}
     assert second["copied"] == {"resources": 0, "bytes": 0}
 
@@ -82,21 +82,21 @@ def test_copy_without_names_copies_the_whole_store_and_again_nothing(command: An
 def test_a_dry_run_copies_nothing(command: Any, filled: Path, tmp_path: Path) -> None:
     outcome = command("copy", str(filled), str(tmp_path / "there"), "--dry-run")
 
-    assert outcome.out.startswith("digits would be ready in")
+    assert outcome.out.startswith("digits/1.0.0 would be ready in")
     assert "dry run: 8 copied" in outcome.out
     assert not (tmp_path / "there").exists()
 
 
 def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_path: Path) -> None:
-    flip(filled / "digits/preprocessed/test/images.npy", 2000)
+    flip(filled / "digits/1.0.0/preprocessed/test/images.npy", 2000)
 
     text = command("copy", str(filled), str(tmp_path / "there"))
     facts = command("copy", str(filled), str(tmp_path / "there"), "--json")
 
     assert (text.code, facts.code) == (1, 1)
-    assert "FAULT  digits/preprocessed/test/images.npy" in text.out
-    assert [fault["identifier"] for fault in facts.json["faults"]] == ["digits/preprocessed/test/images.npy"]
-    assert facts.json["complete"] == ["iris"]
+    assert "FAULT  digits/1.0.0/preprocessed/test/images.npy" in text.out
+    assert [fault["identifier"] for fault in facts.json["faults"]] == ["digits/1.0.0/preprocessed/test/images.npy"]
+    assert facts.json["complete"] == ["iris/1.0.0"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_wrong_copy_is_refused(command: Any, filled: Path, tmp_path: Path, arg
 
 
 def test_an_unprepared_dataset_is_not_copied(command: Any, store: Path, tmp_path: Path) -> None:
-    FileStorageConnector(store).set_resource("digits/raw/digits.csv.gz", b"raw")
+    FileStorageConnector(store).set_resource("digits/1.0.0/raw/digits.csv.gz", b"raw")
 
     outcome = command("copy", str(store), str(tmp_path / "there"), "digits")
 
@@ -211,52 +211,48 @@ def test_damage_is_found_behind_a_cache_that_holds_all(command: Any, filled: Pat
     connector = data_stack.storage_connector_from_url(url)
     assert isinstance(connector, data_stack.CachedStorageConnector)
     connector.fetch()
-    flip(filled / "digits/preprocessed/test/images.npy", 2000)
+    flip(filled / "digits/1.0.0/preprocessed/test/images.npy", 2000)
 
     outcome = command("verify", "--deep", "--storage", url, "--json")
 
     assert outcome.code == 1
-    assert [fault["identifier"] for fault in outcome.json["faults"]] == ["digits/preprocessed/test/images.npy"]
+    assert [fault["identifier"] for fault in outcome.json["faults"]] == ["digits/1.0.0/preprocessed/test/images.npy"]
 
 
 def test_deep_verification_misses_no_resource_that_a_manifest_lists(command: Any, filled: Path) -> None:
-    (filled / "digits/preprocessed/test/targets.npy").unlink()
-    (filled / "iris/manifest.json").write_bytes(b"{")
+    (filled / "digits/1.0.0/preprocessed/test/targets.npy").unlink()
+    (filled / "iris/1.0.0/manifest.json").write_bytes(b"{")
 
     facts = command("verify", "--deep", "--json").json
 
-    assert [fault["identifier"] for fault in facts["faults"]] == ["digits/preprocessed/test/targets.npy", "iris/manifest.json"]
+    assert [fault["identifier"] for fault in facts["faults"]] == [
+        "digits/1.0.0/preprocessed/test/targets.npy",
+        "iris/1.0.0/manifest.json",
+    ]
 
 
 def test_what_was_replaced_since_it_was_prepared_is_found(command: Any, filled: Path) -> None:
     connector = FileStorageConnector(filled)
-    with connector.get_resource("digits/preprocessed/test/targets.npy") as resource:
+    with connector.get_resource("digits/1.0.0/preprocessed/test/targets.npy") as resource:
         data = resource.read()
-    connector.set_resource("digits/preprocessed/test/targets.npy", data[:-1] + b"X")
-    connector.set_resource("digits/preprocessed/train/targets.npy", b"shorter")
+    connector.set_resource("digits/1.0.0/preprocessed/test/targets.npy", data[:-1] + b"X")
+    connector.set_resource("digits/1.0.0/preprocessed/train/targets.npy", b"shorter")
 
     facts = command("verify", "--deep", "digits", "--json").json
 
     assert [fault["identifier"] for fault in facts["faults"]] == [
-        "digits/preprocessed/test/targets.npy",
-        "digits/preprocessed/train/targets.npy",
+        "digits/1.0.0/preprocessed/test/targets.npy",
+        "digits/1.0.0/preprocessed/train/targets.npy",
     ]
     assert "the manifest lists" in facts["faults"][1]["problem"]
 
 
 def test_deep_verification_of_one_dataset_leaves_the_others_alone(command: Any, filled: Path) -> None:
-    flip(filled / "iris/raw/iris.csv", 7)
+    flip(filled / "iris/1.0.0/raw/iris.csv", 7)
 
     assert command("verify", "--deep", "digits").code == 0
     assert command("verify", "--deep", "digits", "iris").code == 1
     assert command("verify", "--deep", "nothing").code == 2
-
-
-def test_deep_verification_of_a_folder_that_is_not_there_is_a_fault(command: Any, tmp_path: Path) -> None:
-    outcome = command("verify", "--deep", "--storage", str(tmp_path / "backpu"))
-
-    assert outcome.code == 1
-    assert "there is no such folder" in outcome.out
 
 
 def test_a_sample_finds_the_damage_in_its_part_and_its_seed_repeats_it() -> None:
@@ -334,11 +330,11 @@ def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path) -> 
             return self.inner.has_resource(identifier)
 
     sound = deeply_verified(Minimal(), ["digits"])
-    FileStorageConnector(filled).set_resource("digits/preprocessed/test/targets.npy", b"X" * 3008)
+    FileStorageConnector(filled).set_resource("digits/1.0.0/preprocessed/test/targets.npy", b"X" * 3008)
     damaged = deeply_verified(Minimal(), ["digits"])
 
     assert (sound["state"], sound["n_resources"]) == ("ok", 6)
-    assert [fault["identifier"] for fault in damaged["faults"]] == ["digits/preprocessed/test/targets.npy"]
+    assert [fault["identifier"] for fault in damaged["faults"]] == ["digits/1.0.0/preprocessed/test/targets.npy"]
     assert disk_usage(Minimal(), ["digits"])["total"] > 0
 
 
@@ -357,7 +353,7 @@ def test_gc_removes_what_a_killed_writer_left_and_says_how_much(command: Any, fi
     program = """
 import os, sys
 from data_stack import FileStorageConnector
-with FileStorageConnector(sys.argv[1]).create("digits/preprocessed/half") as file:
+with FileStorageConnector(sys.argv[1]).create("digits/1.0.0/preprocessed/half") as file:
     file.write(b"x" * 100_000)
     file.flush()
     os.kill(os.getpid(), 9)
@@ -414,8 +410,10 @@ def test_du_tells_raw_preprocessed_and_other_bytes_of_each_dataset(command: Any,
 
     assert list(rows) == ["digits", "iris", "twice"]
     assert (rows["digits"]["n_resources"], rows["digits"]["raw"], rows["digits"]["preprocessed"]) == (6, 57523, 129896)
-    assert rows["digits"]["other"] == (filled / "digits/manifest.json").stat().st_size
-    assert rows["twice"] == {"name": "twice", "n_resources": 2, "raw": 1000, "preprocessed": 0, "other": 1000, "total": 2000}
+    assert rows["digits"]["other"] == (filled / "digits/1.0.0/manifest.json").stat().st_size
+    sizes = {"n_resources": 2, "raw": 1000, "preprocessed": 0, "other": 1000, "total": 2000}
+    assert rows["twice"] == {"name": "twice", "version": None, **sizes}
+    assert rows["digits"]["version"] == "1.0.0"
     assert facts["total"] == sum(row["total"] for row in facts["datasets"])
     assert facts["unique"] == facts["total"] - 1000
 
@@ -424,11 +422,13 @@ def test_du_as_text_is_a_table(command: Any, filled: Path) -> None:
     lines = command("du", "digits").out.splitlines()
 
     assert lines[0].split() == ["dataset", "resources", "raw", "preprocessed", "other", "total"]
-    assert lines[2].split()[:4] == ["digits", "6", "57.5", "kB"]
+    assert lines[2].split()[:5] == ["digits", "1.0.0", "6", "57.5", "kB"]
     assert command("du", "nothing").code == 2
 
 
 def test_du_of_an_empty_store_is_nothing(command: Any, store: Path) -> None:
+    store.mkdir()
+
     assert command("du", "--json").json["total"] == 0
 
 
@@ -438,7 +438,7 @@ def test_du_of_an_empty_store_is_nothing(command: Any, store: Path) -> None:
 def test_doctor_lists_the_packages_of_stores_and_whether_the_store_answers(command: Any, store: Path) -> None:
     facts = command("doctor", "--json").json
 
-    assert {"pymongo", "blake3", "fsspec", "obstore"} <= {each["package"] for each in facts["packages"]}
+    assert {"pymongo", "blake3", "fsspec", "s3fs"} <= {each["package"] for each in facts["packages"]}
     assert (facts["store"]["answers"], facts["store"]["writable"]) == (True, True)
 
 
@@ -559,3 +559,69 @@ def test_doctor_finds_a_mongodb_for_reading_only_usable(command: Any, store: Pat
     facts = command("doctor", "--storage", mongodb_uri + "&readOnly=true", "--json").json["store"]
 
     assert (facts["usable"], facts["answers"], facts["writable"]) == (True, True, False)
+
+
+# ------------------------------------------------------------------ a store that is not there
+
+LOOKING = [["verify"], ["verify", "--deep"], ["list"], ["info", "digits"], ["du"], ["gc"]]
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+@pytest.mark.parametrize("place", ["typo", "file", "file/below", "cached"])
+def test_a_store_that_is_not_there_is_an_error_and_is_not_made(
+    command: Any, tmp_path: Path, arguments: list[str], place: str
+) -> None:
+    (tmp_path / "file").write_bytes(b"no store")
+    named = f"file://{tmp_path}/typo?cache={tmp_path}/cache" if place == "cached" else str(tmp_path / place)
+
+    outcome = command(*arguments, "--storage", named)
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert re.search("no store is there", outcome.err)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_nothing_is_copied_from_a_store_that_is_not_there(command: Any, tmp_path: Path) -> None:
+    outcome = command("copy", str(tmp_path / "typo"), str(tmp_path / "target"))
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "What is copied stays" not in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_an_empty_folder_is_an_empty_store(command: Any, tmp_path: Path, arguments: list[str]) -> None:
+    assert command(*arguments, "--storage", str(tmp_path)).code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_a_home_that_is_not_there_yet_is_in_the_way_only_of_those_who_look_at_what_is_stored(
+    command: Any, store: Path, arguments: list[str]
+) -> None:
+    outcome = command(*arguments)
+
+    assert outcome.code == (0 if arguments[0] in ("list", "info") else 1)
+    assert not store.exists()
+
+
+# ------------------------------------------------------------------ versions, remove
+
+
+def test_list_and_info_tell_which_versions_are_stored(command: Any, filled: Path) -> None:
+    (row,) = [row for row in command("list", "--json").json if row["name"] == "digits"]
+
+    assert (row["prepared"], row["stored_versions"]) == (True, ["1.0.0"])
+    assert command("info", "digits", "--json").json["stored_versions"] == ["1.0.0"]
+
+
+def test_remove_tells_what_it_frees_and_needs_no_plugin(command: Any, filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
+
+    would, facts = command("remove", "digits", "--dry-run"), command("remove", "digits", "--version", "1.0.0", "--json").json
+
+    assert would.out.startswith("would remove digits/1.0.0: 6 resources, 188.6 kB")
+    assert (facts["n_resources"], [each["folder"] for each in facts["removed"]]) == (6, ["digits/1.0.0"])
+    assert not [path for path in filled.glob("digits/**/*") if path.is_file()]
+    assert (command("remove", "digits").code, command("verify", "iris").code) == (2, 0)
+    assert command("remove", "iris", "--version", "1.0.0", "--all-versions").code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import multiprocessing
 import pickle
@@ -12,7 +13,9 @@ from typing import Any, ClassVar
 import pytest
 
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.definition import DatasetDefinition
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import (
     ConfigError,
     MalformedIdentifierError,
@@ -73,6 +76,62 @@ def samples(iterator: DatasetIteratorIF) -> list[Any]:
     return [iterator[i][0] for i in range(len(iterator))]
 
 
+TUPLE = ("image", 3, "tag")
+DICT = {"image": "image", "label": 3}
+
+
+@pytest.mark.parametrize(
+    ("declared", "sample", "message"),
+    [
+        ({"iterator_meta": IteratorMeta("image", "lable")}, DICT, "'lable' .*did you mean 'label'.*'image', 'label'"),
+        ({"iterator_meta": IteratorMeta(0, 5)}, TUPLE, "target_pos=5 in iterator_meta .* no column .* have: 0, 1, 2"),
+        ({"iterator_meta": IteratorMeta(0, -4)}, TUPLE, "target_pos=-4"),
+        ({"iterator_meta": IteratorMeta(0, 1, "tag")}, TUPLE, "tag_pos='tag'"),
+        ({"iterator_meta": IteratorMeta(-1)}, DICT, "sample_pos=-1"),
+        ({"columns": ("image", "label")}, TUPLE, "columns of .* names image, label, but its samples have 3 columns"),
+        ({"columns": ("image", "label")}, DICT, "its samples have keys of their own"),
+        ({"columns": ("image", "label")}, 5, "its samples have 1 columns"),
+        ({"columns": ("a", "b", "c"), "iterator_meta": IteratorMeta("a", "d")}, TUPLE, r"target_pos='d' .* 0, 1, 2 \(a, b, c\)"),
+    ],
+)  # fmt: skip
+def test_columns_that_samples_lack_are_named(
+    words: type[WordsFactory], declared: dict[str, Any], sample: Any, message: str
+) -> None:
+    definition = DatasetDefinition.of(type("Wrong", (words,), declared)(), DatasetFactory)
+
+    with pytest.raises(ConfigError, match=message):
+        definition.check_sample(sample)
+
+
+@pytest.mark.parametrize(
+    ("declared", "sample"),
+    [
+        ({}, TUPLE),
+        ({}, DICT),
+        ({}, "a bare value"),
+        ({"iterator_meta": IteratorMeta("image", "label")}, DICT),
+        ({"iterator_meta": IteratorMeta(0, -1, -1)}, TUPLE),
+        ({"columns": ("image", "label", "tag"), "iterator_meta": IteratorMeta("image", "label", "tag")}, TUPLE),
+    ],
+)
+def test_columns_that_samples_have_are_right(words: type[WordsFactory], declared: dict[str, Any], sample: Any) -> None:
+    DatasetDefinition.of(type("Right", (words,), declared)(), DatasetFactory).check_sample(sample)
+
+
+def test_a_store_is_not_taken_over_by_a_factory_whose_meta_names_no_column(
+    words: type[WordsFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared = tuple(f"preprocessed/{split}.txt" for split in words.splits)
+    for name in prepared:
+        connector.set_resource(f"words/{name}", [b"a b"])
+    wrong = type("Wrong", (words,), {"prepared_resources": prepared, "iterator_meta": IteratorMeta(0, 7)})
+
+    with contextlib.suppress(PreparationError):
+        wrong(connector).prepare()
+
+    assert "target_pos=7 in iterator_meta" in caplog.text
+
+
 class TestUsing:
     def test_the_first_use_prepares_and_gives_the_first_split(
         self, words: type[WordsFactory], connector: FileStorageConnector
@@ -93,10 +152,10 @@ class TestUsing:
         words(connector).prepare()
 
         assert connector.list_resources() == [
-            "words/manifest.json",
-            "words/preprocessed/test.txt",
-            "words/preprocessed/train.txt",
-            "words/raw/words.txt",
+            "words/1.0.0/manifest.json",
+            "words/1.0.0/preprocessed/test.txt",
+            "words/1.0.0/preprocessed/train.txt",
+            "words/1.0.0/raw/words.txt",
         ]
 
     def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
@@ -104,7 +163,7 @@ class TestUsing:
     ) -> None:
         words(connector).prepare()
         source.unlink()
-        connector.delete_resource("words/raw/words.txt")
+        connector.delete_resource("words/1.0.0/raw/words.txt")
 
         iterator, _ = words(ReadOnlyConnector(connector)).get_dataset_iterator({"split": "test"})
 
@@ -183,7 +242,7 @@ class TestUsing:
 
         assert samples(factory.get_dataset_iterator()[0]) == [b"a", b"b", b"c", b"d"]
         assert factory.is_ready()
-        connector.delete_resource("lines/words.txt")
+        connector.delete_resource("lines/1/words.txt")
         assert not factory.is_ready()
         assert len(factory.get_dataset_iterator()[0]) == 4
 
@@ -232,12 +291,12 @@ class TestReadiness:
     @pytest.mark.parametrize(
         "harm",
         [
-            lambda store: store.delete_resource("words/manifest.json"),
-            lambda store: store.set_resource("words/manifest.json", b""),
-            lambda store: store.set_resource("words/manifest.json", b"{" * 10_000),
-            lambda store: store.delete_resource("words/preprocessed/test.txt"),
-            lambda store: store.set_resource("words/preprocessed/test.txt", b""),
-            lambda store: store.set_resource("words/preprocessed/test.txt", b"e"),
+            lambda store: store.delete_resource("words/1.0.0/manifest.json"),
+            lambda store: store.set_resource("words/1.0.0/manifest.json", b""),
+            lambda store: store.set_resource("words/1.0.0/manifest.json", b"{" * 10_000),
+            lambda store: store.delete_resource("words/1.0.0/preprocessed/test.txt"),
+            lambda store: store.set_resource("words/1.0.0/preprocessed/test.txt", b""),
+            lambda store: store.set_resource("words/1.0.0/preprocessed/test.txt", b"e"),
         ],
         ids=[
             "manifest deleted",
@@ -258,7 +317,7 @@ class TestReadiness:
         assert samples(words(connector).get_dataset_iterator({"split": "test"})[0]) == ["d"]
         assert words(connector).is_ready()
 
-    def test_another_version_is_prepared_anew(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+    def test_another_version_is_prepared_beside_it(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
         class Newer(words):  # type: ignore[valid-type,misc]  # a class from a fixture
             card = DatasetCard(name="words", version="2.0.0")
 
@@ -266,7 +325,7 @@ class TestReadiness:
 
         assert not Newer(connector).is_ready()
         assert not Newer(connector).prepare().already_ready
-        assert not words(connector).is_ready()
+        assert words(connector).is_ready()
 
     def test_other_sources_are_prepared_anew(
         self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
@@ -290,7 +349,7 @@ class TestReadiness:
                 return SequenceDatasetIterator([[split]])
 
         Keeping(connector).get_dataset_iterator()
-        connector.set_resource("words/preprocessed/train.txt", b"other")
+        connector.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
 
         with pytest.raises(ResourceChangedError):
             kept[0]["preprocessed/train.txt"]
@@ -298,6 +357,7 @@ class TestReadiness:
     def test_resources_replaced_while_they_are_opened_are_opened_again(
         self, words: type[WordsFactory], connector: FileStorageConnector
     ) -> None:
+        words(connector).prepare()
         opened: list[str] = []
 
         class Raced(words):  # type: ignore[valid-type,misc]  # a class from a fixture
@@ -305,14 +365,14 @@ class TestReadiness:
                 iterator: DatasetIteratorIF = super().open(split, prepared)
                 opened.append(samples(iterator)[0])
                 if len(opened) == 1:  # another process prepares again, right now
-                    connector.delete_resource("words/manifest.json")
-                    connector.set_resource("words/preprocessed/train.txt", b"other")
+                    connector.delete_resource("words/1.0.0/manifest.json")
+                    connector.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
                 return iterator
 
         iterator, _ = Raced(connector).get_dataset_iterator()
 
         assert samples(iterator) == ["a", "b", "c"]
-        assert len(opened) == 2
+        assert len(opened) > 1
 
 
 class TestVerifying:
@@ -325,49 +385,55 @@ class TestVerifying:
     def test_an_unprepared_dataset_is_a_finding(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
         (finding,) = words(connector).verify()
 
-        assert (finding.identifier, finding.is_fault) == ("words/manifest.json", True)
+        assert (finding.identifier, finding.is_fault) == ("words/1.0.0/manifest.json", True)
 
     def test_sources_that_were_not_kept_are_named_but_no_fault(
         self, words: type[WordsFactory], connector: FileStorageConnector
     ) -> None:
         words(connector).prepare()
-        connector.delete_resource("words/raw/words.txt")
+        connector.delete_resource("words/1.0.0/raw/words.txt")
 
         (finding,) = words(connector).verify()
 
-        assert (finding.identifier, finding.problem, finding.is_fault) == ("words/raw/words.txt", "raw not kept", False)
+        assert (finding.identifier, finding.problem, finding.is_fault) == ("words/1.0.0/raw/words.txt", "raw not kept", False)
 
     @pytest.mark.parametrize("name", ["preprocessed/train.txt", "raw/words.txt"])
     def test_one_flipped_bit_is_found_by_reading_every_byte(
         self, words: type[WordsFactory], connector: FileStorageConnector, name: str
     ) -> None:
         words(connector).prepare()
-        path = Path(connector.root_path, "words", name)
+        path = Path(connector.root_path, "words/1.0.0", name)
         data = bytearray(path.read_bytes())
         data[1] ^= 4
         path.write_bytes(data)
 
         (finding,) = words(connector).verify()
 
-        assert finding.identifier == f"words/{name}"
+        assert finding.identifier == f"words/1.0.0/{name}"
         assert "sha256" in finding.problem
 
     def test_missing_and_shortened_resources_are_found_without_reading(
         self, words: type[WordsFactory], connector: FileStorageConnector
     ) -> None:
         words(connector).prepare()
-        connector.delete_resource("words/preprocessed/train.txt")
-        connector.set_resource("words/preprocessed/test.txt", b"")
+        connector.delete_resource("words/1.0.0/preprocessed/train.txt")
+        connector.set_resource("words/1.0.0/preprocessed/test.txt", b"")
 
         findings = words(connector).verify(deep=False)
 
-        assert [finding.identifier for finding in findings] == ["words/preprocessed/train.txt", "words/preprocessed/test.txt"]
+        assert [finding.identifier for finding in findings] == [
+            "words/1.0.0/preprocessed/train.txt",
+            "words/1.0.0/preprocessed/test.txt",
+        ]
 
     def test_another_version_in_the_store_is_a_finding(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
         class Newer(words):  # type: ignore[valid-type,misc]  # a class from a fixture
-            card = DatasetCard(name="words", version="2.0.0")
+            card = DatasetCard(name="words", version="2.0.0", keeps_versions=False)
 
-        words(connector).prepare()
+        class Older(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            card = DatasetCard(name="words", version="1.0.0", keeps_versions=False)
+
+        Older(connector).prepare()
 
         (finding,) = Newer(connector).verify()
 
@@ -422,6 +488,9 @@ class TestCreating:
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
                 make(prepared)
 
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([sorted(prepared)])
+
         return Creating
 
     @pytest.mark.parametrize("name", ["../x", "/x", "x/../y", "", "a\0", "nul", "x.", ".hidden"])
@@ -446,7 +515,7 @@ class TestCreating:
             factory.prepare()
 
         assert isinstance(caught.value.__cause__, ConfigError)
-        with connector.get_resource("words/raw/words.txt") as resource:
+        with connector.get_resource("words/1.0.0/raw/words.txt") as resource:
             assert resource.read() == WORDS
 
     def test_a_resource_is_created_once(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
@@ -477,7 +546,7 @@ class TestCreating:
 
         factory.prepare()
 
-        with connector.get_resource("words/folder/x") as resource:
+        with connector.get_resource("words/1.0.0/folder/x") as resource:
             assert resource.read() == b"right"
         assert factory.verify() == []
 
@@ -552,7 +621,7 @@ class TestDeclaring:
     def test_open_that_returns_nothing_is_reported(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
         factory: DatasetFactory = type("Wrong", (words,), {"open": lambda self, split, prepared: None})(connector)
 
-        with pytest.raises(ConfigError, match="returned None"):
+        with pytest.raises(PreparationError, match="returned None"):
             factory.get_dataset_iterator()
 
     def test_a_factory_pickles_with_its_connector(self, connector: FileStorageConnector) -> None:

@@ -8,6 +8,8 @@ import json
 import logging
 import resource as limits
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +20,23 @@ import pytest
 
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import PreparationError, ResourceNotFoundError, RetrievalError, StorageError, StorageFullError
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.exception import (
+    MissingDependencyError,
+    PreparationError,
+    ResourceNotFoundError,
+    RetrievalError,
+    StorageError,
+    StorageFullError,
+)
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
 SPLITS = ("train", "valid", "test")
+#: What happens in each step; not on the class, for what is set there belongs to the code that is resumed or not.
+HOOKS: dict[str, Callable[[str], None]] = {}
+DONE: list[str] = []
 ALL = [f"preprocessed/{split}.json" for split in SPLITS]
 
 
@@ -32,11 +45,10 @@ class Interrupted(Exception):
 
 
 class NumbersFactory(DatasetFactory):
-    """Three splits, a step each; ``before`` is called with each step's name and may raise."""
+    """Three splits, a step each; the hook ``"before"`` is called with each step's name and may raise."""
 
     card = DatasetCard(name="numbers", version="1.0.0")
     splits = SPLITS
-    before: ClassVar[Any]
     factor: ClassVar[int] = 1
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
@@ -45,7 +57,7 @@ class NumbersFactory(DatasetFactory):
                 values = [self.factor * int(value) for value in source.read().split()]
             with prepared.create(f"preprocessed/{split}.json") as file:
                 file.write(json.dumps(values)[:3].encode())
-                type(self).before(split)
+                HOOKS["before"](split)
                 file.write(json.dumps(values)[3:].encode())
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
@@ -84,8 +96,8 @@ def numbers(folder: Path) -> type[NumbersFactory]:
             )
             for split in SPLITS
         )
-        before = staticmethod(lambda split: None)
 
+    HOOKS["before"] = lambda split: None
     return SourcedNumbersFactory
 
 
@@ -109,22 +121,22 @@ def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[
             raise error
         done.append(split)
 
-    return staticmethod(before)
+    return before
 
 
 class TestResuming:
     @pytest.mark.parametrize("failing", SPLITS)
-    def test_it_goes_on_at_the_step_that_failed(
+    def test_it_goes_on_at_the_step_that_was_interrupted(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path, failing: str
     ) -> None:
         first: list[str] = []
-        numbers.before = failing_at(failing, first, Interrupted("no"))
-        with pytest.raises(PreparationError):
+        HOOKS["before"] = failing_at(failing, first, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
             numbers(connector).prepare()
         for path in folder.iterdir():
             path.unlink()  # nothing may be fetched twice
         second: list[str] = []
-        numbers.before = failing_at("", second, Interrupted("no"))
+        HOOKS["before"] = failing_at("", second, Interrupted("no"))
 
         report = numbers(connector).prepare()
 
@@ -132,39 +144,45 @@ class TestResuming:
         assert [name for name, _ in report.steps] == ["retrieve", *second, "preprocess"]
         assert not report.already_ready
         assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
-        assert not connector.has_resource("numbers/journal.json")
+        assert not connector.has_resource("numbers/1.0.0/journal.json")
 
     def test_the_error_names_dataset_and_step_and_has_the_cause(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector
     ) -> None:
-        numbers.before = failing_at("valid", [], Interrupted("the cause"))
+        HOOKS["before"] = failing_at("valid", [], Interrupted("the cause"))
 
         with pytest.raises(PreparationError) as caught:
             numbers(connector).get_dataset_iterator()
 
         assert isinstance(caught.value.__cause__, Interrupted)
-        for part in ("'numbers' 1.0.0", "step 'valid'", "Interrupted: the cause", "(train)", "data-stack prepare numbers"):
+        for part in (
+            "'numbers' 1.0.0",
+            "step 'valid'",
+            "Interrupted: the cause",
+            "The retrieved sources are kept, and nothing else",
+            "data-stack prepare numbers",
+        ):
             assert part in str(caught.value)
 
     def test_nothing_half_prepared_is_served(self, numbers: type[NumbersFactory], connector: FileStorageConnector) -> None:
-        numbers.before = failing_at("test", [], Interrupted("no"))
+        HOOKS["before"] = failing_at("test", [], Interrupted("no"))
 
         for _ in range(2):
             with pytest.raises(PreparationError):
                 numbers(connector).get_dataset_iterator({"split": "train"})
             assert not numbers(connector).is_ready()
-        assert not connector.has_resource("numbers/preprocessed/test.json")
+        assert not connector.has_resource("numbers/1.0.0/preprocessed/test.json")
 
     @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(3)])
     def test_an_interruption_passes_through_and_can_be_resumed(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, interruption: BaseException
     ) -> None:
         first: list[str] = []
-        numbers.before = failing_at("valid", first, interruption)
+        HOOKS["before"] = failing_at("valid", first, interruption)
         with pytest.raises(type(interruption)):
             numbers(connector).prepare()
         second: list[str] = []
-        numbers.before = failing_at("", second, interruption)
+        HOOKS["before"] = failing_at("", second, interruption)
 
         numbers(connector).prepare()
 
@@ -175,8 +193,8 @@ class TestResuming:
         [
             # Same size, other bytes, and no note of the store's about them: only reading tells.
             lambda store, path: path.write_bytes(path.read_bytes()[::-1]),
-            lambda store, path: store.set_resource("numbers/preprocessed/valid.json", path.read_bytes()[::-1]),
-            lambda store, path: store.delete_resource("numbers/preprocessed/valid.json"),
+            lambda store, path: store.set_resource("numbers/1.0.0/preprocessed/valid.json", path.read_bytes()[::-1]),
+            lambda store, path: store.delete_resource("numbers/1.0.0/preprocessed/valid.json"),
             lambda store, path: path.write_bytes(b""),
         ],
         ids=["overwritten", "replaced", "deleted", "emptied"],
@@ -184,12 +202,12 @@ class TestResuming:
     def test_a_step_whose_resource_was_harmed_since_is_done_again(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
     ) -> None:
-        numbers.before = failing_at("test", [], Interrupted("no"))
-        with pytest.raises(PreparationError):
+        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
             numbers(connector).prepare()
-        harm(connector, Path(connector.root_path, "numbers/preprocessed/valid.json"))
+        harm(connector, Path(connector.root_path, "numbers/1.0.0/preprocessed/valid.json"))
         done: list[str] = []
-        numbers.before = failing_at("", done, Interrupted("no"))
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
 
         numbers(connector).prepare()
 
@@ -199,11 +217,11 @@ class TestResuming:
     def test_the_steps_of_another_version_are_not_taken_over(
         self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
     ) -> None:
-        numbers.before = failing_at("test", [], Interrupted("no"))
-        with pytest.raises(PreparationError):
+        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
             numbers(connector).prepare()
         done: list[str] = []
-        newer.before = failing_at("", done, Interrupted("no"))
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
 
         newer(connector).prepare()
 
@@ -214,12 +232,12 @@ class TestResuming:
     def test_a_damaged_journal_means_starting_over(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, journal: bytes
     ) -> None:
-        numbers.before = failing_at("test", [], Interrupted("no"))
-        with pytest.raises(PreparationError):
+        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
             numbers(connector).prepare()
-        connector.set_resource("numbers/journal.json", journal)
+        connector.set_resource("numbers/1.0.0/journal.json", journal)
         done: list[str] = []
-        numbers.before = failing_at("", done, Interrupted("no"))
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
 
         numbers(connector).prepare()
 
@@ -241,10 +259,10 @@ class TestResuming:
     def test_where_a_source_came_from_is_remembered_over_an_interruption(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector
     ) -> None:
-        numbers.before = failing_at("train", [], Interrupted("no"))
-        with pytest.raises(PreparationError):
+        HOOKS["before"] = failing_at("train", [], KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
             numbers(connector).prepare()
-        numbers.before = failing_at("", [], Interrupted("no"))
+        HOOKS["before"] = failing_at("", [], Interrupted("no"))
 
         numbers(connector).prepare()
 
@@ -255,11 +273,11 @@ class TestResuming:
     def test_a_third_partys_store_without_deletion_resumes_too(self, numbers: type[NumbersFactory]) -> None:
         store = BareConnector()
         first: list[str] = []
-        numbers.before = failing_at("test", first, Interrupted("no"))
-        with pytest.raises(PreparationError):
+        HOOKS["before"] = failing_at("test", first, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
             numbers(store).prepare()
         second: list[str] = []
-        numbers.before = failing_at("", second, Interrupted("no"))
+        HOOKS["before"] = failing_at("", second, Interrupted("no"))
 
         numbers(store).prepare()
 
@@ -304,12 +322,200 @@ class TestResuming:
         assert "numbers: preparing" in capfd.readouterr().err
 
 
+class TestCode:
+    """The issue's case: a step that was done by code that has changed since is not published."""
+
+    def program(self, folder: Path, label: str, test: str) -> None:
+        folder.joinpath("plugin.py").write_text(
+            "from data_stack.dataset.declarative import DatasetCard, DatasetFactory\n"
+            "from data_stack.dataset.iterator import SequenceDatasetIterator\n"
+            "class Labels(DatasetFactory):\n"
+            "    card = DatasetCard(name='labels', version='1')\n"
+            "    splits = ('train', 'test')\n"
+            "    def preprocess(self, raw, prepared):\n"
+            "        for split in prepared.steps(self.splits):\n"
+            f"            if split == 'test': {test}\n"
+            "            with prepared.create(split) as file:\n"
+            f"                file.write({label!r}.encode())\n"
+            "    def open(self, split, prepared):\n"
+            "        return SequenceDatasetIterator([[prepared[split].read().decode()]])\n"
+        )
+
+    def run(self, folder: Path, *arguments: str) -> tuple[int, str]:
+        """Prepare in a process of its own; what it prints: the sample of ``train``."""
+        program = (
+            "import sys; from plugin import Labels; from data_stack.io.storage_connectors import FileStorageConnector\n"
+            "labels = Labels(FileStorageConnector('store')); labels.prepare(keep_steps='keep' in sys.argv)\n"
+            "print(labels.get_dataset_iterator()[0][0][0])"
+        )
+        done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=folder, capture_output=True, text=True)
+        return done.returncode, done.stdout.strip() + done.stderr
+
+    @pytest.mark.parametrize("end", ["raise RuntimeError", "import os; os._exit(9)"], ids=["raised", "died"])
+    def test_a_step_done_by_code_that_was_mended_is_done_again(self, tmp_path: Path, end: str) -> None:
+        self.program(tmp_path, "wrong", end)
+        assert self.run(tmp_path)[0] != 0
+        self.program(tmp_path, "right", "pass")
+
+        assert self.run(tmp_path)[1].startswith("right")
+
+    def test_a_step_is_taken_over_where_the_author_asks_for_it(self, tmp_path: Path) -> None:
+        self.program(tmp_path, "old", "raise RuntimeError")
+        code, said = self.run(tmp_path, "keep")
+        assert code != 0
+        assert "the steps done before (train) are kept" in said
+        self.program(tmp_path, "new", "pass")
+
+        assert self.run(tmp_path, "keep") == (0, "old")
+
+    def test_after_an_exception_of_the_authors_code_nothing_of_the_attempt_is_kept_but_the_sources(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        first: list[str] = []
+        HOOKS["before"] = failing_at("test", first, Interrupted("no"))
+        with pytest.raises(PreparationError, match="The retrieved sources are kept, and nothing else"):
+            numbers(connector).prepare()
+        left = connector.list_resources()
+        second: list[str] = []
+        HOOKS["before"] = failing_at("", second, Interrupted("no"))
+
+        numbers(connector).prepare()
+
+        assert (first, second) == (["train", "valid"], list(SPLITS))
+        assert not [name for name in left if "preprocessed" in name]
+        assert [name for name in left if "raw" in name]
+
+    def test_a_kill_of_which_the_code_is_the_same_resumes(self, tmp_path: Path) -> None:
+        self.program(tmp_path, "first", "import os; os.path.exists('killed') or open('killed', 'w').close() or os._exit(9)")
+        assert self.run(tmp_path)[0] == 9
+        stored = next(tmp_path.joinpath("store").rglob("train"))
+        before = stored.stat().st_mtime_ns
+
+        assert self.run(tmp_path) == (0, "first")
+        assert stored.stat().st_mtime_ns == before
+
+    def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path
+    ) -> None:
+        numbers(connector).prepare()
+        for path in folder.iterdir():
+            path.unlink()  # the sources are kept
+        numbers.factor = 3
+        assert numbers(connector).prepare().already_ready
+        HOOKS["before"] = failing_at("test", [], Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(connector).prepare(again=True)
+        assert samples(numbers(connector), "train") == expected("train")
+        HOOKS["before"] = lambda split: None
+
+        report = numbers(connector).prepare(again=True)
+
+        assert not report.already_ready
+        assert samples(numbers(connector), "train") == expected("train", 3)
+
+
+class TestOpening:
+    """What cannot be opened is not ready."""
+
+    def broken(self, numbers: type[NumbersFactory], how: str) -> type[NumbersFactory]:
+        class Unread(SequenceDatasetIterator):
+            def __getitem__(self, index: Any) -> Any:
+                if index == len(self) - 1:
+                    raise ZeroDivisionError("the last one")
+                return super().__getitem__(index)
+
+        class Broken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                opened: DatasetIteratorIF = super().open(split, prepared)
+                if split != "valid" or how == "not":
+                    return opened
+                if how == "raises":
+                    raise KeyError("column")
+                return Unread([list(range(3))])
+
+        return Broken
+
+    @pytest.mark.parametrize(("how", "cause"), [("raises", KeyError), ("unread", ZeroDivisionError)])
+    def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, how: str, cause: type[Exception]
+    ) -> None:
+        factory = self.broken(numbers, how)(connector)
+
+        with pytest.raises(PreparationError, match=f"split 'valid' cannot be opened.*{cause.__name__}") as caught:
+            factory.prepare()
+
+        assert isinstance(caught.value.__cause__, cause)
+        assert not factory.is_ready()
+
+    def test_what_preprocess_made_is_used_when_open_is_mended_and_the_author_asks_for_it(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        done: list[str] = []
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
+        with pytest.raises(PreparationError):
+            self.broken(numbers, "raises")(connector).prepare()
+
+        self.broken(numbers, "not")(connector).prepare(keep_steps=True)
+
+        assert done == list(SPLITS)
+        assert samples(self.broken(numbers, "not")(connector), "valid") == expected("valid")
+
+    def test_a_meta_that_names_no_column_of_the_samples_is_an_error(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        class Misnamed(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            iterator_meta = IteratorMeta("value", "lable", "label")
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                opened: DatasetIteratorIF = super().open(split, prepared)
+                return opened.map(lambda sample: {"value": sample[0], "label": sample[0]})
+
+        with pytest.raises(PreparationError, match=r"target_pos='lable'.*did you mean 'label'\?"):
+            Misnamed(connector).prepare()
+
+        assert not Misnamed(connector).is_ready()
+
+    def test_a_dataset_that_has_to_be_told_how_to_open_is_not_opened(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        class Asking(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources, *, column: str) -> DatasetIteratorIF:
+                raise KeyError(column)
+
+        Asking(connector).prepare()
+
+        assert Asking(connector).is_ready()
+
+    def test_what_needs_a_package_that_is_not_here_is_ready_and_the_log_says_that_it_was_not_tried(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Needing(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                raise MissingDependencyError("Needing", "nothing", "torch")
+
+        Needing(connector).prepare()
+
+        assert Needing(connector).is_ready()
+        assert "was not tried" in caplog.text
+
+
 class TestReplacingAnEarlierVersion:
+    """Of a dataset that keeps no versions, as the original stored them."""
+
+    @pytest.fixture
+    def numbers(self, numbers: type[NumbersFactory]) -> type[NumbersFactory]:
+        return type("Flat", (numbers,), {"card": DatasetCard(name="numbers", version="1.0.0", keeps_versions=False)})
+
+    @pytest.fixture
+    def newer(self, numbers: type[NumbersFactory]) -> type[NumbersFactory]:
+        card = DatasetCard(name="numbers", version="2.0.0", keeps_versions=False)
+        return type("NewerFlat", (numbers,), {"card": card, "factor": 7})
+
     def test_it_stays_in_use_until_the_new_one_is_made_completely(
         self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
     ) -> None:
         numbers(connector).prepare()
-        newer.before = failing_at("test", [], Interrupted("no"))
+        HOOKS["before"] = failing_at("test", [], Interrupted("no"))
 
         with pytest.raises(PreparationError):
             newer(connector).prepare()
@@ -317,13 +523,13 @@ class TestReplacingAnEarlierVersion:
         assert numbers(connector).is_ready()
         assert numbers(connector).verify() == []
         assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
-        newer.before = failing_at("", [], Interrupted("no"))
+        HOOKS["before"] = failing_at("", [], Interrupted("no"))
         assert all(samples(newer(connector), split) == expected(split, 7) for split in SPLITS)
         assert newer(connector).verify() == []
 
     def test_sources_that_are_opened_as_they_are_are_not_served_as_the_version_they_replaced(self, folder: Path) -> None:
         class Raw(DatasetFactory):
-            card = DatasetCard(name="raw", version="1")
+            card = DatasetCard(name="raw", version="1", keeps_versions=False)
             splits = ("all",)
             sources: ClassVar[Sequence[ResourceDefinition]] = (ResourceDefinition("a.txt", (folder / "train.txt").as_uri()),)
 
@@ -331,7 +537,7 @@ class TestReplacingAnEarlierVersion:
                 return SequenceDatasetIterator([prepared["a.txt"].read().split()])
 
         class NewerRaw(Raw):
-            card = DatasetCard(name="raw", version="2")
+            card = DatasetCard(name="raw", version="2", keeps_versions=False)
             sources = (
                 ResourceDefinition(
                     "a.txt", (folder / "newer.txt").as_uri(), sha256=hashlib.sha256(contents("train")[::-1]).hexdigest()
@@ -368,7 +574,7 @@ class TestReplacingAnEarlierVersion:
 
     def test_more_resources_than_a_process_may_hold_open_are_replaced_too(self, connector: FileStorageConnector) -> None:
         class Many(DatasetFactory):
-            card = DatasetCard(name="many", version="1")
+            card = DatasetCard(name="many", version="1", keeps_versions=False)
             splits = ("all",)
 
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
@@ -379,7 +585,7 @@ class TestReplacingAnEarlierVersion:
             def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
                 return SequenceDatasetIterator([[prepared[f"{i}.txt"].read().decode() for i in range(len(prepared))]])
 
-        newer: type[Many] = type("NewerMany", (Many,), {"card": DatasetCard(name="many", version="2")})
+        newer: type[Many] = type("NewerMany", (Many,), {"card": DatasetCard(name="many", version="2", keeps_versions=False)})
         Many(connector).prepare()
 
         assert samples(newer(connector), "all") == [f"2 {i}" for i in range(150)]
@@ -415,7 +621,7 @@ class TestFullDisk:
     def test_after_making_room_it_goes_on_where_it_was(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector
     ) -> None:
-        done: list[str] = []
+        DONE.clear()
 
         class Bigger(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
@@ -423,13 +629,16 @@ class TestFullDisk:
                     for step in prepared.steps([name]):
                         with prepared.create(f"{step}.bin") as file:
                             file.write(bytes(size))
-                        done.append(step)
+                        DONE.append(step)
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([[len(prepared)]])
 
         with largest_file(1 << 20), pytest.raises(StorageFullError):
             Bigger(connector).prepare()
         Bigger(connector).prepare()
 
-        assert done == ["small", "big"]
+        assert DONE == ["small", "big"]
 
 
 class TestAdopting:
@@ -550,7 +759,7 @@ class TestBesideOthers:
         self, numbers: type[NumbersFactory], connector: FileStorageConnector
     ) -> None:
         done: list[str] = []
-        numbers.before = failing_at("", done, Interrupted("no"))
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
         factory, got = numbers(connector), []
 
         in_threads(4, lambda: got.append(samples(factory, "test")))
@@ -560,7 +769,7 @@ class TestBesideOthers:
 
     def test_without_any_lease_all_get_right_samples(self, numbers: type[NumbersFactory]) -> None:
         store, got = BareConnector(), []
-        numbers.before = staticmethod(lambda split: time.sleep(0.01))
+        HOOKS["before"] = lambda split: time.sleep(0.01)
 
         in_threads(4, lambda: got.append(samples(numbers(store), "test")))
 
@@ -593,7 +802,7 @@ class TestBesideOthers:
     def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with connector.lease("numbers/manifest.json") as lease:
+        with connector.lease("numbers/1.0.0/manifest.json") as lease:
             assert lease.acquire()
             report = numbers(connector).prepare(lease_timeout_seconds=0.2)
 
@@ -607,9 +816,9 @@ class TestBesideOthers:
         class Vandalised(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
                 super().preprocess(raw, prepared)
-                connector.set_resource("numbers/preprocessed/train.json", b"[0]")
+                connector.set_resource("numbers/1.0.0/preprocessed/train.json", b"[0]")
 
-        with pytest.raises(PreparationError, match="what else writes below 'numbers'"):
+        with pytest.raises(PreparationError, match=r"what else writes below 'numbers/1\.0\.0'"):
             Vandalised(connector).prepare()
         assert not Vandalised(connector).is_ready()
 

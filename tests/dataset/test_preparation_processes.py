@@ -104,7 +104,7 @@ def test_killed_anywhere_while_replacing_an_earlier_version_either_version_is_wh
 def test_steps_done_before_a_crash_are_not_repeated(demo: Demo, tmp_path: Path) -> None:
     log = tmp_path / "steps.log"
     process = demo.start("prepare", DEMO_LOG=str(log), DEMO_PAUSE="0.5")
-    while not (demo.store / "demo/preprocessed/train/targets.json").exists():
+    while not (demo.store / "demo/1.0.0/preprocessed/train/targets.json").exists():
         assert process.poll() is None
         time.sleep(0.01)
     time.sleep(0.2)  # in the pause of the second step
@@ -144,7 +144,7 @@ def test_processes_without_leases_and_with_different_results_never_mix_them(demo
 
 def test_whoever_waits_takes_over_when_the_holder_of_the_lease_is_killed(demo: Demo, tmp_path: Path) -> None:
     holder = demo.start("prepare", DEMO_PAUSE="30")
-    while not (demo.store / "demo/journal.json").exists():
+    while not (demo.store / "demo/1.0.0/journal.json").exists():
         assert holder.poll() is None
         time.sleep(0.01)
     waiting = demo.start("prepare")

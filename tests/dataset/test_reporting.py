@@ -40,6 +40,8 @@ from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.dataset.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator
 from data_stack.dataset.reports import column_statistics
 from data_stack.exception import ConfigError
+from data_stack.formats import records
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 
 FORMATS = DatasetIteratorReportGenerator.ReportFormat
 META = DatasetMeta(IteratorMeta(), "id", "digits", "train")
@@ -107,6 +109,50 @@ def test_iterators_without_meta_are_reported_by_class() -> None:
     assert informed.sub_reports[0].name == "SequenceDatasetIterator"
 
 
+def columns_in(report: Any) -> dict[Any, tuple[str, Any]]:
+    return {column.key: (column.dtype, column.shape) for column in report.columns}
+
+
+def test_columns_of_records_are_told_by_their_declared_type(tmp_path: Path) -> None:
+    spec = {"tags": "utf8[]", "images": "png[]", "n": "i64"}
+    with records.RecordWriter(tmp_path / "records", spec) as writer:
+        for n in range(3):
+            writer.append({"tags": ["a"] * n, "images": [np.zeros((2 + n, 3), np.uint8)] * n, "n": n})
+
+    for iterator in (records.open(tmp_path / "records"), records.open(tmp_path / "records").skip(1).shuffle(seed=1)):
+        assert columns_in(iterator.report()) == {"images": ("png[]", None), "n": ("int64", ()), "tags": ("utf8[]", None)}
+    assert "| utf8\\[\\] | varies |" in str(iterator.report())
+
+
+def test_columns_of_parquet_are_told_by_their_schema(tmp_path: Path) -> None:
+    fields = [Field("x", "float32", nullable=True), Field("y", "int64"), Field("z", "uint8", (None, 3), nullable=True)]
+    with ParquetWriter(tmp_path / "rows", Schema("rows", fields)) as writer:
+        writer.append({"x": None, "y": 1, "z": None})
+        writer.append({"x": 1.5, "y": 2, "z": np.zeros((5, 3), np.uint8)})
+
+    report = ParquetDataset(tmp_path / "rows").report()
+
+    assert columns_in(report) == {"x": ("float32 or None", ()), "y": ("int64", ()), "z": ("uint8 or None", (None, 3))}
+
+
+def test_without_a_schema_several_samples_tell_what_a_column_holds() -> None:
+    values = [None, 1.5, 2.5, *[3.5] * 20]
+    texts = ["a"] * 22 + [None]
+    arrays = [np.zeros(3)] * 22 + [np.zeros(4)]
+
+    report = SequenceDatasetIterator([values, texts, arrays, list(range(23)), [None] * 23]).report()
+
+    expected = {
+        0: ("float64 or None", ()),
+        1: ("str or None", ()),
+        2: ("float64", (None,)),
+        3: ("int64", ()),
+        4: ("NoneType", ()),
+    }
+    assert columns_in(report) == expected
+    assert columns_in(SequenceDatasetIterator([[np.zeros(3), np.zeros((3, 1))]]).report()) == {0: ("float64", None)}
+
+
 def test_speed_is_measured_only_when_asked_and_briefly() -> None:
     class Slow(DatasetIterator):
         n_read = 0
@@ -125,9 +171,9 @@ def test_speed_is_measured_only_when_asked_and_briefly() -> None:
     iterator = InformedDatasetIterator(Slow(), META)
 
     assert DatasetIteratorReportGenerator.generate_report(iterator).iteration_speed is None
-    assert Slow.n_read == 1  # for the shapes
+    assert Slow.n_read == 8  # for the shapes
     assert 0 < DatasetIteratorReportGenerator.generate_report(iterator, measure_speed=True).iteration_speed <= 20
-    assert Slow.n_read <= 7
+    assert Slow.n_read <= 21
     assert DatasetIteratorReportGenerator.generate_report(with_targets([]), measure_speed=True).iteration_speed == 0
 
 
@@ -153,7 +199,7 @@ def test_a_shared_iterator_is_read_once() -> None:
 
     report = DatasetIteratorReportGenerator.generate_report(stack)
 
-    assert (Counting.n_columns_read, Counting.n_samples_read) == (1, 2)  # the first one, of the source and of the stack
+    assert (Counting.n_columns_read, Counting.n_samples_read) == (1, 5)  # the first one of the source, all of the stack
     assert [sub.sub_reports[0].target_dist for sub in report.sub_reports] == [{0: 1, 1: 1, 2: 1, 3: 1}] * 4
 
 
@@ -695,7 +741,7 @@ def test_statistics_are_made_of_the_iterator_asked_for_only() -> None:
 
     report = DatasetIteratorView(Counting(), [1, 2]).report(statistics=True)
 
-    assert Counting.n_read == 3  # the first for its shapes
+    assert Counting.n_read == 4  # both for their shapes, too
     assert report.columns[0].statistics.mean == 1.5
     assert report.sub_reports[0].columns == ()
 
@@ -716,6 +762,16 @@ def test_documents_are_bounded_however_much_there_is_to_tell() -> None:
     assert "… and 900 more targets" in markdown
     assert "… and 101 more iterators" in markdown
     assert len(markdown) + len(html) < 100_000
+
+
+def test_bars_of_classes_grow_to_the_right_wherever_the_page_is_shown() -> None:
+    html = with_targets([0, 0, 0, 1]).report("html")
+
+    without_style = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)  # as sites that show notebooks take it out
+
+    bars = re.findall(r"<td ([^>]*)>█+</td>", without_style)
+    assert bars == ['style="text-align: left"'] * 2
+    assert '<td class="number" style="text-align: right">75.0 %</td>' in without_style
 
 
 def test_a_report_prints_as_markdown_and_shows_as_html() -> None:

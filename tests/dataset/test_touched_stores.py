@@ -48,7 +48,7 @@ def samples(root: Path) -> bytes:
 
 @pytest.mark.parametrize("position", [0, 499, 999])
 def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) -> None:
-    with open(root / "bytes/preprocessed/data", "r+b") as file:
+    with open(root / "bytes/1/preprocessed/data", "r+b") as file:
         file.seek(position)
         file.write(bytes([RIGHT[position] ^ 1]))
 
@@ -60,7 +60,7 @@ def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) 
 
 def test_bytes_swapped_for_others_of_the_same_length_are_made_anew(root: Path) -> None:
     (root / "other").write_bytes(b"x" * 1000)
-    os.replace(root / "other", root / "bytes/preprocessed/data")
+    os.replace(root / "other", root / "bytes/1/preprocessed/data")
 
     assert samples(root) == RIGHT
 
@@ -69,12 +69,12 @@ def test_a_store_copied_with_other_tools_is_read_once_and_then_known(root: Path,
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
     connector = FileStorageConnector(copy)
-    known_before = connector.stat("bytes/preprocessed/data").sha256
+    known_before = connector.stat("bytes/1/preprocessed/data").sha256
 
     assert samples(copy) == RIGHT
 
     assert (known_before, Factory.n_prepared) == (None, 0)
-    assert connector.stat("bytes/preprocessed/data").sha256 is not None
+    assert connector.stat("bytes/1/preprocessed/data").sha256 is not None
 
 
 def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp
     assert Factory.n_prepared == 0
 
 
-@pytest.mark.parametrize("name", ["bytes/manifest.json", "bytes/preprocessed/data"])
+@pytest.mark.parametrize("name", ["bytes/1/manifest.json", "bytes/1/preprocessed/data"])
 @pytest.mark.parametrize("size", [0, 10, 5000])
 def test_a_resource_that_was_cut_or_grew_is_made_anew(root: Path, name: str, size: int) -> None:
     os.truncate(root / name, size)
@@ -102,7 +102,7 @@ def test_a_resource_that_was_cut_or_grew_is_made_anew(root: Path, name: str, siz
 
 
 def test_a_flipped_bit_of_the_manifest_makes_it_untrue(root: Path) -> None:
-    path = root / "bytes/manifest.json"
+    path = root / "bytes/1/manifest.json"
     data = bytearray(path.read_bytes())
     data[20] ^= 1
     path.write_bytes(data)
@@ -113,11 +113,11 @@ def test_a_flipped_bit_of_the_manifest_makes_it_untrue(root: Path) -> None:
 
 def test_an_iterator_that_is_open_is_never_given_a_byte_of_a_resource_damaged_before_it_reads(root: Path) -> None:
     connector = FileStorageConnector(root)
-    with connector.get_resource("bytes/preprocessed/data") as resource:
-        with open(root / "bytes/preprocessed/data", "r+b") as file:
+    with connector.get_resource("bytes/1/preprocessed/data") as resource:
+        with open(root / "bytes/1/preprocessed/data", "r+b") as file:
             file.write(b"x")
 
-        with pytest.raises(DamagedBlockError, match="block 0 of resource 'bytes/preprocessed/data'"):
+        with pytest.raises(DamagedBlockError, match="block 0 of resource 'bytes/1/preprocessed/data'"):
             resource.read(1)
 
 

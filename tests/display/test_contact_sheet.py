@@ -7,6 +7,8 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ from PIL import Image
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import MetaFactory
 from data_stack.display import contact_sheet
-from data_stack.display.samples import as_label, as_picture, text_of, to_bytes, value_range
+from data_stack.display.fonts import drawable
+from data_stack.display.samples import as_label, as_picture, default_positions, text_of, to_bytes, value_range
 from data_stack.exception import ConfigError
 
 Pixels = npt.NDArray[np.uint8]
@@ -299,6 +302,120 @@ def test_dict_samples_are_drawn_by_their_keys() -> None:
     assert (has_color(by_order, (255, 0, 0)), has_color(as_table, (255, 0, 0))) == (True, False)
 
 
+GREEN = np.zeros((6, 5, 3), np.uint8) + np.array([0, 255, 0], np.uint8)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"id": 7, "caption": "text"},
+        {"mask": np.ones((6, 5), bool), "depth": np.ones((6, 5), np.float32)},
+        {"boxes": np.ones((9, 4), np.float32), "points": np.ones((2, 3), np.uint8)},
+        {"vector": np.ones(30), "volume": np.ones((2, 6, 5, 3))},
+        {},
+    ],
+)
+def test_the_picture_of_dict_samples_is_found_wherever_it_stands(others: dict[str, Any]) -> None:
+    sheet = contact_sheet(Dicts([{**others, "frame": GREEN, "label": 3}] * 2))
+
+    assert has_color(sheet, (0, 255, 0))
+
+
+def test_what_the_meta_calls_the_sample_is_drawn_before_what_looks_like_a_picture() -> None:
+    meta = MetaFactory.get_dataset_meta(iterator_meta=MetaFactory.get_iterator_meta("mask", "label", "label"))
+    iterator = Dicts([{"frame": GREEN, "mask": np.ones((6, 5), bool), "label": 3}] * 2)
+
+    assert not has_color(contact_sheet(InformedDatasetIterator(iterator, meta)), (0, 255, 0))
+
+
+@pytest.mark.parametrize(
+    ("sample", "target"),
+    [
+        ({"id": 7, "label": "cat", "image": GREEN}, "label"),
+        ({"speed": 1.5, "frame": GREEN, "kind": "cat"}, "kind"),
+        ({"image": GREEN, "vector": np.ones(3)}, "vector"),
+        ({"image": GREEN}, 1),
+    ],
+)
+def test_the_label_of_dict_samples_is_found(sample: dict[str, Any], target: Any) -> None:
+    assert default_positions(Dicts([sample]), sample)[1] == target
+
+
+def test_a_table_of_named_columns_has_their_names() -> None:
+    meta = replace(MetaFactory.get_dataset_meta(), column_names=("measured", "species", "number"))
+    iterator = InformedDatasetIterator(SequenceDatasetIterator([np.ones((3, 2)), [0, 1, 2], [0, 1, 2]]), meta)
+
+    called_target = InformedDatasetIterator(iterator, replace(meta, column_names=("measured", "target", "number")))
+
+    named, as_ever = contact_sheet(iterator), contact_sheet(called_target)
+
+    without_names = contact_sheet(InformedDatasetIterator(iterator, replace(meta, column_names=None)))
+    assert as_ever.tobytes() == without_names.tobytes() != named.tobytes()
+    assert contact_sheet(iterator, target_pos="number").tobytes() != named.tobytes()
+
+
+TEXTS = {"accents": "Žluťoučký café", "Cyrillic": "Яблоко", "Greek": "μήλο"}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_letters_that_pillows_font_lacks_are_drawn_with_a_font_that_has_them(text: str) -> None:
+    drawn, font = drawable(text, 15)
+
+    assert drawn == text
+    assert len({bytes(font.getmask(letter)) for letter in set(text) - {" "}}) == len(set(text) - {" "})  # and no boxes
+
+
+def glyph(letter: str, rows: str) -> str:
+    name = f"STARTCHAR {ord(letter):04X}\nENCODING {ord(letter)}"
+    return f"{name}\nSWIDTH 960 0\nDWIDTH 15 0\nBBX 15 15 0 0\nBITMAP\n{rows}\nENDCHAR\n"
+
+
+BDF = """STARTFONT 2.1
+FONT -test-test-medium-r-normal--15-150-72-72-c-150-iso10646-1
+SIZE 15 72 72
+FONTBOUNDINGBOX 15 15 0 0
+STARTPROPERTIES 5
+PIXEL_SIZE 15
+FONT_ASCENT 15
+FONT_DESCENT 0
+CHARSET_REGISTRY "ISO10646"
+CHARSET_ENCODING "1"
+ENDPROPERTIES
+CHARS 3
+"""
+
+
+def test_labels_in_chinese_are_drawn_with_a_font_of_the_machine_or_written_as_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letter = "\u9f98"  # of four dragons, which none but the largest fonts have
+    program = (
+        "from data_stack.display.fonts import drawable; drawn, font = drawable('a \u9f98', 15); "
+        "print(ascii(drawn), font.getmask('\u9f98').getbbox())"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+
+    without = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    (tmp_path / ".fonts").mkdir()
+    solid, line, box = ("\n".join([*[row] * n, *["0000"] * (15 - n)]) for row, n in (("FFFE", 15), ("FFFE", 1), ("F000", 4)))
+    bitmaps = glyph("!", box) + glyph("a", line) + glyph(letter, solid)  # the first one stands for those that are not there
+    (tmp_path / ".fonts" / "wqy-dragons.bdf").write_text(f"{BDF}{bitmaps}ENDFONT\n")
+    (tmp_path / ".fonts" / "dejavusans-damaged.ttf").write_bytes(b"no font")
+    with_font = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert without.startswith("'a \\\\u9f98'")
+    assert with_font == "'a \\u9f98' (0, 0, 15, 15)\n"
+
+
+def test_a_sheet_whose_letters_no_font_has_is_drawn_all_the_same() -> None:
+    labels = ["\U000e0001\ud800", "\x00\x07", "\U0001f600", "plain"]
+
+    sheet = contact_sheet(SequenceDatasetIterator([np.zeros((4, 6, 6), np.uint8), labels]), title="\u200b \u9f98")
+
+    assert sheet.width > 300
+
+
 def test_an_empty_dataset_gives_a_sheet_that_says_so() -> None:
     sheet = contact_sheet(SequenceDatasetIterator([[], []]), title="nothing yet")
 
@@ -370,7 +487,9 @@ def test_without_pillow_the_error_names_the_extra() -> None:
 
     result = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
 
-    assert result.stdout.strip() == "contact_sheet needs Pillow: pip install 'datastack[images]'"
+    assert result.stdout.strip() == (
+        "contact_sheet needs Pillow: pip install 'Pillow>=10.1', or pip install '.[images]' in a clone of data_stack"
+    )
 
 
 @pytest.fixture(autouse=True)

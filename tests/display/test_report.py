@@ -50,6 +50,15 @@ def test_classes_are_counted_whatever_kind_they_are_of(targets: Any, classes: An
     assert report.classes == classes
 
 
+def test_samples_that_differ_are_told_by_what_differs() -> None:
+    pictures = [np.zeros((4 + n % 2, 5), np.uint8) for n in range(9)]
+
+    report = SplitReport.of("train", SequenceDatasetIterator([pictures, [None, *"aabbccdd"]]))
+
+    assert (report.sample, report.target) == ("uint8 of various shapes", "text or None")
+    assert report.classes == ((None, 1), ("a", 2), ("b", 2), ("c", 2), ("d", 2))
+
+
 def test_measured_targets_are_reported_by_their_range() -> None:
     report = SplitReport.of("train", SequenceDatasetIterator([[0, 0, 0], [0.5, float("nan"), -2.25]]))
 

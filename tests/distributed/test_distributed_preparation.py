@@ -21,7 +21,7 @@ import sharded_dataset
 from process_census import is_running
 from sharded_dataset import N_SHARDS, Clashing, Random, Sharded, Whole
 
-from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources, stored_folder
 from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.distributed import ProcessEngine
@@ -56,9 +56,11 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResourceRecord, .
     return prepared(Sharded(FileStorageConnector(tmp_path_factory.mktemp("in_turn"))))
 
 
-def prepared(factory: DatasetFactory, engine: PreparationEngine | None = None) -> tuple[ResourceRecord, ...]:
+def prepared(
+    factory: DatasetFactory, engine: PreparationEngine | None = None, *, keep_steps: bool = False
+) -> tuple[ResourceRecord, ...]:
     """What a preparation gives."""
-    factory.prepare(engine=engine, progress=False)
+    factory.prepare(engine=engine, progress=False, keep_steps=keep_steps)
     manifest = factory.manifest()
     assert manifest is not None
     return manifest.prepared
@@ -70,14 +72,14 @@ def attempts(log: Path) -> Counter[str]:
 
 def assert_nothing_left(factory: DatasetFactory) -> None:
     """Only what the manifest lists is there, and every byte of it is right."""
-    connector, name = factory.storage_connector, factory.card.name
+    connector, name = factory.storage_connector, stored_folder(factory)
     manifest = factory.manifest()
     assert manifest is not None
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}
     assert set(connector.list_resources(f"{name}/")) == expected
     assert factory.verify() == []
     if isinstance(connector, FileStorageConnector):
-        files = [path.name for path in Path(connector.root_path).rglob("*") if path.is_file()]
+        files = [path.name for path in Path(connector.root_path, name).rglob("*") if path.is_file()]
         assert [each for each in files if each.startswith(".~") or "preparing" in each] == []
 
 
@@ -159,7 +161,7 @@ def test_what_a_killed_driver_had_done_is_not_done_again(
 ) -> None:
     store = tmp_path / "store"
     driver = program(store, "processes", SHARDED_PAUSE="0.1")
-    while len(list(store.glob("sharded/preparing@*.json"))) < 6:  # five shards and the mark
+    while len(list(store.glob("sharded/1.0.0/preparing@*.json"))) < 6:  # five shards and the mark
         assert driver.poll() is None
         time.sleep(0.005)
     driver.kill()
@@ -169,7 +171,7 @@ def test_what_a_killed_driver_had_done_is_not_done_again(
     while any(map(is_running, workers)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    done = {path.name for path in store.glob("sharded/preparing@*.json")}
+    done = {path.name for path in store.glob("sharded/1.0.0/preparing@*.json")}
     before = attempts(log)
 
     process = program(store, successor)
@@ -285,14 +287,14 @@ def test_drivers_without_leases_never_mix_what_they_make(tmp_path: Path) -> None
     assert factories[0].verify() == []
 
 
-def test_a_failing_shard_is_named_and_all_else_is_kept(
+def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
     connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHARDED_FAIL", "7")
     factory = Sharded(connector)
 
     with pytest.raises(PreparationError) as caught:
-        prepared(factory, ProcessEngine(1, attempts=2))
+        prepared(factory, ProcessEngine(1, attempts=2), keep_steps=True)
 
     text = str(caught.value)
     assert 'shard {"part": 7} failed in each of 2 attempts; the last one raised ValueError: part 7 cannot be read' in text
@@ -314,6 +316,22 @@ class Deadly(Sharded):
     def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
         if shard["part"] == 3:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_where_a_shard_raises_nothing_is_kept_unless_asked_for(
+    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDED_FAIL", "7")
+    factory = Sharded(connector)
+    with pytest.raises(PreparationError, match="The retrieved sources are kept, and nothing else"):
+        prepared(factory, ProcessEngine(2, attempts=1))
+    assert not [each for each in connector.list_resources() if "preparing@" in each]
+    before = attempts(log)
+    monkeypatch.delenv("SHARDED_FAIL")
+
+    assert prepared(factory, ProcessEngine(2)) == in_turn
+
+    assert (attempts(log) - before)["part-0"] == 1
 
 
 def test_a_shard_that_kills_each_process_is_given_up(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def assert_right(factory: Sharded, expected: tuple[ResourceRecord, ...]) -> None
     manifest = factory.manifest()
     assert manifest is not None
     assert manifest.prepared == expected
-    names = {f"sharded/{record.identifier}" for record in expected} | {"sharded/manifest.json"}
+    names = {f"sharded/1.0.0/{record.identifier}" for record in expected} | {"sharded/1.0.0/manifest.json"}
     assert set(factory.storage_connector.list_resources("sharded/")) == names
     assert factory.verify() == []
 
@@ -117,7 +117,7 @@ def test_pythons_of_spark_that_are_killed_lose_and_double_nothing(
     assert_right(factory, in_turn)
 
 
-def test_a_shard_that_fails_in_spark_is_named_and_all_else_is_kept(
+def test_a_shard_that_fails_in_spark_is_named_and_all_else_is_kept_where_asked_for(
     spark: SparkSession, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
 ) -> None:
     from data_stack.distributed import SparkEngine
@@ -126,7 +126,7 @@ def test_a_shard_that_fails_in_spark_is_named_and_all_else_is_kept(
     factory = told(FileStorageConnector(tmp_path / "store"), tmp_path)
 
     with pytest.raises(PreparationError) as caught:
-        factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False)
+        factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False, keep_steps=True)
 
     said = 'shard {"part": 7} failed in each of 2 attempts; the last one raised ValueError: part 7 cannot be read'
     assert said in str(caught.value)

@@ -219,7 +219,7 @@ def test_files_that_lack_a_field_are_an_error(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_block_that_writes_nothing_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ResourceNotFoundError, match="no Parquet"):
+    with pytest.raises(ResourceNotFoundError, match="there is no such file or folder"):
         with materialize_dataset(spark, str(tmp_path / "t"), SCHEMA):
             pass
 

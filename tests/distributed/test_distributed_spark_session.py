@@ -48,7 +48,7 @@ def test_without_pyspark_the_extra_is_named() -> None:
     lines = said_by(program, PATH=os.environ["PATH"]).splitlines()
 
     assert len(lines) == 4
-    assert all("MissingDependencyError" in line and "pip install 'datastack[spark]'" in line for line in lines)
+    assert all("MissingDependencyError" in line and "pip install '.[spark]'" in line for line in lines)
 
 
 @pytest.mark.parametrize(

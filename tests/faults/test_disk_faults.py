@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from fault_processes import FaultProcesses
 from fault_size import Figures, sized, spread
 from fault_stores import CachedStores, StoreKind
 from small_disk import remount_larger, tmpfs, why_no_mounts
+
+import data_stack
+from data_stack.exception import StorageFullError
 
 NOBODY = 65534
 
@@ -135,7 +139,7 @@ def test_a_read_only_mongodb_serves_refuses_and_is_not_touched(
 
 
 @pytest.mark.parametrize(
-    "closed", ["store", "store/numbers", "store/numbers/preprocessed/train/samples.npy", "store/.data_stack"]
+    "closed", ["store", "store/numbers", "store/numbers/1/preprocessed/train/samples.npy", "store/.data_stack"]
 )
 def test_what_one_is_not_permitted_to_read_is_our_error_or_not_needed(
     processes: FaultProcesses, sources: str, open_stores: Path, closed: str
@@ -180,3 +184,20 @@ def lock(root: Path, folders: int, files: int) -> None:
         if path.is_dir():
             path.chmod(folders)
     root.chmod(folders)
+
+
+def test_a_copy_to_a_full_disk_says_so_and_speaks_of_no_other_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    if reason := why_no_mounts():
+        pytest.skip(f"no small disk can be mounted: {reason}")
+    data_stack.load("digits", storage=tmp_path / "source")
+    with tmpfs(tmp_path / "disk", 64 << 10) as disk:
+        (disk / "store").mkdir()
+        with contextlib.suppress(OSError), open(disk / "filling", "wb", buffering=0) as filling:
+            filling.write(bytes(1 << 20))
+
+        with pytest.raises(StorageFullError, match=rf"{disk}/store.*0 bytes are free.*make room"):
+            data_stack.copy_datasets(tmp_path / "source", disk / "store", n_threads=8)
+
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+        remount_larger(disk)
+        assert data_stack.copy_datasets(tmp_path / "source", disk / "store").complete == ("digits/1.0.0",)

@@ -85,7 +85,7 @@ def try_everything(url: str, sources: Path, ears: Ears, *, every: int = 1) -> No
             lambda: connector.has_resource("a"),
             lambda: connector.stat("a"),
             lambda: connector.get_resource("a"),
-            lambda: connector.get_resource("numbers/manifest.json").read(),
+            lambda: connector.get_resource("numbers/1/manifest.json").read(),
             lambda: connector.set_resource("a", b"x" * 200_000),
             lambda: connector.list_resources(),
             lambda: connector.audit(),
@@ -153,7 +153,7 @@ def test_a_password_of_mongodb_is_told_by_nothing(
 
 def test_nothing_that_is_stored_in_mongodb_holds_the_password(server: MongoDBServer, sources: str, ears: Ears) -> None:
     connector = storage_connector_from_url(uri(server, timeoutSeconds=10))
-    with connector.lease("numbers/manifest.json") as lease:
+    with connector.lease("numbers/1/manifest.json") as lease:
         lease.acquire()
         fault_dataset.factory_for(connector, sources).prepare(progress=False, lease_timeout_seconds=0)
         with server.client() as client:

@@ -242,7 +242,7 @@ def test_an_open_file_of_the_parent_is_refused_in_a_forked_child(tmp_path: Path)
         write_npy(file, TARGETS)
 
     with path.open("rb") as file:
-        iterator = NumpyDatasetIterator([file])  # type: ignore[list-item]  # any binary file will do
+        iterator = NumpyDatasetIterator([file])
         assert iterator[3] == (3,)
         outcome = in_forked_child(lambda: iterator[3])
         with pytest.raises(UnpicklableResourceError):

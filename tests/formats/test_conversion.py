@@ -155,7 +155,6 @@ def test_types_and_dtypes_are_kept_as_far_as_a_format_has_them(tmp_path: Path, s
         assert reader.spec == {
             **{k: v.type if isinstance(v, Column) else v for k, v in SPEC.items()},
             "small": "utf8",
-            "count": "i64",
         }
     with records.open(tmp_path / "from_hdf5") as reader:
         assert reader.schema == {"label": Column("i64", "int64", ()), "x": Column("array", "float32", (4,))}

@@ -51,6 +51,21 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
+def listing(folder: Path) -> list[str]:
+    """All files and folders in a folder."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def executed(name: str, folder: Path) -> Any:
+    """A notebook, run from top to bottom in a folder, where it leaves nothing."""
+    notebook, before = read_notebook(name), listing(folder)
+
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+
+    assert listing(folder) == before
+    return notebook
+
+
 def read_notebook(name: str) -> Any:
     """A notebook as it is kept."""
     return nbformat.read(ROOT / "getting_started" / name, as_version=4)  # type: ignore[no-untyped-call]
@@ -118,9 +133,7 @@ def test_the_quickstart_writes_nowhere_else(quickstart: Quickstart) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_runs_from_top_to_bottom(home: Path) -> None:
-    notebook = read_notebook("getting_started.ipynb")
-
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    notebook = executed("getting_started.ipynb", home)
 
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
@@ -130,9 +143,7 @@ def test_the_notebook_runs_from_top_to_bottom(home: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_stacking_runs_from_top_to_bottom(home: Path) -> None:
-    notebook = read_notebook("02_stacking.ipynb")
-
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    notebook = executed("02_stacking.ipynb", home)
 
     results = [
         "".join(output.get("data", {}).get("text/plain", "")) for cell in notebook.cells for output in cell.get("outputs", [])
@@ -147,23 +158,40 @@ def test_the_notebook_on_storage_moves_digits_to_mongodb_and_trains_from_there(
     home: Path, mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MONGODB_URI", mongodb_uri)
-    notebook = read_notebook("03_storage.ipynb")
-
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    notebook = executed("03_storage.ipynb", home)
 
     results = [
         "".join(output.get("data", {}).get("text/plain", "")) for cell in notebook.cells for output in cell.get("outputs", [])
     ]
     accuracies = [float(result) for result in results if re.fullmatch(r"0\.\d+", result)]
     assert [accuracy > 0.8 for accuracy in accuracies] == [True]
-    assert any("'digits/manifest.json': 'copied'" in result for result in results)
+    assert any("'digits/1.0.0/manifest.json': 'copied'" in result for result in results)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
+def test_the_notebook_on_storage_says_what_to_install_where_there_is_no_mongodb(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "without" / "fiftyone").mkdir(parents=True)  # hides the one that the tests have
+    (tmp_path / "without" / "fiftyone" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "without"))
+    monkeypatch.setenv("PATH", str(tmp_path / "without"))
+    monkeypatch.delenv("MONGODB_URI", raising=False)
+
+    notebook = executed("03_storage.ipynb", home)
+
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    said = "".join(output.get("text", "") for output in outputs)
+    assert "There is no MongoDB here." in said
+    assert "pip install '.[test]'" in said
+    assert not any(output["output_type"] == "error" or "Traceback" in output.get("text", "") for output in outputs)
+    assert any("'digits/1.0.0/manifest.json': 'copied'" in output.get("data", {}).get("text/plain", "") for output in outputs)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_records_writes_and_reads_images_sequences_and_ranges(home: Path) -> None:
-    notebook = read_notebook("04_records.ipynb")
-
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    executed("04_records.ipynb", home)
+    notebook = executed("04_records.ipynb", home)  # what the first run damaged is not in its way
 
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     results = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
@@ -174,9 +202,7 @@ def test_the_notebook_on_records_writes_and_reads_images_sequences_and_ranges(ho
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_training_resumes_to_identical_weights(home: Path) -> None:
-    notebook = read_notebook("05_training.ipynb")
-
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    notebook = executed("05_training.ipynb", home)
 
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     results = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
@@ -189,12 +215,10 @@ def test_the_notebook_on_training_resumes_to_identical_weights(home: Path) -> No
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_parquet_trains_from_a_dataframe_and_reads_what_petastorm_wrote(home: Path) -> None:
-    notebook = read_notebook("06_parquet.ipynb")
     (home / "getting_started").mkdir()
     (home / "tests").symlink_to(ROOT / "tests")  # as in a clone, beside the notebooks
 
-    folder = {"metadata": {"path": str(home / "getting_started")}}
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=folder).execute()
+    notebook = executed("06_parquet.ipynb", home / "getting_started")
 
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     results = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]

@@ -146,7 +146,7 @@ def test_a_copied_store_has_all_bytes_and_needs_no_preparation(prepared: FileSto
     report = copy_datasets(prepared, target)
 
     assert contents(target) == contents(prepared)
-    assert (report.complete, report.faults, report.skipped) == (("digits", "iris"), (), ())
+    assert (report.complete, report.faults, report.skipped) == (("digits/1.0.0", "iris/1.0.0"), (), ())
     assert is_ready("digits", target)
     assert is_ready("iris", target)
 
@@ -225,7 +225,7 @@ def test_after_a_copy_the_target_has_what_the_source_has_and_keeps_the_rest(
 
 
 def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(StorageError, match="no folder"):
         copy_datasets(tmp_path / "misspelt", InMemoryStorageConnector())
 
 
@@ -241,9 +241,9 @@ def test_the_manifest_comes_last_and_the_mark_before_all(prepared: FileStorageCo
 
     copy_datasets(prepared, target, ["digits"])
 
-    assert target.actions[0] == ("set", "digits/journal.json")
-    assert target.actions[-2:] == [("set", "digits/manifest.json"), ("delete", "digits/journal.json")]
-    assert not target.has_resource("digits/journal.json")
+    assert target.actions[0] == ("set", "digits/1.0.0/journal.json")
+    assert target.actions[-2:] == [("set", "digits/1.0.0/manifest.json"), ("delete", "digits/1.0.0/journal.json")]
+    assert not target.has_resource("digits/1.0.0/journal.json")
 
 
 class BreaksOff:
@@ -271,9 +271,9 @@ def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(prepared:
     looks_ready = factory.is_ready()
     report = copy_datasets(prepared, target, ["digits"])
 
-    assert looks_ready == ("digits/manifest.json" in there) == (n_actions == 7)
-    assert not there or "digits/journal.json" in there
-    assert report.count("present") == len(there - {"digits/journal.json"})
+    assert looks_ready == ("digits/1.0.0/manifest.json" in there) == (n_actions == 7)
+    assert not there or "digits/1.0.0/journal.json" in there
+    assert report.count("present") == len(there - {"digits/1.0.0/journal.json"})
     assert is_ready("digits", target)
     assert contents(target) == {each: data for each, data in contents(prepared).items() if each.startswith("digits/")}
 
@@ -287,42 +287,42 @@ def test_the_mark_of_a_copy_that_was_killed_goes_with_the_next_one(prepared: Fil
 
         copy_datasets(prepared, target, ["digits"])
 
-        assert not target.has_resource("digits/journal.json")
+        assert not target.has_resource("digits/1.0.0/journal.json")
 
 
 def test_a_preparation_under_way_at_the_target_keeps_its_journal(prepared: FileStorageConnector) -> None:
     target = InMemoryStorageConnector()
     copy_datasets(prepared, target, ["digits"])
-    target.set_resource("digits/journal.json", b"of somebody else")
+    target.set_resource("digits/1.0.0/journal.json", b"of somebody else")
 
     copy_datasets(prepared, target, ["digits"])
 
-    assert target.has_resource("digits/journal.json")
+    assert target.has_resource("digits/1.0.0/journal.json")
 
 
 def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced(prepared: FileStorageConnector) -> None:
     target = Watched()
     copy_datasets(prepared, target, ["digits"])
-    target.set_resource("digits/manifest.json", b'{"of": "another version"}')
-    target.set_resource("digits/preprocessed/test/targets.npy", b"of another version")
+    target.set_resource("digits/1.0.0/manifest.json", b'{"of": "another version"}')
+    target.set_resource("digits/1.0.0/preprocessed/test/targets.npy", b"of another version")
     target.actions.clear()
 
     copy_datasets(prepared, target, ["digits"])
 
-    assert target.actions.index(("delete", "digits/manifest.json")) < target.actions.index(
-        ("set", "digits/preprocessed/test/targets.npy")
+    assert target.actions.index(("delete", "digits/1.0.0/manifest.json")) < target.actions.index(
+        ("set", "digits/1.0.0/preprocessed/test/targets.npy")
     )
     assert is_ready("digits", target)
 
 
 def test_where_nothing_can_be_deleted_an_old_manifest_is_made_void(prepared: FileStorageConnector) -> None:
     target = Minimal()
-    target.set_resource("digits/manifest.json", b"of another version")
+    target.set_resource("digits/1.0.0/manifest.json", b"of another version")
     seen = []
     store = target.set_resource
 
     def watching(identifier: str, resource: Storable) -> None:
-        seen.append(target.stored["digits/manifest.json"])
+        seen.append(target.stored["digits/1.0.0/manifest.json"])
         store(identifier, resource)
 
     target.set_resource = watching  # type: ignore[method-assign]
@@ -345,21 +345,25 @@ def test_what_is_there_is_neither_read_nor_sent_again(prepared: FileStorageConne
     report = copy_datasets(source, target)
 
     assert report.count("present") == len(report.resources) == 8
-    assert set(source.identifiers("get")) == set(target.identifiers("get")) == {"digits/manifest.json", "iris/manifest.json"}
+    assert (
+        set(source.identifiers("get"))
+        == set(target.identifiers("get"))
+        == {"digits/1.0.0/manifest.json", "iris/1.0.0/manifest.json"}
+    )
     assert not target.identifiers("set")
 
 
 def test_only_what_is_missing_or_other_is_sent(prepared: FileStorageConnector) -> None:
     target = Watched()
     copy_datasets(prepared, target, ["digits"])
-    InMemoryStorageConnector.delete_resource(target, "digits/preprocessed/test/targets.npy")
-    target.set_resource("digits/preprocessed/train/targets.npy", b"another")
+    InMemoryStorageConnector.delete_resource(target, "digits/1.0.0/preprocessed/test/targets.npy")
+    target.set_resource("digits/1.0.0/preprocessed/train/targets.npy", b"another")
     target.actions.clear()
 
     report = copy_datasets(prepared, target, ["digits"])
 
     copied = {identifier for identifier, outcome in outcomes(report.resources).items() if outcome == "copied"}
-    assert copied == {"digits/preprocessed/test/targets.npy", "digits/preprocessed/train/targets.npy"}
+    assert copied == {"digits/1.0.0/preprocessed/test/targets.npy", "digits/1.0.0/preprocessed/train/targets.npy"}
     assert copied < set(target.identifiers("set"))
     assert is_ready("digits", target)
 
@@ -421,7 +425,7 @@ def test_a_dry_run_stores_nothing_and_tells_what_would_be_done(prepared: FileSto
     report = copy_datasets(prepared, target, dry_run=True)
 
     assert target.actions == []
-    assert (report.dry_run, report.complete, report.count("copied")) == (True, ("digits", "iris"), 8)
+    assert (report.dry_run, report.complete, report.count("copied")) == (True, ("digits/1.0.0", "iris/1.0.0"), 8)
     assert report.size("copied") == sum(map(len, contents(prepared).values()))
 
 
@@ -432,7 +436,7 @@ def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_
     prepared: FileStorageConnector, tmp_path: Path
 ) -> None:
     copy_datasets(prepared, tmp_path / "source")
-    path = tmp_path / "source" / "digits/preprocessed/test/images.npy"
+    path = tmp_path / "source" / "digits/1.0.0/preprocessed/test/images.npy"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     status = path.stat()
@@ -440,15 +444,15 @@ def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     target = InMemoryStorageConnector()
 
-    with pytest.raises(IncompleteCopyError, match=r"digits/preprocessed/test/images\.npy") as caught:
+    with pytest.raises(IncompleteCopyError, match=r"digits/1.0.0/preprocessed/test/images\.npy") as caught:
         copy_datasets(tmp_path / "source", target)
 
     report = caught.value.report
-    assert [fault.identifier for fault in report.faults] == ["digits/preprocessed/test/images.npy"]
-    assert report.complete == ("iris",)
-    assert not target.has_resource("digits/preprocessed/test/images.npy")
-    assert not target.has_resource("digits/manifest.json")
-    assert target.has_resource("digits/preprocessed/train/images.npy")
+    assert [fault.identifier for fault in report.faults] == ["digits/1.0.0/preprocessed/test/images.npy"]
+    assert report.complete == ("iris/1.0.0",)
+    assert not target.has_resource("digits/1.0.0/preprocessed/test/images.npy")
+    assert not target.has_resource("digits/1.0.0/manifest.json")
+    assert target.has_resource("digits/1.0.0/preprocessed/train/images.npy")
     assert is_ready("iris", target)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
@@ -456,9 +460,9 @@ def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_
 def test_a_missing_resource_is_named(prepared: FileStorageConnector) -> None:
     source = InMemoryStorageConnector()
     copy_datasets(prepared, source, ["digits"])
-    source.delete_resource("digits/preprocessed/test/targets.npy")
+    source.delete_resource("digits/1.0.0/preprocessed/test/targets.npy")
 
-    with pytest.raises(IncompleteCopyError, match=r"digits/preprocessed/test/targets.npy.*no resource") as caught:
+    with pytest.raises(IncompleteCopyError, match=r"digits/1.0.0/preprocessed/test/targets.npy.*no resource") as caught:
         copy_datasets(source, InMemoryStorageConnector(), ["digits"])
 
     assert caught.value.report.complete == ()
@@ -539,20 +543,20 @@ def test_a_target_that_fails_ends_the_copy(error: StorageError) -> None:
 def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnector) -> None:
     source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
     copy_datasets(prepared, source)
-    source.delete_resource("digits/manifest.json")
-    source.set_resource("digits/journal.json", b"{}")
+    source.delete_resource("digits/1.0.0/manifest.json")
+    source.set_resource("digits/1.0.0/journal.json", b"{}")
 
     report = copy_datasets(source, target)
 
-    assert [skipped.identifier for skipped in report.skipped] == ["digits"]
+    assert [skipped.identifier for skipped in report.skipped] == ["digits/1.0.0"]
     assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
 
 
 def test_beside_a_preparation_only_what_the_manifest_lists_is_copied(prepared: FileStorageConnector) -> None:
     source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
     copy_datasets(prepared, source, ["digits"])
-    source.set_resource("digits/journal.json", b"{}")
-    source.set_resource("digits/preprocessed/half-made", b"half")
+    source.set_resource("digits/1.0.0/journal.json", b"{}")
+    source.set_resource("digits/1.0.0/preprocessed/half-made", b"half")
 
     copy_datasets(source, target)
 
@@ -562,10 +566,10 @@ def test_beside_a_preparation_only_what_the_manifest_lists_is_copied(prepared: F
 def test_a_damaged_manifest_is_a_fault(prepared: FileStorageConnector) -> None:
     source = InMemoryStorageConnector()
     copy_datasets(prepared, source)
-    source.set_resource("digits/manifest.json", b"{")
+    source.set_resource("digits/1.0.0/manifest.json", b"{")
     target = InMemoryStorageConnector()
 
-    with pytest.raises(IncompleteCopyError, match=r"digits/manifest\.json"):
+    with pytest.raises(IncompleteCopyError, match=r"digits/1.0.0/manifest\.json"):
         copy_datasets(source, target)
 
     assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
@@ -573,8 +577,8 @@ def test_a_damaged_manifest_is_a_fault(prepared: FileStorageConnector) -> None:
 
 def test_the_error_on_an_unprepared_dataset_says_what_is_there() -> None:
     source = InMemoryStorageConnector()
-    source.set_resource("digits/raw/digits.csv.gz", b"raw")
-    source.set_resource("digits/journal.json", b"{}")
+    source.set_resource("digits/1.0.0/raw/digits.csv.gz", b"raw")
+    source.set_resource("digits/1.0.0/journal.json", b"{}")
 
     with pytest.raises(PreparationError, match=r"'digits' is not prepared.* 1 other resources.*begun.*data-stack prepare digits"):
         copy_datasets(source, InMemoryStorageConnector(), ["digits"])
@@ -711,7 +715,7 @@ def test_an_interrupted_copy_ends_soon_and_leaves_no_half(prepared: FileStorageC
     target = FileStorageConnector(tmp_path / "target")
     assert out.splitlines()[-1] == "interrupted"
     assert seconds < 8  # whole, it would take 20 s
-    assert target.list_resources() == ["digits/journal.json"]
+    assert target.list_resources() == ["digits/1.0.0/journal.json"]
     assert [path for path in tmp_path.rglob("*") if ".~" in path.name] == []
     copy_datasets(prepared, target, ["digits"])
     assert is_ready("digits", target)
@@ -739,7 +743,7 @@ def test_a_dataset_that_went_to_mongodb_and_back_is_ready_at_once(
     report = copy_datasets(mongodb_uri, tmp_path / "back")
 
     assert contents(mongodb) == contents(prepared) == contents(FileStorageConnector(tmp_path / "back"))
-    assert report.complete == ("digits", "iris")
+    assert report.complete == ("digits/1.0.0", "iris/1.0.0")
     assert is_ready("digits", mongodb)
     assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
 

@@ -254,7 +254,7 @@ def test_an_order_may_give_a_list() -> None:
     ("changes", "said"),
     [
         ({"data_stack_loader": np.array([1, 2])}, "of version"),
-        ({"order": {"order": np.array(["in order", "shuffled"])}}, "of another order"),
+        ({"order": {"order": np.array(["in order", "shuffled"])}}, "changed or damaged"),
         ({"position": np.array([1, 2])}, "which is no count"),
     ],
 )

@@ -35,7 +35,7 @@ class InBlocks(DatasetIterator):
 
 def test_a_source_tells_its_blocks_to_the_shuffle() -> None:
     loader = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(window=1), seed=4, worker_kind="inline")
-    given = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled([3, 5, 2], 1), seed=4, worker_kind="inline")
+    given = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(block_lengths=[3, 5, 2], window=1), seed=4, worker_kind="inline")
 
     (batch,), (expected,) = list(loader), list(given)
 
@@ -60,7 +60,7 @@ def test_a_transform_keeps_the_blocks_of_the_rows_that_are_chosen_below_it() -> 
 
 
 def test_a_stack_that_tells_no_blocks_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(ConfigError, match=r"BlockShuffled\(1000\)"):
+    with pytest.raises(ConfigError, match=r"BlockShuffled\(block_lengths=1000\)"):
         Loader(InBlocks(3, 5).shuffle(seed=1), 4, shuffle=BlockShuffled())
     with pytest.raises(ConfigError, match="knows no blocks"):
         BlockShuffled().indices(np.arange(3), 3, 0, 0)

@@ -205,9 +205,9 @@ def test_a_padding_value_that_the_dtype_holds_is_there(dtype: str, value: Any) -
         ([{"a": [1, 2]}, {"a": [[1], [2, 3]]}], Padded(), r"at place 1 of the batch a list: \[\[1\], \[2, 3\]\]"),
         ([(np.ones(2),), (np.ones((1, 2)),)], Padded(), r"column 0 has .* shape \(2,\), at place 1 \(1, 2\)"),
         ([{"a": "x"}], Padded(columns="a"), r"column 'a' has no arrays or lists of numbers, but object of shape \(1,\)"),
-        ([{"a": 1}], Concatenated("a"), r"column 'a' has no arrays"),
+        ([{"a": 1}], Concatenated(columns="a"), r"column 'a' has no arrays"),
         ([{"a": 1}], Padded(columns="b"), r"the batch has no column 'b': it has 'a'"),
-        ([([1],)], Concatenated(1), r"the batch has no column 1: it has 0"),
+        ([([1],)], Concatenated(columns=1), r"the batch has no column 1: it has 0"),
         ([{"a": [1], "a_lengths": 3}], Padded(), r"a column 'a_lengths' already"),
         ([[1, 2]], Padded(to=(None, 3)), "to is for 2 extents, but the values of the column have 1"),
         ([[1, 2]], Padded(lengths=2), "lengths is for 2 extents"),
@@ -260,7 +260,7 @@ def test_collations_pickle_and_show_what_they_do() -> None:
 
     assert repr(again) == repr(collation) == "Padded({'a': 0}, to=(None, 4), side='left', lengths=0)"
     assert repr(Padded()) == "Padded(0)"
-    assert repr(Concatenated(["a", 1])) == "Concatenated(['a', 1])"
+    assert repr(Concatenated(columns=["a", 1])) == "Concatenated(columns=['a', 1])"
     assert np.array_equal(again.collated({"a": np.ones((1, 2, 2))})["a"][0, :, :2], np.ones((2, 2)))
 
 

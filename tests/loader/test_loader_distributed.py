@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import subprocess
@@ -80,6 +81,46 @@ def rest(state: str) -> Any:
     return [batch[2].tolist() for batch in loader.torch()]
 
 
+class Told(logging.Handler):
+    """What is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(f"{record.levelname}: {record.getMessage()}")
+
+
+def untold(earlier: Loader) -> Any:
+    """What loaders give that were told no shard, made before the group was there and after, and one that was."""
+    told = Told()
+    logging.getLogger("data_stack").addHandler(told)
+    logging.getLogger("data_stack").setLevel(logging.INFO)
+    found: dict[str, Any] = {"len": len(earlier), "shard": earlier.shard, "batches": [b[2].tolist() for b in earlier]}
+    found["again"] = [batch[2].tolist() for batch in earlier]
+    found["said"] = told.said[:]
+    in_processes = Loader(dataset(), 6, shuffle=True, seed=1, workers=1, worker_kind="processes").torch()
+    found["from processes"] = [batch[2].tolist() for batch in in_processes]
+    found["copied"] = pickle.loads(pickle.dumps(Loader(dataset(), 6)))  # its receiver may have no group
+    found["given"] = [int(i) for batch in Loader(dataset(), 6, shard=(0, 1), worker_kind="inline") for i in batch[2]]
+    loader = Loader(dataset(), 6, shuffle=True, seed=1, worker_kind="inline")
+    next(iter(loader))
+    found["state"] = json.dumps(loader.state_dict())
+    loader.close()
+    return found
+
+
+def untold_rest(state: str) -> Any:
+    """What is left after a state of another world, of a loader that was told no shard."""
+    shared = [state]
+    torch.distributed.broadcast_object_list(shared, src=0)
+    state = shared[0]
+    loader = Loader(dataset(), 4, shuffle=True, worker_kind="inline")
+    loader.load_state_dict(json.loads(state))
+    return [batch[2].tolist() for batch in loader.torch()]
+
+
 def network() -> torch.nn.Module:
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
@@ -120,6 +161,10 @@ def main() -> None:
     together(4, "rest 4", rest, found["dealing 2"]["state"] if rank == 0 else "")
     together(2, "rest 2", rest, found["dealing 4"]["state"])
     together(2, "training", training)
+    earlier = Loader(dataset(), 6, shuffle=True, seed=1, worker_kind="inline")
+    found["len before the group"] = len(earlier)
+    together(2, "untold 2", untold, earlier)
+    together(4, "untold 4", untold_rest, found["untold 2"]["state"] if rank == 0 else "")
     (folder / f"found-{rank}").write_bytes(pickle.dumps(found))
 
 
@@ -166,6 +211,38 @@ def test_two_ranks_train_the_weights_of_one_process_with_twice_the_batch(ranks: 
 def test_the_shard_of_a_process_is_that_of_its_group_or_else_of_torchruns_variables(ranks: list[dict[str, Any]]) -> None:
     assert [rank["alone"] for rank in ranks] == [(0, 4), (1, 4), (2, 4), (3, 4)]
     assert [rank["shard of dealing 2"] for rank in ranks[:2]] == [(0, 2), (1, 2)]
+
+
+def test_a_loader_that_is_told_no_shard_takes_that_of_the_group_even_if_it_was_made_before_the_group(
+    ranks: list[dict[str, Any]],
+) -> None:
+    first, second = (rank["untold 2"] for rank in ranks[:2])
+
+    n_padded = -(-N_SAMPLES // 2) * 2
+    assert [each["shard"] for each in (first, second)] == [(0, 2), (1, 2)]
+    for batches in ("batches", "from processes"):
+        assert first["len"] == second["len"] == len(first[batches]) == len(second[batches])
+        steps = zip(first[batches], second[batches], strict=True)
+        assert [sample for step in steps for samples in step for sample in samples] == [*ORDER, *ORDER][:n_padded]
+    assert ranks[0]["len before the group"] == -(-N_SAMPLES // 6)
+
+
+def test_it_says_so_once_and_a_shard_that_is_given_stays(ranks: list[dict[str, Any]]) -> None:
+    for number, rank in enumerate(ranks[:2]):
+        (said,) = rank["untold 2"]["said"]
+        assert said.startswith(f"INFO: a loader was given no shard: it takes ({number}, 2)")
+        assert rank["untold 2"]["given"] == list(range(N_SAMPLES))
+
+
+def test_a_copy_that_goes_to_a_process_without_a_group_keeps_the_rank(ranks: list[dict[str, Any]]) -> None:
+    assert [rank["untold 2"]["copied"].shard for rank in ranks[:2]] == [(0, 2), (1, 2)]
+
+
+def test_what_was_told_no_shard_goes_on_in_another_world_with_each_sample_once(ranks: list[dict[str, Any]]) -> None:
+    steps = zip(*[rank["untold 4"] for rank in ranks], strict=True)
+
+    again = [int(sample) for step in steps for samples in step for sample in samples]
+    assert again[: N_SAMPLES - 12] == ORDER[12:]
 
 
 if __name__ == "__main__":

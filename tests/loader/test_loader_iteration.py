@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -173,7 +174,7 @@ def test_the_length_is_that_of_a_whole_iteration_in_every_phase() -> None:
 
     for _ in loader:
         lengths.append(len(loader))
-    loader.load_state_dict({**loader.state_dict(), "epoch": 5, "first_epoch": 5, "position": 8})
+    loader.load_state_dict(replace(loader._state(), epoch=5, first_epoch=5, position=8).to_dict())
     lengths.append(len(loader))
     lengths.append(len(numbers_given(loader)))
 
@@ -461,7 +462,7 @@ def test_a_function_that_fails_is_named_with_its_samples(option: str) -> None:
 
 
 def test_an_order_that_fails_ends_the_iteration_and_the_loader_can_go_on() -> None:
-    loader = loader_of(numbers_to(10), shuffle=BlockShuffled([4, 4]))
+    loader = loader_of(numbers_to(10), shuffle=BlockShuffled(block_lengths=[4, 4]))
 
     for _ in range(2):
         with pytest.raises(ConfigError, match="have 8 samples together, the iterator has 10"):
@@ -556,7 +557,7 @@ def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(copied:
     assert other.state_dict() == loader.state_dict()
     assert numbers_given(other)[0] == order_of(30, 4, 1)[:4]
     assert len(list(batches)) == 7
-    other.load_state_dict({**loader.state_dict(), "epoch": 2, "first_epoch": 2})
+    other.load_state_dict(replace(loader._state(), epoch=2, first_epoch=2).to_dict())
     assert (loader.epoch, other.epoch) == (1, 2)
 
 
@@ -608,7 +609,7 @@ def test_the_progress_is_drawn_on_standard_error_and_goes_on_where_the_state_was
     loader = loader_of(numbers_to(40), progress=True)
     list(loader)
     whole = capsys.readouterr().err
-    loader.load_state_dict({**loader.state_dict(), "position": 24})
+    loader.load_state_dict(replace(loader._state(), position=24).to_dict())
 
     list(loader)
     rest = capsys.readouterr().err
@@ -626,7 +627,7 @@ def test_no_progress_is_drawn_unless_asked_for(capsys: pytest.CaptureFixture[str
 
 
 def test_a_loader_says_what_it_is() -> None:
-    loader = loader_of(numbers_to(40), shuffle=BlockShuffled(10, 2), seed=3, shard=(1, 4))
+    loader = loader_of(numbers_to(40), shuffle=BlockShuffled(block_lengths=10, window=2), seed=3, shard=(1, 4))
 
     text = repr(loader)
 

@@ -125,7 +125,7 @@ def test_what_jax_has_no_arrays_for_stays_a_list() -> None:
 
 def test_ragged_columns_go_through_compiled_functions() -> None:
     rows = [np.arange(length, dtype=np.float32) for length in (3, 0, 2)]
-    loader = Loader(SequenceDatasetIterator([rows, np.arange(3)]), 3, worker_kind="inline", collate=Concatenated(0))
+    loader = Loader(SequenceDatasetIterator([rows, np.arange(3)]), 3, worker_kind="inline", collate=Concatenated(columns=0))
     ((ragged, _),) = loader.jax()
 
     doubled = jax.jit(lambda batch: jax.tree_util.tree_map(lambda array: array * 2, batch))(ragged)

@@ -21,7 +21,7 @@ from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader
 )
 @settings(max_examples=200, deadline=None)
 def test_lanes_are_an_order_of_all_samples(n_samples: int, lanes: int, batch_size: int, seed: int, epoch: int) -> None:
-    order = Lanes(BlockShuffled(7, 2), lanes, batch_size)
+    order = Lanes(BlockShuffled(block_lengths=7, window=2), lanes=lanes, batch_size=batch_size)
 
     indices = order.indices(np.arange(n_samples), n_samples, seed, epoch)
 
@@ -34,7 +34,12 @@ def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> No
     blocks_of = []
     for rank in range(world):
         loader = Loader(
-            iterator, 32, shuffle=Lanes(BlockShuffled(length, 2), world, 32), seed=3, shard=(rank, world), worker_kind="inline"
+            iterator,
+            32,
+            shuffle=Lanes(BlockShuffled(block_lengths=length, window=2), lanes=world, batch_size=32),
+            seed=3,
+            shard=(rank, world),
+            worker_kind="inline",
         )
         blocks_of.append([set((batch[0] // length).tolist()) for batch in loader])
 
@@ -48,7 +53,7 @@ def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> No
 
 def test_another_number_of_ranks_goes_on_in_the_middle_of_an_epoch_with_each_sample_once() -> None:
     iterator = SequenceDatasetIterator([np.arange(1000)])
-    order = Lanes(BlockShuffled(50, 2), 4, 16)
+    order = Lanes(BlockShuffled(block_lengths=50, window=2), lanes=4, batch_size=16)
     before: list[int] = []
     state = None
     for rank in range(4):
@@ -71,6 +76,6 @@ def test_another_number_of_ranks_goes_on_in_the_middle_of_an_epoch_with_each_sam
 
 def test_lanes_of_something_else_than_an_order_are_refused() -> None:
     with pytest.raises(ConfigError, match="order such as BlockShuffled"):
-        Lanes(True, 2, 8)  # type: ignore[arg-type]
+        Lanes(True, lanes=2, batch_size=8)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="lanes"):
-        Lanes(InOrder(), 0, 8)
+        Lanes(InOrder(), lanes=0, batch_size=8)

@@ -122,7 +122,7 @@ def cases(draw: st.DrawFn) -> Case:
             stack.at_epoch(epoch)
     except DatasetOutOfBoundsError:  # positions in what has fewer samples in another epoch
         reject()
-    order = draw(st.sampled_from([InOrder(), Shuffled(), BlockShuffled(7, 2)]))
+    order = draw(st.sampled_from([InOrder(), Shuffled(), BlockShuffled(block_lengths=7, window=2)]))
     return Case(
         stack,
         order,

@@ -7,6 +7,7 @@ import json
 import pickle
 import sys
 import weakref
+from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.loader import BlockShuffled, InOrder, Order, Shuffled
+from data_stack.loader import BlockShuffled, Concatenated, InOrder, Lanes, Order, Plan, Shuffled
 
 N_SEEDS = 10_000
 
@@ -85,7 +86,12 @@ def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: in
     assert whole(Shuffled(), n, seed, epoch).tolist() == shuffled.read_column(0).tolist()
 
 
-@given(st.sampled_from([Shuffled(), InOrder(), BlockShuffled(7, 3), BlockShuffled([90, 0, 10], 2)]), st.data())
+@given(
+    st.sampled_from(
+        [Shuffled(), InOrder(), BlockShuffled(block_lengths=7, window=3), BlockShuffled(block_lengths=[90, 0, 10], window=2)]
+    ),
+    st.data(),
+)
 @settings(max_examples=50)
 def test_positions_are_where_they_are_whichever_others_are_asked_for(order: Order, data: st.DataObject) -> None:
     some = data.draw(st.lists(st.integers(0, 99), max_size=20))
@@ -111,8 +117,8 @@ def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
     far = Shuffled().indices(np.arange(4), 10**12, 7, 3)
     assert far.tolist() == [934666439573, 664447288389, 229441844223, 890442133738]
     assert Shuffled().indices(np.array([10**17]), 10**18, -5, 0).tolist() == [100611722893020488]
-    assert whole(BlockShuffled(3, 2), 10, 7, 3).tolist() == [1, 2, 9, 0, 4, 3, 5, 8, 6, 7]
-    assert whole(BlockShuffled([4, 0, 1, 5], 2), 10, 7).tolist() == [2, 1, 4, 0, 3, 7, 6, 5, 8, 9]
+    assert whole(BlockShuffled(block_lengths=3, window=2), 10, 7, 3).tolist() == [1, 2, 9, 0, 4, 3, 5, 8, 6, 7]
+    assert whole(BlockShuffled(block_lengths=[4, 0, 1, 5], window=2), 10, 7).tolist() == [2, 1, 4, 0, 3, 7, 6, 5, 8, 9]
 
 
 # ------------------------------------------------------------------------------------------------------------ how random it is
@@ -188,7 +194,7 @@ def test_a_block_wise_shuffle_has_every_sample_once(
     lengths, total = blocks
     n = n if total is None else total
 
-    order = whole(BlockShuffled(lengths, window), n, seed, epoch)
+    order = whole(BlockShuffled(block_lengths=lengths, window=window), n, seed, epoch)
 
     assert np.array_equal(np.sort(order), np.arange(n))
 
@@ -200,7 +206,7 @@ def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
 ) -> None:
     lengths, total = blocks
     n = n if total is None else total
-    order = BlockShuffled(lengths, window)
+    order = BlockShuffled(block_lengths=lengths, window=window)
     starts = np.cumsum(order.lengths(n)) - order.lengths(n)
 
     of_block = np.searchsorted(starts, whole(order, n, 3, epoch), side="right") - 1
@@ -212,14 +218,14 @@ def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
 
 
 def test_a_window_of_all_blocks_is_as_random_as_a_full_shuffle() -> None:
-    orders = drawn(BlockShuffled(3, 10**30), 12)
+    orders = drawn(BlockShuffled(block_lengths=3, window=10**30), 12)
 
     assert position_by_index(orders) < CRITICAL[121]
     assert chi_square(pair_counts(orders, 5)) < CRITICAL[131]
 
 
 def test_every_sample_of_a_small_window_stands_everywhere_equally_often() -> None:
-    orders = drawn(BlockShuffled(3, 2), 12)
+    orders = drawn(BlockShuffled(block_lengths=3, window=2), 12)
 
     assert position_by_index(orders) < CRITICAL[121]
 
@@ -227,14 +233,14 @@ def test_every_sample_of_a_small_window_stands_everywhere_equally_often() -> Non
 def test_two_samples_in_a_row_are_of_one_block_about_once_in_window_times() -> None:
     n, length, window = 64_000, 100, 16
 
-    blocks = whole(BlockShuffled(length, window), n, 1) // length
+    blocks = whole(BlockShuffled(block_lengths=length, window=window), n, 1) // length
 
     # in a window of 16 x 100 samples, 99 of the 1,599 others are of the same block: 0.0619, give or take 0.001 over 64,000
     assert abs(float((blocks[1:] == blocks[:-1]).mean()) - 99 / 1599) < 0.004
 
 
 def test_block_wise_epochs_have_orders_and_windows_of_their_own() -> None:
-    order = BlockShuffled(10, 2)
+    order = BlockShuffled(block_lengths=10, window=2)
 
     windows = {tuple(sorted(set((whole(order, 100, 1, epoch)[:20] // 10).tolist()))) for epoch in range(20)}
 
@@ -243,38 +249,53 @@ def test_block_wise_epochs_have_orders_and_windows_of_their_own() -> None:
 
 
 def test_blocks_of_one_length_end_with_a_shorter_one() -> None:
-    assert BlockShuffled(4).lengths(10).tolist() == [4, 4, 2]
+    assert BlockShuffled(block_lengths=4).lengths(10).tolist() == [4, 4, 2]
 
 
 def test_blocks_of_another_dataset_are_refused() -> None:
     with pytest.raises(ConfigError, match="have 7 samples together, the iterator has 8"):
-        whole(BlockShuffled([3, 4]), 8)
+        whole(BlockShuffled(block_lengths=[3, 4]), 8)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((0,), "block length"),
-        ((-3,), "block length"),
-        ((2.5,), "block length"),
-        (("4",), "block length"),
-        (([3, -1],), "block lengths"),
-        (([3.0, 1.0],), "block lengths"),
-        (([[3, 1]],), "block lengths"),
-        (([[3, 1], [2]],), "block lengths"),
-        ((["a"],), "block lengths"),
-        (([3], 0), "window"),
-        (([3], None), "window"),
+        ({"block_lengths": 0}, "block length"),
+        ({"block_lengths": -3}, "block length"),
+        ({"block_lengths": 2.5}, "block length"),
+        ({"block_lengths": "4"}, "block length"),
+        ({"block_lengths": [3, -1]}, "block lengths"),
+        ({"block_lengths": [3.0, 1.0]}, "block lengths"),
+        ({"block_lengths": [[3, 1]]}, "block lengths"),
+        ({"block_lengths": [[3, 1], [2]]}, "block lengths"),
+        ({"block_lengths": ["a"]}, "block lengths"),
+        ({"block_lengths": [3], "window": 0}, "window"),
+        ({"block_lengths": [3], "window": None}, "window"),
     ],
 )
-def test_blocks_that_cannot_be_are_refused(arguments: tuple[Any, ...], said: str) -> None:
+def test_blocks_that_cannot_be_are_refused(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        BlockShuffled(*arguments)
+        BlockShuffled(**arguments)
+
+
+@pytest.mark.parametrize(
+    "ambiguous",
+    [
+        lambda: BlockShuffled(4),  # type: ignore[call-arg]  # blocks of 4 samples, or windows of 4 blocks?
+        lambda: Lanes(Shuffled(), 4, 16),  # type: ignore[call-arg]
+        lambda: Concatenated(0),  # type: ignore[call-arg]  # a column, where Padded(0) names a value
+        lambda: Plan(100, 10, 1, 4),  # type: ignore[call-arg]
+    ],
+    ids=["blocks", "lanes", "columns", "ranks"],
+)
+def test_numbers_that_could_be_misread_have_names(ambiguous: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match="positional argument"):
+        ambiguous()
 
 
 # ------------------------------------------------------------------------------------------------------------------ as values
 
-ORDERS = [InOrder(), Shuffled(), BlockShuffled(8, 3), BlockShuffled([10, 20, 10], 2)]
+ORDERS = [InOrder(), Shuffled(), BlockShuffled(block_lengths=8, window=3), BlockShuffled(block_lengths=[10, 20, 10], window=2)]
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=repr)
@@ -288,22 +309,28 @@ def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order:
 
 
 def test_orders_that_differ_have_contents_that_differ() -> None:
-    orders = [*ORDERS, BlockShuffled(8, 4), BlockShuffled(9, 3), BlockShuffled([20, 10, 10], 2), BlockShuffled([10, 20, 10], 3)]
+    orders = [
+        *ORDERS,
+        BlockShuffled(block_lengths=8, window=4),
+        BlockShuffled(block_lengths=9, window=3),
+        BlockShuffled(block_lengths=[20, 10, 10], window=2),
+        BlockShuffled(block_lengths=[10, 20, 10], window=3),
+    ]
 
     assert len({json.dumps(order.content(), sort_keys=True) for order in orders}) == len(orders)
 
 
 def test_an_order_follows_seed_epoch_and_number_of_samples_in_whatever_turn_they_come() -> None:
-    order = BlockShuffled(8, 3)
+    order = BlockShuffled(block_lengths=8, window=3)
     asked = [(40, 1, 0), (40, 1, 1), (41, 1, 1), (40, 2, 1)]
 
     in_turn = [whole(order, *which).tolist() for which in asked * 2]
 
-    assert in_turn == [whole(BlockShuffled(8, 3), *which).tolist() for which in asked * 2]
+    assert in_turn == [whole(BlockShuffled(block_lengths=8, window=3), *which).tolist() for which in asked * 2]
 
 
 def test_an_order_is_not_kept_when_nobody_has_it_any_more() -> None:
-    order = BlockShuffled(np.full(1000, 5), 3)
+    order = BlockShuffled(block_lengths=np.full(1000, 5), window=3)
     whole(order, 5000)
     kept = weakref.ref(order)
 
@@ -315,7 +342,7 @@ def test_an_order_is_not_kept_when_nobody_has_it_any_more() -> None:
 
 def test_the_blocks_of_an_order_stay_as_they_were_given() -> None:
     lengths = np.array([3, 4, 5])
-    order = BlockShuffled(lengths, 2)
+    order = BlockShuffled(block_lengths=lengths, window=2)
     before = whole(order, 12)
 
     lengths[:] = [4, 4, 4]
@@ -333,7 +360,10 @@ def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: i
     if n_samples == 0:
         return
     block_of = np.repeat(np.arange(len(lengths)), lengths)
-    of_blocks, of_samples = BlockShuffled(lengths, window, samples=False), BlockShuffled(lengths, window, blocks=False)
+    of_blocks, of_samples = (
+        BlockShuffled(block_lengths=lengths, window=window, samples=False),
+        BlockShuffled(block_lengths=lengths, window=window, blocks=False),
+    )
 
     blocks, samples = whole(of_blocks, n_samples, seed, epoch), whole(of_samples, n_samples, seed, epoch)
 
@@ -346,20 +376,22 @@ def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: i
 
 
 def test_blocks_that_stay_whole_come_in_another_order_in_each_epoch() -> None:
-    order = BlockShuffled([3] * 10, samples=False)
+    order = BlockShuffled(block_lengths=[3] * 10, samples=False)
 
     assert whole(order, 30, 1, 0).tolist() != whole(order, 30, 1, 1).tolist()
     assert whole(order, 30, 1, 0).tolist() == whole(pickle.loads(pickle.dumps(order)), 30, 1, 0).tolist()
 
 
 def test_part_of_an_order_of_whole_blocks_does_not_depend_on_the_rest() -> None:
-    order = BlockShuffled([4, 1, 0, 7, 2], samples=False)
+    order = BlockShuffled(block_lengths=[4, 1, 0, 7, 2], samples=False)
 
     assert order.indices(np.array([11, 3, 3]), 14, 5, 2).tolist() == whole(order, 14, 5, 2)[[11, 3, 3]].tolist()
 
 
 def test_states_of_a_shuffle_of_both_stay_what_they_were_and_others_differ() -> None:
-    contents = [BlockShuffled(8, 4, **options).content() for options in ({}, {"blocks": False}, {"samples": False})]
+    contents = [
+        BlockShuffled(block_lengths=8, window=4, **options).content() for options in ({}, {"blocks": False}, {"samples": False})
+    ]
 
     assert contents[0] == {"order": "block-wise shuffled", "block_lengths": 8, "window": 4}
     assert contents[1] == {**contents[0], "blocks": False}
@@ -368,7 +400,7 @@ def test_states_of_a_shuffle_of_both_stay_what_they_were_and_others_differ() -> 
 
 def test_a_shuffle_that_shuffles_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="InOrder"):
-        BlockShuffled(8, blocks=False, samples=False)
+        BlockShuffled(block_lengths=8, blocks=False, samples=False)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.booleans())
@@ -377,7 +409,7 @@ def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
     lengths: list[int], window: int, seed: int, mixes_samples: bool
 ) -> None:
     n = sum(lengths)
-    order = BlockShuffled(lengths, window, samples=mixes_samples)
+    order = BlockShuffled(block_lengths=lengths, window=window, samples=mixes_samples)
     samples = order.indices(np.arange(n), n, seed, 3) if n else np.empty(0, int)
     block_of = np.repeat(np.arange(len(lengths)), lengths)[samples]  # at each position
     position = 0

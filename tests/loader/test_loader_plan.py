@@ -23,7 +23,7 @@ worlds = st.integers(1, 7)
 
 def ranks(n_samples: int, batch_size: int, world: int, drop_last: bool = False, uneven: Uneven = "pad") -> list[Plan]:
     """The plan of each rank."""
-    return [Plan(n_samples, batch_size, rank, world, drop_last, uneven) for rank in range(world)]
+    return [Plan(n_samples, batch_size, rank=rank, world=world, drop_last=drop_last, uneven=uneven) for rank in range(world)]
 
 
 def batches(plan: Plan, position: int = 0) -> list[list[int]]:
@@ -168,7 +168,7 @@ def test_one_sample_for_three_ranks_goes_where_uneven_says(uneven: Uneven, expec
 
 def test_a_plan_of_a_trillion_million_samples_answers_at_once() -> None:
     n = 10**18
-    plan = Plan(n, 256, 3, 8)
+    plan = Plan(n, 256, rank=3, world=8)
 
     step = plan.n_steps() - 1
 
@@ -206,6 +206,6 @@ def test_a_plan_that_cannot_be_says_why(arguments: dict[str, Any], said: str) ->
 
 
 def test_positions_come_as_int64() -> None:
-    plan = Plan(10, 4, 1, 2)
+    plan = Plan(10, 4, rank=1, world=2)
 
     assert plan.positions([plan.part(0), plan.part(1)]).dtype == np.int64

@@ -125,7 +125,7 @@ def test_strings_ragged_values_and_what_there_are_no_tensors_for() -> None:
 
 
 def test_a_ragged_column_is_a_ragged_tensor() -> None:
-    (batch,) = inline(texts(), 7, collate=Concatenated("tokens")).tensorflow()
+    (batch,) = inline(texts(), 7, collate=Concatenated(columns="tokens")).tensorflow()
 
     assert batch["tokens"].to_list() == [list(range(length)) for length in LENGTHS]
 
@@ -148,7 +148,7 @@ def test_a_dataset_has_the_form_of_the_batches_and_as_many() -> None:
 def test_form_of_strings_dicts_and_values_of_different_lengths() -> None:
     dataset = inline(texts(), 2).tensorflow().dataset()
     padded = inline(texts(), 2, collate=Padded(columns="tokens")).tensorflow().dataset()
-    ragged = inline(texts(), 2, collate=Concatenated("tokens")).tensorflow().dataset()
+    ragged = inline(texts(), 2, collate=Concatenated(columns="tokens")).tensorflow().dataset()
 
     spec = {"label": tf.TensorSpec([None], tf.int64), "name": tf.TensorSpec([None], tf.string)}
     assert dataset.element_spec == {"tokens": tf.RaggedTensorSpec([None, None], tf.int32), **spec}

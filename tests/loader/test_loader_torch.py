@@ -176,7 +176,7 @@ def test_columns_are_those_of_the_collate_function_for_torchs_loader() -> None:
 
 def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
     rows = [np.arange(length, dtype=np.float32) for length in (3, 0, 2, 1)]
-    loader = Loader(SequenceDatasetIterator([rows, np.arange(4)]), 4, worker_kind="inline", collate=Concatenated(0))
+    loader = Loader(SequenceDatasetIterator([rows, np.arange(4)]), 4, worker_kind="inline", collate=Concatenated(columns=0))
 
     ((ragged, _),) = loader.torch()
 

@@ -156,7 +156,7 @@ def test_a_dataset_is_kept_where_the_user_says(site: Site, tmp_path: Path, monke
     samples = data_stack.load("stored", "all", storage)
 
     assert list(samples) == [("A",), ("B",), ("C",)]
-    assert (folder / "stored" / "text").read_text() == "ABC"
+    assert (folder / "stored" / "1" / "text").read_text() == "ABC"
     assert (tmp_path / "home").exists() is False
 
 
@@ -215,7 +215,7 @@ LEGACY = """
 def test_a_factory_in_the_originals_manner_is_loaded_by_name(site: Site) -> None:
     site.install_dataset("old", LEGACY)
 
-    whole = data_stack.load("old")
+    whole: Any = data_stack.load("old")
     test = data_stack.load("old", "test", n=5)
 
     assert (len(whole), whole[0]) == (3, ("train", 0, 0))

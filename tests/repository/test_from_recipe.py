@@ -37,6 +37,7 @@ from data_stack.dataset.iterator.registry import known_layers
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
+from data_stack.dataset.recipes.recipe import why_untold
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.schema import Field, Schema
@@ -187,6 +188,13 @@ MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "none combined": lambda: CombinedDatasetIterator([]),
     "diamond": lambda: (lambda it: it[:4].combine(it[4:], it[:4].shuffle(1)))(source()),
 }
+
+
+@pytest.mark.parametrize("name", [*STACKS, *MORE_STACKS])
+def test_what_a_recipe_can_make_again_is_told_for_sure(name: str) -> None:
+    stack = {**STACKS, **MORE_STACKS}[name]()
+
+    assert not stack.recipe()["reproducible"] or why_untold(stack) is None
 
 
 @pytest.mark.parametrize("name", [*STACKS, *MORE_STACKS])
@@ -440,7 +448,8 @@ class TestDatasets:
         assert [node["layer"] for node in Informed(loaded).recipe()["nodes"]] == [None]
 
     def test_the_order_of_their_options_says_nothing(self, repository: DatasetRepository) -> None:
-        one, same = repository.load("whole", third=1, more=2), repository.load("whole", more=2, third=1)
+        one: Any = repository.load("whole", third=1, more=2)
+        same: Any = repository.load("whole", more=2, third=1)
 
         assert one.fingerprint() == same.fingerprint()
         assert one.recipe() == same.recipe()
@@ -464,7 +473,8 @@ class TestDatasets:
         repository = data_stack.default_repository()
         repository.register("recipe test", Whole(InMemoryStorageConnector()))
         try:
-            assert list(data_stack.from_recipe(data_stack.load("recipe test").recipe())) == [(1,), (2,), (3,)]
+            whole: Any = data_stack.load("recipe test")
+            assert list(data_stack.from_recipe(whole.recipe())) == [(1,), (2,), (3,)]
         finally:
             repository.remove("recipe test")
 
@@ -485,6 +495,11 @@ class TestDatasets:
             ({"config": {"dict": [[5, "test"]]}}, "the config of a dataset is its options"),
             ({"config": []}, "the config of a dataset is its options"),
             ({"more": []}, "a dataset has the arguments"),
+            ({"resources": []}, "resources of a dataset are digests by name"),
+            ({"resources": {"dict": [["numbers.txt", 5]]}}, "resources of a dataset are digests by name"),
+            ({"resources": {"dict": []}, "samples": None}, "told by its resources, or by a fingerprint"),
+            ({"samples": 5}, "told by its resources, or by a fingerprint"),
+            ({"samples": "0" * 64}, f"dataset 'numbers' gives has the fingerprint .*, in the recipe it has '{'0' * 64}'"),
         ],
     )  # fmt: skip
     def test_others_are_an_error(self, repository: DatasetRepository, change: dict[str, Any], message: str) -> None:
@@ -773,7 +788,7 @@ def changed(path: str, value: Any) -> Any:
 
 
 BOMB = {
-    "data_stack_recipe": 1,
+    "data_stack_recipe": 2,
     "nodes": [
         {"layer": "sequence", "of": [], "arguments": {"dataset_sequences": [[1]]}},
         *({"layer": "combined", "of": [number, number], "arguments": {}} for number in range(60)),
@@ -801,9 +816,10 @@ DAMAGED = [
     ('{"data_stack_recipe": NaN}', "no JSON"),
     ('{"data_stack_recipe": 1, "data_stack_recipe": 1}', "a name occurs twice"),
     ('{"data_stack_recipe": ' + "9" * 10_000 + "}", "no JSON|recipe of version"),
-    (changed("data_stack_recipe", 2), "of version 2; .* pip install --upgrade"),
+    (changed("data_stack_recipe", 1), "of version 1; .* version 1 do not say what datasets consist of: make them anew"),
+    (changed("data_stack_recipe", 3), "of version 3; .* needs the data_stack that wrote it"),
     (changed("data_stack_recipe", True), "of version True"),
-    (changed("data_stack_recipe", "1"), "of version '1'"),
+    (changed("data_stack_recipe", "2"), "of version '2'"),
     (changed("more", 1), "a recipe has the fields"),
     (changed("reproducible", 1), "says whether it is reproducible"),
     (changed("why_not", [1]), "says whether it is reproducible"),
@@ -946,7 +962,7 @@ def assert_refused_or_followed(recipe: Any) -> None:
 
 @_hostile
 @given(_json)
-@example({"data_stack_recipe": 1, "nodes": [{}], "reproducible": True, "why_not": []})
+@example({"data_stack_recipe": 2, "nodes": [{}], "reproducible": True, "why_not": []})
 def test_any_json_is_refused_or_followed(data: Any) -> None:
     try:
         from_recipe(json.dumps(data))
@@ -977,7 +993,7 @@ def test_any_nodes_are_refused_or_followed(nodes: Any) -> None:
     for number, node in enumerate(nodes[1:], 1):
         node["of"] = [below % number for below in node["of"]] or ([number - 1] if number % 2 else [])
 
-    assert_refused_or_followed({"data_stack_recipe": 1, "nodes": nodes, "reproducible": True, "why_not": []})
+    assert_refused_or_followed({"data_stack_recipe": 2, "nodes": nodes, "reproducible": True, "why_not": []})
 
 
 def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -1008,3 +1024,17 @@ def test_samples_of_a_rebuilt_stack_are_columns_too() -> None:
     batch = from_recipe(stack.recipe()).read_batch([0, 1, 2])
 
     np.testing.assert_equal(batch, stack_samples([stack[0], stack[1], stack[2]]))
+
+
+@pytest.mark.parametrize(
+    ("gap", "n_windows"), [(np.timedelta64(5, "ns"), 3), (np.timedelta64(5, "s"), 4), (np.timedelta64(5, "D"), 4)]
+)
+def test_a_gap_of_time_keeps_its_unit(gap: np.timedelta64, n_windows: int) -> None:
+    times = np.datetime64("2020-01-01", "ns") + np.array([0, 1, 2, 50, 51]).astype("m8[ns]")
+    windows = SequenceDatasetIterator([times]).windows(2, order_by=0, max_gap=gap)
+
+    again = from_recipe(windows.recipe())
+
+    assert len(again) == len(windows) == n_windows
+    assert again.fingerprint() == windows.fingerprint()
+    assert windows.fingerprint() != SequenceDatasetIterator([times]).windows(2, order_by=0, max_gap=5).fingerprint()

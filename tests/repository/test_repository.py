@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import data_stack
 from data_stack.dataset.factory import BaseDatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    InformedDatasetIteratorIF,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
 from data_stack.io.storage_connectors import InMemoryStorageConnector, StorageConnector
@@ -214,7 +219,7 @@ def test_load_gives_one_split_or_a_dict_of_all(repository: DatasetRepository) ->
 def test_load_asks_a_factory_without_splits_once(repository: DatasetRepository) -> None:
     repository.register("numbers", NumbersFactory())
 
-    iterator = repository.load("numbers")
+    iterator = cast(InformedDatasetIteratorIF, repository.load("numbers"))
 
     assert list(iterator) == [(1,), (2,), (3,)]
     assert iterator.dataset_meta == DatasetMeta(IteratorMeta(0, 0, 0), "numbers", "numbers", None)

@@ -105,8 +105,6 @@ def test_a_naive_connector_fails_where_it_is_naive(tmp_path: Path) -> None:
         "test_whoever_reads_goes_on_reading_what_was_opened",
         "test_readers_see_the_old_resource_or_the_new_one",
         "test_text_is_read_as_lines_of_utf_8",
-        "test_a_connector_and_its_resources_pickle",
-        "test_after_a_fork_both_processes_read_for_themselves",
     }
 
 

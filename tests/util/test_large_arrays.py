@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_stack.loader.ownership import owned
+from data_stack.dataset.iterator.ownership import owned
 from data_stack.util import large_arrays
 from data_stack.util.large_arrays import LARGE_BYTES, find_first_by, has_own_memory, memory_in, new_array, taken
 

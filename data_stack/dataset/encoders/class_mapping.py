@@ -12,6 +12,7 @@ from data_stack.dataset.encoders.categories import Categories, Codes, category, 
 from data_stack.dataset.encoders.columns import Column, as_column, objects
 from data_stack.dataset.encoders.encoder import Encoder, checked_choice
 from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.exact import common_dtype
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
@@ -258,5 +259,5 @@ def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:
         common = np.result_type(dtype, np.min_scalar_type(int(values.max())), np.min_scalar_type(int(values.min())))
         return common if common.kind in "iu" else np.dtype(object)
     if dtype.kind == "f" or dtype.kind == values.dtype.kind:
-        return np.result_type(dtype, values.dtype)
+        return common_dtype([np.empty(0, dtype), values]) or np.dtype(object)
     return np.dtype(object)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.exact import as_array, common_dtype
 from data_stack.exception import ConfigError
 
 __all__ = ["Blocks", "Column", "as_column", "as_floats", "blocks_of", "objects", "stacked"]
@@ -59,8 +60,8 @@ def stacked(values: list[Any]) -> Column:
             arrays = [_as_numbers(value.detach().cpu() if hasattr(value, "detach") else value) for value in values]
             present = [array for array in arrays if array is not None]
             if len(present) == len(arrays) and len({array.shape for array in present}) == 1:
-                dtype = np.result_type(*{array.dtype for array in present})
-                if dtype.kind != "f" or any(array.dtype.kind == "f" for array in present):  # else it would round integers
+                dtype = common_dtype(present)
+                if dtype is not None:
                     return np.stack(present, dtype=dtype)
     return objects(values) if values else np.empty(0)
 
@@ -145,8 +146,8 @@ def _without_mask(values: Any) -> Column:
 
 def _as_numbers(values: Any) -> Column | None:
     try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, OverflowError):  # ragged, or larger than any integer of numpy
+        array = as_array(values)
+    except (ValueError, TypeError, OverflowError):  # ragged, larger than any integer of numpy, or with masked entries
         return None
     if array.dtype.kind == "f" and isinstance(values, list):
         integers = [value for value in values if type(value) is int]

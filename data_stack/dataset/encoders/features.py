@@ -26,6 +26,7 @@ from data_stack.dataset.encoders.feature_rows import (
 )
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 from data_stack.exception import ConfigError
+from data_stack.util.request_limit import check_request
 
 __all__ = ["FeatureEncoder"]
 
@@ -350,6 +351,7 @@ class _Plan:
         self._sparse_vectors = [number for number in vectors if number not in dense]
 
     def transform(self, rows: FeatureRows) -> Matrix:
+        check_request(4 * rows.n_rows * self.size, "encoded features")
         matrix = np.zeros((rows.n_rows, self.size), dtype=np.float32)
         if rows.n_rows == 0:
             return matrix

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Union
@@ -14,6 +15,7 @@ from data_stack.dataset.encoders.columns import Column, objects
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
 from data_stack.dataset.recipes.plain_data import shown
 from data_stack.exception import ConfigError, ModelNotTrainedError
+from data_stack.util.request_limit import check_request
 
 __all__ = ["EncoderLike", "SklearnEncoder", "Transformer", "as_encoder"]
 
@@ -40,11 +42,15 @@ class SklearnEncoder(Encoder):
     the whole column, and changes the transformer that was given. For a transformer that looks at several rows, or multiplies
     matrices, a row alone may differ from the same row in a batch in its last bits.
 
-    :meth:`state` can be had of the transformers of scikit-learn itself if everything in them is plain data: numbers, strings,
-    arrays, lists, None, and transformers of that kind. It holds scikit-learn's own attributes, so it is for the version that
-    made it and those that kept them. Where scikit-learn keeps a piece of a larger matrix, as IncrementalPCA does, products with
-    it may differ in their last bits afterwards. Of all else it is a ConfigError; such an encoder still pickles if its object
-    does.
+    :meth:`state` can be had of StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, Normalizer, Binarizer,
+    PowerTransformer, QuantileTransformer, KBinsDiscretizer, PolynomialFeatures, OneHotEncoder, OrdinalEncoder, LabelEncoder,
+    LabelBinarizer, SimpleImputer (without ``add_indicator``), PCA, IncrementalPCA, TruncatedSVD, DictVectorizer,
+    CountVectorizer, TfidfTransformer, TfidfVectorizer, HashingVectorizer, and Pipeline and FeatureUnion of these. It holds
+    scikit-learn's own attributes, so it is for the version that made it and those that kept them. A state may come from anyone:
+    each attribute is checked against what fitting could have given, for scikit-learn itself trusts them, and a
+    ``token_pattern`` is one that takes no longer than a text is long. ``n_jobs`` is not kept. Where scikit-learn keeps a
+    piece of a larger matrix, as IncrementalPCA does, products with it may differ in their last bits afterwards. Of all else it
+    is a ConfigError; such an encoder still pickles if its object does.
 
     Args:
         transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
@@ -167,7 +173,7 @@ class SklearnEncoder(Encoder):
         if name == "fit":
             return data
         if hasattr(result, "toarray"):  # a sparse matrix
-            result = result.toarray()
+            result = _dense(result)
         return np.asarray(result.detach().cpu() if hasattr(result, "detach") else result)
 
     def _encoded_nothing(self) -> Column | None:
@@ -236,6 +242,23 @@ def as_encoder(encoder: Any) -> Encoder:
         ConfigError: it is neither.
     """
     return encoder if isinstance(encoder, Encoder) else SklearnEncoder(encoder)
+
+
+def _dense(matrix: Any) -> Column:
+    """A sparse matrix as an array.
+
+    Raises:
+        ConfigError: it names rows or columns that it does not have: scipy would write to these, wherever they lie in memory.
+        RequestLimitError: the array takes more than a request may.
+    """
+    try:
+        if hasattr(matrix, "check_format"):  # CSR and its like; the others check what they are made of
+            matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise ConfigError(f"a transformer gave a sparse matrix that is damaged: {error}") from error
+    check_request(math.prod(matrix.shape) * matrix.dtype.itemsize, "encoded values")
+    array: Column = matrix.toarray()
+    return array
 
 
 def _is_of_sklearn(value: object) -> bool:

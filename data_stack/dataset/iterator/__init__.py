@@ -27,6 +27,7 @@ from data_stack.dataset.iterator.iterator import (
     IndexArray,
     InformedDatasetIteratorIF,
     Sample,
+    column_names,
 )
 from data_stack.dataset.iterator.mapped import MappedDatasetIterator
 from data_stack.dataset.iterator.mixed import MixedDatasetIterator
@@ -76,5 +77,6 @@ __all__ = [
     "TuplesDatasetIterator",
     "WindowedDatasetIterator",
     "ZippedDatasetIterator",
+    "column_names",
     "sample_or_view",
 ]

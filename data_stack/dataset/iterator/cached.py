@@ -29,6 +29,7 @@ from data_stack.dataset.iterator.iterator import (
     columns_at,
     whole,
 )
+from data_stack.dataset.iterator.ownership import copied, copied_objects
 from data_stack.dataset.iterator.sample_columns import estimated_bytes, is_plain_tensor
 from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
 from data_stack.dataset.iterator.view import sample_or_view
@@ -65,8 +66,9 @@ class CachedDatasetIterator(DatasetIterator):
     What a batch lacks is read in one request. A column is made of kept samples if all it needs are kept, otherwise it is
     read as the iterator below reads it; it fills no cache.
 
-    A kept sample is handed out again as the same object: do not write into its arrays. Random layers belong above the
-    cache: of those below it, it keeps what they drew first. A stack ``at_epoch(e)`` begins with an empty cache.
+    What it gives is the receiver's to write into: arrays, tensors, lists, dicts and sets are copies of what is kept, at any
+    depth; only objects of other classes are the kept ones. Random layers belong above the cache: of those below it, it keeps
+    what they drew first. A stack ``at_epoch(e)`` begins with an empty cache.
 
     Any number of threads may read at once. A sample is read once even if several threads want it, unless it was let go
     in between. Each process has a cache of its own: what is pickled is the configuration, and a forked process starts
@@ -117,12 +119,12 @@ class CachedDatasetIterator(DatasetIterator):
     def __getitem__(self, index: Any) -> Any:
         """A sample for an int; a view for a slice or an index array."""
         if type(index) is int and 0 <= index < self._n_total:
-            return self._sample(index)
+            return self._copied_sample(index)
         return sample_or_view(self, index)
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
         """The samples at ``indices``; those that are not kept are read in one request."""
-        return self._samples(checked_indices(indices, self._n_total).tolist())
+        return list(map(copied, self._samples(checked_indices(indices, self._n_total).tolist())))
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as columns; those that are not kept are read in one request."""
@@ -144,24 +146,24 @@ class CachedDatasetIterator(DatasetIterator):
             self._n_bytes = self._hits = self._misses = 0
 
     def _unchecked_reader(self) -> Callable[[int], Sample]:
-        return self._sample
+        return self._copied_sample
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return emptied(stack_samples([self._sample(0)])) if self._n_total else ()
-        return stack_samples(self._samples(positions.tolist()))
+        return copied_objects(stack_samples(self._samples(positions.tolist())))
 
     def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
         samples = self._all_kept(positions)
         if samples is None:
             return column_at(self._source, key, whole(self._source, self._n_total) if positions is None else positions)
-        return stack_values([value_of(sample, key) for sample in samples])
+        return copied_objects(stack_values([value_of(sample, key) for sample in samples]))
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
         samples = self._all_kept(positions)
         if samples is None:
             return columns_at(self._source, keys, whole(self._source, self._n_total) if positions is None else positions)
-        return [stack_values([value_of(sample, key) for sample in samples]) for key in keys]
+        return [copied_objects(stack_values([value_of(sample, key) for sample in samples])) for key in keys]
 
     def _arguments(self) -> dict[str, Any]:
         return {"max_bytes": self._max_bytes}
@@ -172,6 +174,9 @@ class CachedDatasetIterator(DatasetIterator):
         return [self._dataset_iterator]
 
     # ------------------------------------------------------------------ what is kept
+
+    def _copied_sample(self, position: int) -> Sample:
+        return copied(self._sample(position))
 
     def _sample(self, position: int) -> Sample:
         with self._lock:

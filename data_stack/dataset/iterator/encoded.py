@@ -26,6 +26,7 @@ from data_stack.dataset.iterator.iterator import (
     batch_at,
     checked_indices,
     column_at,
+    column_keys,
     columns_at,
 )
 from data_stack.dataset.iterator.positions import narrowed
@@ -61,7 +62,7 @@ class EncodedDatasetIterator(DatasetIterator):
     def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
         self._dataset_iterator = dataset_iterator
         self._below = adapted(dataset_iterator)
-        self._encoders = checked_encoders(encoders)
+        self._encoders = column_keys(dataset_iterator, checked_encoders(encoders))
         for key, encoder in self._encoders.items():
             if not encoder.is_fitted:
                 raise ModelNotTrainedError(

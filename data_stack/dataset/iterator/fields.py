@@ -23,7 +23,10 @@ from data_stack.dataset.iterator.iterator import (
     batch_at,
     checked_indices,
     column_at,
+    column_key,
+    column_names,
     columns_at,
+    declared_columns,
 )
 from data_stack.dataset.iterator.stacking import column_of
 from data_stack.dataset.iterator.view import sample_or_view
@@ -104,6 +107,12 @@ class _RearrangedDatasetIterator(DatasetIterator):
             ConfigError: it cannot be made of them.
         """
         raise NotImplementedError
+
+    def _check_names(self, columns: Sequence[ColumnKey]) -> None:
+        """Find out now whether there are the columns that are called by their keys, by the schema or by sample 0."""
+        if len(self) and any(isinstance(column, str) for column in columns):
+            declared = declared_columns(self._source)
+            self._planned(self._form_of_first() if declared is None else tuple(declared))
 
     def __len__(self) -> int:
         return len(self._source)
@@ -189,7 +198,12 @@ class _RearrangedDatasetIterator(DatasetIterator):
         # there: whoever asks a tuple for "target" is told what columns there are.
         left_out = {role: position if isinstance(position, str) else role for role, position in positions.items()}
         sample_pos, target_pos, tag_pos = (left_out[role] if place is None else place for role, place in moved.items())
-        return replace(followed, iterator_meta=IteratorMeta(sample_pos, target_pos, tag_pos))
+        names = self._names_among(column_names(self._dataset_iterator))
+        return replace(followed, iterator_meta=IteratorMeta(sample_pos, target_pos, tag_pos), column_names=names)
+
+    def _names_among(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The names of this layer's columns, where ``names`` are those below (none: ``()``); None if they have none."""
+        return None
 
     @abstractmethod
     def _moved(self, position: ColumnKey) -> ColumnKey | None:
@@ -217,6 +231,9 @@ class FieldsDatasetIterator(_RearrangedDatasetIterator):
     The other columns are not read where the iterator below can read columns by themselves. To know whether samples are tuples
     or dicts, sample 0 is read once, when a column or batch is read for the first time.
 
+    Columns may be given by their names where the dataset declares them. A name or key that there is not is an error now, not when
+    samples are read: where no schema and no names tell what columns there are, sample 0 is read for that.
+
     An iterator's meta follows: positions are those in the new samples. The position of a column that is left out becomes the
     word ``"sample"``, ``"target"`` or ``"tag"``, a key stays as it is: both name no column, so that asking for it is a
     ConfigError; what was known of its values (target kind, class names, feature names) is dropped with it. If positions
@@ -233,10 +250,11 @@ class FieldsDatasetIterator(_RearrangedDatasetIterator):
     _layer_name = "fields"
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey]) -> None:
-        self._columns = _checked_columns(columns)
+        self._columns = _positions_of(dataset_iterator, columns)
         if not self._columns:
             raise ConfigError("samples need at least one column; none was selected")
         super().__init__(dataset_iterator)
+        self._check_names(self._columns)
 
     def _planned(self, form: _Form) -> _Plan:
         keys = _found(self._columns, form)
@@ -247,6 +265,9 @@ class FieldsDatasetIterator(_RearrangedDatasetIterator):
         if any(isinstance(column, str) for column in self._columns):
             return None if place is None and isinstance(position, str) else position
         return position if isinstance(position, str) else place
+
+    def _names_among(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        return _chosen(names, self._columns)
 
     def _arguments(self) -> dict[str, Any]:
         return {"columns": list(self._columns)}
@@ -273,6 +294,7 @@ class RenamedDatasetIterator(_RearrangedDatasetIterator):
         _check_names(list(names.values()))
         self._names = dict(names)
         super().__init__(dataset_iterator)
+        self._check_names(list(names))
 
     def _planned(self, form: _Form) -> _Plan:
         if isinstance(form, int):
@@ -345,9 +367,10 @@ class TuplesDatasetIterator(_RearrangedDatasetIterator):
     _layer_name = "tuples"
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
-        self._columns = _checked_columns(columns)
+        self._columns = _positions_of(dataset_iterator, columns)
         self._takes_all = not self._columns
         super().__init__(dataset_iterator)
+        self._check_names(self._columns)
 
     def _planned(self, form: _Form) -> _Plan:
         if not self._columns:
@@ -365,6 +388,14 @@ class TuplesDatasetIterator(_RearrangedDatasetIterator):
             return position
         form = self._form_of_first() if len(self) else 0
         return None if isinstance(form, int) else self._place_among(form, position)
+
+    def _names_among(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        if self._columns and all(isinstance(column, str) for column in self._columns):
+            return self._columns  # type: ignore[return-value]  # keys of dicts
+        if self._columns or names:
+            return _chosen(names, self._columns or tuple(range(len(names))))
+        form = self._form_of_first() if len(self) else 0
+        return None if isinstance(form, int) or not all(isinstance(key, str) for key in form) else form  # type: ignore[return-value]
 
     def _in_order(self, keys: tuple[ColumnKey, ...]) -> tuple[ColumnKey, ...]:
         """``keys`` in the order of sample 0: equal dicts may have theirs in different orders, tuples may not."""
@@ -429,6 +460,16 @@ def _checked_columns(columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
             raise ConfigError(f"column {key!r} is selected twice, among {_listed(columns)}")
         checked.append(key)
     return tuple(checked)
+
+
+def _positions_of(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
+    """Columns, checked, with positions for the names that a meta has."""
+    return tuple(column_key(iterator, column) for column in _checked_columns(columns))
+
+
+def _chosen(names: tuple[str, ...], columns: Sequence[ColumnKey]) -> tuple[str, ...] | None:
+    """The names at positions of tuple samples; None where there are no names."""
+    return tuple(names[int(column)] for column in _found(columns, len(names))) if names else None
 
 
 def _check_names(names: Sequence[Any]) -> None:

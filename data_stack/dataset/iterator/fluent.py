@@ -29,7 +29,8 @@ class FluentIterator:
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
     true. A class that has an attribute of one of these names keeps it; data_stack itself does not call these methods.
 
-    ``column`` and ``by`` name a column: a position in tuple samples, a key of dict samples. ``by=None`` means the target,
+    ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset declares ``columns``; a key of
+    dict samples. ``by=None`` means the target,
     of the iterator's meta if it has one, otherwise column 1.
     """
 
@@ -167,7 +168,8 @@ class FluentIterator:
     def select(self, *columns: ColumnKey) -> DatasetIteratorIF:
         """Samples of only these columns, in this order; the others are not read where that is possible.
 
-        With meta, columns counted from the end need to know how many there are: then sample 0 is read now.
+        A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it; likewise
+        with meta for columns counted from the end, and above a map of named columns.
         """
         return self._stacked("fields", columns=list(columns))
 
@@ -176,7 +178,7 @@ class FluentIterator:
         return self._stacked("renamed", names=names)
 
     def as_dict(self, *names: str) -> DatasetIteratorIF:
-        """Tuple samples as dicts: one name for each position."""
+        """Tuple samples as dicts: one name for each position; without any, the names that the columns have."""
         return self._stacked("dicts", names=list(names))
 
     def as_tuple(self, *columns: ColumnKey) -> DatasetIteratorIF:
@@ -232,7 +234,12 @@ class FluentIterator:
         return self._stacked("in_memory")
 
     def cache(
-        self, max_bytes: int | None = None, *, storage: StorageConnector | None = None, identifier: str | None = None
+        self,
+        max_bytes: int | None = None,
+        *,
+        storage: StorageConnector | None = None,
+        identifier: str | None = None,
+        version: str | None = None,
     ) -> DatasetIteratorIF:
         """Samples kept when they are read: in memory up to ``max_bytes``, or all of them in a resource of ``storage``.
 
@@ -242,17 +249,21 @@ class FluentIterator:
             max_bytes: of a cache in memory; None for no limit.
             storage: of a stored cache.
             identifier: of its resource in ``storage``; None for ``caches/`` and the fingerprint of this iterator.
+            version: of what is stored: yours to change when the samples change and the fingerprint cannot know. Needed where an
+                iterator of your own class, a lambda or a callable object takes part.
 
         Raises:
-            ConfigError: ``max_bytes`` is given together with ``storage``, or ``identifier`` without it.
+            ConfigError: ``max_bytes`` is given together with ``storage``, ``identifier`` or ``version`` without it, or a
+                ``version`` is needed.
         """
         if storage is None:
-            if identifier is not None:
-                raise ConfigError(f"a cache with identifier={identifier!r} is a stored one: give its storage, too")
+            if identifier is not None or version is not None:
+                given = f"identifier={identifier!r}" if version is None else f"version={version!r}"
+                raise ConfigError(f"a cache with {given} is a stored one: give its storage, too")
             return self._stacked("cached", max_bytes=max_bytes)
         if max_bytes is not None:
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
-        return self._stacked("stored_cache", storage=storage, identifier=identifier)
+        return self._stacked("stored_cache", storage=storage, identifier=identifier, version=version)
 
     def batches(self, batch_size: int, *, drop_last: bool = False) -> DatasetIteratorIF:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""

@@ -25,12 +25,13 @@ from data_stack.dataset.iterator.iterator import (
     column_at,
     columns_at,
 )
+from data_stack.dataset.iterator.ownership import copied_objects, owned
 from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
 from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 
-__all__ = ["GroupedDatasetIterator", "distinct"]
+__all__ = ["GroupedDatasetIterator", "distinct", "repeated_values"]
 
 # Whatever else is in a column with one of these, it stays a column of objects.
 _NEVER_STACKED = (str, bytes, type(None), Mapping)
@@ -98,7 +99,7 @@ class GroupedDatasetIterator(DatasetIterator):
         return self._one
 
     def _one(self, index: int) -> Sample:
-        return batch_at(self._source, self._positions_of(self._slots_of(index)))
+        return owned([batch_at(self._source, self._positions_of(self._slots_of(index)))])
 
     def _several(self, indices: IndexArrayOfInts) -> list[Sample]:
         batch = self._groups_at(indices) if len(indices) > 1 else None
@@ -133,14 +134,16 @@ class GroupedDatasetIterator(DatasetIterator):
         wanted, inverse = distinct(slots)
         wanted = self._positions_of(wanted)
         columns = []
-        for key, column in zip(keys, columns_at(self._source, keys, wanted), strict=True):
-            grouped = _grouped(column if inverse is None else column[inverse], slots.shape)
+        for key, column in zip(keys, owned([tuple(columns_at(self._source, keys, wanted))]), strict=True):
+            grouped = _grouped(repeated_values(column, inverse), slots.shape)
             columns.append(self._column_one_by_one(key, positions) if grouped is None else grouped)
         return columns
 
     def _column_one_by_one(self, key: ColumnKey, positions: IndexArrayOfInts) -> Column:
         source = self._source
-        return stack_values([column_at(source, key, self._positions_of(self._slots_of(index))) for index in positions.tolist()])
+        return copied_objects(
+            stack_values([column_at(source, key, self._positions_of(self._slots_of(index))) for index in positions.tolist()])
+        )
 
     def _groups_at(self, indices: IndexArrayOfInts) -> Batch | None:
         """Several groups read in one request; None where the groups one by one may look different."""
@@ -148,11 +151,11 @@ class GroupedDatasetIterator(DatasetIterator):
         if slots is None:
             return None
         wanted, inverse = distinct(slots)
-        batch = batch_at(self._source, self._positions_of(wanted))
+        batch = owned([batch_at(self._source, self._positions_of(wanted))])
         columns = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
         grouped = []
         for column in columns:
-            groups = _grouped(column if inverse is None else column[inverse], slots.shape)
+            groups = _grouped(repeated_values(column, inverse), slots.shape)
             if groups is None:
                 return None
             grouped.append(groups)
@@ -190,6 +193,11 @@ def distinct(slots: IndexArrayOfInts) -> tuple[IndexArrayOfInts, npt.NDArray[np.
         return flat, None
     wanted, inverse = np.unique(flat, return_inverse=True)
     return wanted, inverse
+
+
+def repeated_values(column: Column, inverse: npt.NDArray[np.intp] | None) -> Column:
+    """The values of several groups, those that some of them share for each by itself."""
+    return column if inverse is None else copied_objects(column[inverse])
 
 
 def _grouped(column: Column, shape: tuple[int, ...]) -> Column | None:

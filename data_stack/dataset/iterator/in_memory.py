@@ -21,6 +21,7 @@ from data_stack.dataset.iterator.iterator import (
     Sample,
     checked_indices,
 )
+from data_stack.dataset.iterator.ownership import copied, copied_objects
 from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.sample_columns import (
     Rows,
@@ -35,6 +36,7 @@ from data_stack.dataset.iterator.sample_columns import (
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.exception import ConfigError, DataStackError
+from data_stack.io.progress import new_bar, shows_progress
 
 __all__ = ["InMemoryDatasetIterator"]
 
@@ -58,9 +60,9 @@ class InMemoryDatasetIterator(DatasetIterator):
     bytes, cost no Python objects, and stay shared with forked workers. Any other column is a list of what was read, and
     samples that differ in their structure are kept as they are.
 
-    Arrays and tensors that samples hold are rows of their column: writing into one changes what is kept, as it always did.
-    The tuple, list or dict around them is a new one at each access. A pickled tensor takes its whole column along, as rows of
-    any tensor do; ``clone()`` it first. Rows of a memory-mapped file become plain arrays.
+    What it gives is the receiver's to write into: arrays, tensors, lists, dicts and sets are copies, at any depth, in samples
+    and in batches. Only objects of other classes are those that were read; and a whole column of numbers is not copied, but
+    read-only. Rows of a memory-mapped file become plain arrays.
 
     The iterator read from stays referenced, because ``underlying_iterators`` names it; with ``keep_source=False`` it is
     let go and ``underlying_iterators`` is empty. A pickle holds the samples only, so that it reaches workers even where
@@ -69,7 +71,7 @@ class InMemoryDatasetIterator(DatasetIterator):
     Args:
         dataset_iterator: what is read; any iterable of samples will do. One that has a length is read into columns of
             that length: at no time are the samples there twice.
-        progress: a progress bar on stderr: True, False, or None for one if stderr is a terminal.
+        progress: a progress bar on stderr: True, False, or None for one if stderr is a terminal or this a notebook.
         keep_source: whether ``underlying_iterators`` names ``dataset_iterator``.
     """
 
@@ -84,10 +86,8 @@ class InMemoryDatasetIterator(DatasetIterator):
         keep_source: bool = True,
     ) -> None:
         samples: Iterable[Sample] = dataset_iterator
-        if progress is not False:
-            from tqdm import tqdm  # costs 20 ms to import
-
-            samples = tqdm(samples, desc="Loading iterator to memory", disable=None if progress is None else False)
+        if shows_progress(progress):
+            samples = new_bar(samples, desc="Loading iterator to memory")
         self._underlying: list[Any] = [dataset_iterator] if keep_source else []
         self._keep(_read(samples, _length_of(dataset_iterator)))
 
@@ -121,21 +121,21 @@ class InMemoryDatasetIterator(DatasetIterator):
         return sample_or_view(self, index)
 
     def __iter__(self) -> Iterator[Sample]:
-        return iter(self._samples)
+        return iter(self._samples) if isinstance(self._samples, _ColumnarSamples) else map(copied, self._samples)
 
     def __getitems__(self, indices: IndexArray) -> list[Sample]:
         """The samples at ``indices``."""
         positions = checked_indices(indices, len(self._samples))
         if isinstance(self._samples, _ColumnarSamples):
             return self._samples.at(positions)
-        return [self._samples[position] for position in positions.tolist()]
+        return [copied(self._samples[position]) for position in positions.tolist()]
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as columns, each taken from its array."""
         return self._batch_at(checked_indices(indices, len(self._samples)))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column; no sample is built. A whole column of numbers or arrays is handed out as it is, not copied."""
+        """One column; no sample is built. A whole column of numbers or arrays is not copied, and is read-only."""
         return self._column_at(key, None if indices is None else checked_indices(indices, len(self._samples)))
 
     def _unchecked_reader(self) -> Callable[[int], Sample]:
@@ -242,7 +242,7 @@ _Samples = Union[list[Sample], _ColumnarSamples]
 
 
 def _reader_of(samples: _Samples) -> Callable[[int], Sample]:
-    return samples.reader() if isinstance(samples, _ColumnarSamples) else samples.__getitem__
+    return samples.reader() if isinstance(samples, _ColumnarSamples) else _Copies(samples).__getitem__
 
 
 def _length_of(samples: Any) -> int:
@@ -359,18 +359,27 @@ class _RowsColumn(_KeptColumn):
         return [row.copy() for row in values_of(self.kind, rows)] if self.kind.name == "array" else values_of(self.kind, rows)
 
     def accessible(self) -> Any:
-        return accessible(self.kind, self._rows)
+        values = accessible(self.kind, self._rows)
+        if self.kind.name == "array":
+            return _ArrayCopies(values)
+        return _Copies(values) if self.kind.name == "tensor" else values
 
     def between(self, start: int, stop: int) -> list[Any]:
-        return values_of(self.kind, self._rows[start:stop])
+        return list(map(copied, values_of(self.kind, self._rows[start:stop])))
 
     def at(self, positions: IndexArrayOfInts) -> list[Any]:
         if self.kind.name in ("array", "tensor"):
-            return super().at(positions)  # the rows themselves, not copies of them
+            return super().at(positions)  # each by itself: what is kept of one keeps no others alive
         return values_of(self.kind, self._rows.take(positions, axis=0))
 
     def stacked(self, positions: IndexArrayOfInts | None) -> Column:
-        return stacked_rows(self.kind, self._rows if positions is None else self._rows.take(positions, axis=0))
+        if positions is not None:
+            return stacked_rows(self.kind, self._rows.take(positions, axis=0))
+        column: Column = stacked_rows(self.kind, self._rows).view()
+        if column.dtype == object:  # tensors of a dtype that numpy lacks
+            return copied_objects(column)
+        column.flags.writeable = False
+        return column
 
     def described(self) -> dict[str, Any]:
         if self.kind.name == "tensor":
@@ -498,19 +507,36 @@ class _ObjectColumn(_KeptColumn):
     def released(self) -> list[Any]:
         return self._values
 
-    def accessible(self) -> list[Any]:
-        return self._values
+    def accessible(self) -> _Copies:
+        return _Copies(self._values)
 
     def between(self, start: int, stop: int) -> list[Any]:
-        return self._values[start:stop]
+        return list(map(copied, self._values[start:stop]))
 
     def stacked(self, positions: IndexArrayOfInts | None) -> Column:
         if positions is None:
-            return stack_values(self._values)
+            return copied_objects(stack_values(self._values))
         return stack_values(self.at(positions)) if len(positions) else stack_values(self._values[:1])[:0]
 
     def described(self) -> dict[str, Any]:
         return {"values": self._values}
+
+
+class _Copies:
+    """Values by position, for the receiver to write into."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __getitem__(self, index: int) -> Any:
+        return copied(self._values[index])
+
+
+class _ArrayCopies(_Copies):
+    """The same of arrays, in half the time."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self._values[index].copy()
 
 
 def _column_for(kind: ValueKind, n_expected: int) -> _KeptColumn:

@@ -17,6 +17,7 @@ from data_stack.dataset.iterator.iterator import (
     adapted,
     batch_at,
     column_at,
+    column_key,
     columns_at,
 )
 from data_stack.dataset.iterator.positions import Positions
@@ -79,8 +80,8 @@ class InformedDatasetIterator(InformedDatasetIteratorIF):
         return self._source.read_batch(indices)
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column, as the wrapped iterator reads it."""
-        return self._source.read_column(key, indices)
+        """One column, also by its name, as the wrapped iterator reads it."""
+        return self._source.read_column(column_key(self, key), indices)
 
     def _located(self) -> tuple[DatasetIteratorIF, Positions | None]:
         return self._source._located()
@@ -92,10 +93,10 @@ class InformedDatasetIterator(InformedDatasetIteratorIF):
         return batch_at(self._source, positions)
 
     def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        return column_at(self._source, key, positions)
+        return column_at(self._source, column_key(self, key), positions)
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        return columns_at(self._source, keys, positions)
+        return columns_at(self._source, [column_key(self, key) for key in keys], positions)
 
     def _arguments(self) -> dict[str, Any]:
         return {"dataset_meta": self._dataset_meta, "origin": self._origin}

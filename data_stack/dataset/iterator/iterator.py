@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, SupportsIndex, Union
+from typing import Any, ClassVar, NamedTuple, Protocol, SupportsIndex, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ __all__ = [
     "ColumnKey",
     "DatasetIterator",
     "DatasetIteratorIF",
+    "DeclaredColumn",
     "IndexArray",
     "Indexable",
     "InformedDatasetIteratorIF",
@@ -35,11 +36,17 @@ __all__ = [
     "checked_integer",
     "checked_positions",
     "column_at",
+    "column_key",
+    "column_keys",
+    "column_names",
     "columns_at",
+    "declared_columns",
     "has_fixed_columns",
     "out_of_bounds",
     "whole",
 ]
+
+_Value = TypeVar("_Value")
 
 Sample = Any
 """What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
@@ -68,13 +75,22 @@ _SHORTCUTS = {
     "_column_at": ("read_column", "__getitem__", "__len__"),
     "_columns_at": ("read_column", "read_batch", "__getitem__", "__len__"),
     "_has_fixed_columns": ("read_batch", "__getitem__", "__len__"),
-    "_source_content": ("read_batch", "__getitem__", "__len__"),
+    "_declared_columns": ("read_batch", "__getitem__", "__len__"),
+    "_source_content": ("read_batch", "__getitem__", "__len__", "_open_columns"),
 }
 
 
 def _depth(mro: tuple[type, ...], name: str) -> int:
     """How far up the ancestry ``name`` is defined."""
     return next((depth for depth, ancestor in enumerate(mro) if name in vars(ancestor)), len(mro))
+
+
+class DeclaredColumn(NamedTuple):
+    """What a schema says of a column: its type (None if values tell more), the extents of a value (None: they vary), and more."""
+
+    dtype: str | None = None
+    shape: tuple[int | None, ...] | None = None
+    is_nullable: bool = False
 
 
 class DatasetIteratorIF(FluentIterator, ABC):
@@ -169,6 +185,7 @@ class DatasetIteratorIF(FluentIterator, ABC):
             DatasetOutOfBoundsError: one of the positions lies outside.
             ConfigError: the samples have no such column.
         """
+        key = column_key(self, key)
         samples = self if indices is None else self.__getitems__(indices)
         values = [value_of(sample, key) for sample in samples]
         if not values and len(self):
@@ -194,7 +211,7 @@ class DatasetIteratorIF(FluentIterator, ABC):
         return self.__getitem__
 
     _shortcuts: ClassVar[frozenset[str]] = frozenset()
-    """Which of the following five are of the samples of this very class. Wrappers ask :func:`batch_at` and its like."""
+    """Which of the following six are of the samples of this very class. Wrappers ask :func:`batch_at` and its like."""
 
     def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
         """:meth:`read_batch` for positions of an integer array, each known to be in ``[0, len(self))``."""
@@ -206,6 +223,7 @@ class DatasetIteratorIF(FluentIterator, ABC):
 
     def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
         """Several columns, likewise, in one request; where the class reads no column by itself, each sample is read once."""
+        keys = [column_key(self, key) for key in keys]
         if len(keys) == 1 or type(self).read_column is not DatasetIteratorIF.read_column or len(self) == 0:
             return [column_at(self, key, positions) for key in keys]
         if positions is None:
@@ -222,12 +240,22 @@ class DatasetIteratorIF(FluentIterator, ABC):
         """Whether the columns of a batch have one dtype and shape, whichever samples it has; False where nobody knows."""
         return False
 
-    def _source_content(self) -> dict[str, Any] | None:
-        """Plain data that differ where the samples of a source do, for fingerprints; None: some samples are looked at instead."""
+    def _declared_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        """The columns of dict samples, where a schema says which there are; None where only a sample tells."""
+        return None
+
+    def _source_content(self) -> Any:
+        """What differs where the samples of a source do, beside its class and :meth:`_arguments`: the digests of its files.
+
+        A class without it is known by some of its samples, which tell no difference for sure.
+        """
         return None
 
     def _arguments(self) -> dict[str, Any]:
-        """What this layer was made with besides the iterators below it: plain values, arrays, functions, encoders."""
+        """What decides the samples besides the iterators below a layer, and the files of a source: what it was made with.
+
+        Plain values, arrays, functions, encoders.
+        """
         return {}
 
     def _stacked_on(self) -> list[DatasetIteratorIF]:
@@ -262,17 +290,84 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         raise NotImplementedError
 
     def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
+        # Positions are what layers, their recipes and what follows of a meta go by.
+        arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
         stacked = super()._stacked(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._followed(self.dataset_meta))
         meta = replace(meta, provenance=(*meta.provenance, stacked._layer_name or type(stacked).__name__))
         return LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
 
+    def _class_column(self, by: ColumnKey | None) -> ColumnKey:
+        return super()._class_column(None if by is None else column_key(self, by))
+
     def __repr__(self) -> str:
         try:
-            identifier = self.dataset_meta.identifier
+            meta = self.dataset_meta
+            names = None if _is_mapped(meta) else getattr(meta, "column_names", None)  # a map may have changed them
+            columns = f", columns {', '.join(names)}" if names else ""
+            return super().__repr__().replace(">", f" of {meta.identifier!r}{columns}>")
         except Exception:  # noqa: BLE001  # as above
             return super().__repr__()
-        return super().__repr__().replace(">", f" of {identifier!r}>")
+
+
+def column_names(iterator: Any) -> tuple[str, ...]:
+    """The names of the columns of tuple samples, by the iterator's meta; ``()`` if they have none.
+
+    Above a map, which may change the columns, sample 0 is read: other than as many values as there are names have no names.
+    """
+    if not isinstance(iterator, InformedDatasetIteratorIF):
+        return ()
+    meta = iterator.dataset_meta
+    names = getattr(meta, "column_names", None) or ()
+    if names and _is_mapped(meta) and len(iterator):
+        sample = iterator[0]
+        return names if isinstance(sample, (tuple, list)) and len(sample) == len(names) else ()
+    return names
+
+
+def column_key(iterator: Any, key: ColumnKey) -> ColumnKey:
+    """``key``, or the position of the column that the meta of ``iterator`` calls so.
+
+    Raises:
+        ConfigError: its columns have names, and this is none of them.
+    """
+    if not isinstance(key, str):
+        return key
+    names = column_names(iterator)
+    if names and key not in names:
+        raise ConfigError(f"samples have no column {key!r}: they have the columns {', '.join(map(repr, names))}")
+    return names.index(key) if names else key
+
+
+def _is_mapped(meta: Any) -> bool:
+    return "mapped" in getattr(meta, "provenance", ())
+
+
+def _with_positions(iterator: Any, argument: str, value: Any) -> Any:
+    """An argument of a layer with positions for the names of columns."""
+    if argument in ("column", "columns", "by", "order_by", "group_by", "stratify", "time"):
+        if isinstance(value, (list, tuple)):
+            return [column_key(iterator, key) for key in value]
+        return column_key(iterator, value)
+    if argument == "names" and value == []:
+        return list(column_names(iterator))
+    if argument == "encoders" and isinstance(value, Mapping):
+        return column_keys(iterator, value)
+    if argument == "offsets" and isinstance(value, Mapping):
+        return {at: keys and [column_key(iterator, key) for key in keys] for at, keys in value.items()}
+    return value
+
+
+def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[ColumnKey, _Value]:
+    """A mapping by columns with positions for their names.
+
+    Raises:
+        ConfigError: as :func:`column_key`; or a column is there by its name and by its position.
+    """
+    keyed = {column_key(iterator, key): value for key, value in values.items()}
+    if len(keyed) < len(values):
+        raise ConfigError(f"a column is named twice, by its name and by its position, among {', '.join(map(repr, values))}")
+    return keyed
 
 
 class Indexable(Protocol):
@@ -340,6 +435,12 @@ def columns_at(iterator: DatasetIteratorIF, keys: Sequence[ColumnKey], positions
     if "_columns_at" in iterator._shortcuts:
         return iterator._columns_at(keys, positions)
     return DatasetIteratorIF._columns_at(iterator, keys, positions)
+
+
+def declared_columns(iterator: DatasetIteratorIF) -> Mapping[str, DeclaredColumn] | None:
+    """The columns of dict samples, as the schema of what they are read from declares them; None where only a sample tells."""
+    source, _ = iterator._located()
+    return source._declared_columns() if "_declared_columns" in source._shortcuts else None
 
 
 def has_fixed_columns(iterator: DatasetIteratorIF) -> bool:

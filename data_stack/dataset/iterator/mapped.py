@@ -57,8 +57,8 @@ class MappedDatasetIterator(DatasetIterator):
 
     An empty request for columns calls the function for sample 0, to know what columns there are; an empty iterator has none.
 
-    The meta stays as it is: where the function changes what the target is, or where, say so with an
-    ``InformedDatasetIterator`` around this one.
+    The meta stays as it is, with the names of columns as long as the function gives as many of them: where the function changes
+    what the target is, or where, say so with an ``InformedDatasetIterator`` around this one.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.

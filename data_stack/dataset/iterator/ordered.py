@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import comparable
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
 from data_stack.dataset.iterator.stacking import Column
 from data_stack.dataset.iterator.view import DatasetIteratorView
@@ -103,7 +104,7 @@ def _is_missing(value: Any) -> bool:
 def _order(column: Column, key: ColumnKey, positions: npt.NDArray[np.intp], descending: bool) -> npt.NDArray[np.intp]:
     """As :func:`stable_order` for values none of which is missing; ``positions`` are theirs, for messages."""
     if column.dtype.kind == "O":
-        values = [value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value for value in column.tolist()]
+        values = [list(value) if isinstance(value, np.ndarray) and value.ndim == 1 else value for value in column.tolist()]
         return _order_of_objects(values, key, positions, descending)
     # From behind, so that the reversal of all puts equal ones back into their old order
     ascending = column[::-1] if descending else column
@@ -119,8 +120,9 @@ def _order(column: Column, key: ColumnKey, positions: npt.NDArray[np.intp], desc
 def _order_of_objects(
     values: Sequence[Any], key: ColumnKey, positions: npt.NDArray[np.intp], descending: bool
 ) -> npt.NDArray[np.intp]:
+    exact = comparable(values)
     try:
-        order = sorted(range(len(values)), key=values.__getitem__, reverse=descending)
+        order = sorted(range(len(values)), key=exact.__getitem__, reverse=descending)
     except (TypeError, ValueError):
         # the same again, only slower and with the names of those that cannot be compared
         order = sorted(

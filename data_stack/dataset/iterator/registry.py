@@ -41,6 +41,7 @@ _OPERATIONS = {
     "recipe": "data_stack.dataset.recipes.recipe",
     "report": "data_stack.dataset.reporting",
     "split": "data_stack.dataset.splits.parts",
+    "why_untold": "data_stack.dataset.recipes.recipe",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import as_array, common_dtype, leaf_types
 from data_stack.exception import ConfigError
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "Column",
     "as_array",
     "column_of",
+    "common_dtype",
     "emptied",
+    "exact_array",
     "join_batches",
     "join_columns",
     "keys_of",
@@ -32,7 +35,12 @@ Batch = Union[tuple[Column, ...], dict[str, Column], Column]
 """Samples as columns: a tuple for tuple samples, a dict for dict samples, one array for bare samples."""
 
 _NUMBERS = (bool, int, float, complex)
+_PYTHON_NUMBERS = set(_NUMBERS)
+_LISTS = {list, tuple}
+_UNSTACKABLE = (ValueError, TypeError, OverflowError, RuntimeError)  # ragged, endless, or tensors that numpy does not take
 _NUMERIC_KINDS = "biufc"
+_TIMES = (np.datetime64, np.timedelta64)
+_EXACT_IN_FLOATS = 2**53  # integers below are floats, too; what is rounded to it may have been another one
 _SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"}
 
 
@@ -78,23 +86,29 @@ def stack_samples(samples: Sequence[Any]) -> Batch:
 
 
 def stack_values(values: Sequence[Any]) -> Column:
-    """Values as one array of shape ``(len(values), ...)``, of dtype object unless that would be a loss.
+    """Values as one array of shape ``(len(values), ...)`` that holds each of them exactly; of dtype object where no other does.
 
-    Numbers, arrays, tensors and lists of numbers of one shape are stacked. Strings and bytes stay Python objects (numpy's
-    own would cut trailing zeros and take the longest value's memory for each), as does whatever has no common shape or dtype.
+    Numbers, arrays, tensors and lists of numbers of one shape are stacked, times in a unit that holds all of them. Python
+    objects stay as they are: strings and bytes (numpy's own would cut trailing zeros and take the longest value's memory for
+    each), values of no common shape or dtype, arrays with masked entries, and all values of a column in which one would become
+    another one: an integer beyond 2**53 beside floats, or beyond int64 beside signed integers, or times of which no unit holds
+    all. Records are stacked if they are of one dtype.
     """
     if not values:
         return np.empty(0)
-    if all(isinstance(value, _NUMBERS) for value in values):
-        return _stacked([np.asarray(value) for value in values]) if _mixes_types(values) else _numbers(values)
-    types = {type(value) for value in values}
-    only = types.pop() if len(types) == 1 else None
-    if only in _SCALARS:
+    types = set(map(type, values))
+    if types <= _PYTHON_NUMBERS:
+        numbers = _numbers(values, types)
+        return _objects(values) if numbers is None else numbers
+    only = next(iter(types)) if len(types) == 1 else None
+    if only in _SCALARS or (only in _TIMES and len({value.dtype for value in values}) == 1):
         return np.array(values)
-    arrays = list(values) if only is np.ndarray else [_as_array(value) for value in values]
+    if types <= _LISTS and (numbers := _numbers_of_lists(values)) is not None:  # all at once takes a third of the time
+        return numbers
+    arrays = list(values) if only is np.ndarray else [exact_array(value) for value in values]
     stackable = [array for array in arrays if array is not None]
     if len(stackable) == len(arrays):
-        return _stacked(stackable)
+        return _stacked(stackable, values)
     return _objects(values)
 
 
@@ -102,8 +116,8 @@ def join_columns(pieces: Sequence[Column]) -> Column:
     """Columns one after the other, as if their values had been stacked together."""
     if len(pieces) == 1:
         return pieces[0]
-    dtype = _common_dtype(pieces)
-    if dtype is None or len({piece.shape[1:] for piece in pieces}) != 1:
+    dtype = common_dtype(pieces) if len({piece.shape[1:] for piece in pieces}) == 1 else None
+    if dtype is None:
         return _objects([value for piece in pieces for value in piece])
     return np.concatenate(pieces, dtype=dtype)
 
@@ -174,21 +188,8 @@ def reordered(batch: Batch, order: npt.NDArray[np.intp] | slice) -> Batch:
     return batch[order]
 
 
-def as_array(values: Any) -> Column:
-    """An array or tensor as a numpy array, without a copy where its memory can be shared.
-
-    Raises:
-        TypeError: a tensor of a dtype that numpy lacks, such as bfloat16.
-    """
-    if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
-        values = values.detach().cpu()
-        if values.is_conj() or values.is_neg():  # marked as to be conjugated or negated, which numpy cannot know
-            values = values.resolve_conj().resolve_neg()
-    return np.asarray(values)
-
-
-def _as_array(value: Any) -> Column | None:
-    """``value`` as an array if nothing is lost by it."""
+def exact_array(value: Any) -> Column | None:
+    """A number, array, tensor or list of numbers as an array that holds it exactly; None if there is none, and for all else."""
     if isinstance(value, (str, bytes)):
         return None
     if isinstance(value, _NUMBERS):
@@ -199,31 +200,49 @@ def _as_array(value: Any) -> Column | None:
         except TypeError:  # a tensor of a dtype that numpy lacks
             return None
     if isinstance(value, (list, tuple)):
+        array = _numbers_of_lists(value)
         try:
-            array = np.asarray(value)
-        except (ValueError, TypeError, OverflowError, RuntimeError):  # ragged, or tensors that numpy does not take
+            column = stack_values(value) if array is None else array
+        except _UNSTACKABLE:
             return None
-        return array if array.dtype.kind in _NUMERIC_KINDS else None
+        return column if column.dtype.kind in _NUMERIC_KINDS else None
     return None
 
 
-def _mixes_types(values: Sequence[Any]) -> bool:
-    return len({type(value) for value in values}) > 1
+def _numbers_of_lists(values: Sequence[Any]) -> Column | None:
+    """Lists of Python's numbers, nested or not, as the array that holds them exactly; None if there may be none."""
+    try:
+        types = set(map(type, values))
+        if not types <= _PYTHON_NUMBERS:
+            types = leaf_types(values)
+        return _numbers(values, types) if types <= _PYTHON_NUMBERS else None
+    except _UNSTACKABLE:
+        return None
 
 
-def _numbers(values: Sequence[Any]) -> Column:
-    """Python numbers of one type, exactly: integers that fit no numpy integer stay objects."""
+def _numbers(values: Sequence[Any], types: set[type]) -> Column | None:
+    """Python's numbers, or lists of them, as an array that holds them exactly; None if it might not.
+
+    Raises:
+        ValueError: lists are of different lengths.
+    """
     try:
         array = np.asarray(values)
     except OverflowError:
-        return _objects(values)
-    return array if array.dtype.kind in "iu" or not isinstance(values[0], int) or array.dtype == bool else _objects(values)
+        return None
+    if len(types) < 2:
+        return array if array.dtype.kind in "iu" or int not in types else None
+    if array.dtype.kind in "biu" or (array.dtype.kind in "fc" and np.abs(array).max() < _EXACT_IN_FLOATS):
+        return array
+    return None
 
 
-def _stacked(arrays: Sequence[Column]) -> Column:
-    dtype = _common_dtype(arrays)
-    if dtype is None or len({array.shape for array in arrays}) != 1:
-        return _objects([array[()] if array.ndim == 0 else array for array in arrays])
+def _stacked(arrays: Sequence[Column], values: Sequence[Any]) -> Column:
+    """The values that these arrays are made of as one array, or the arrays as objects."""
+    dtype = common_dtype(arrays) if len({array.shape for array in arrays}) == 1 else None
+    if dtype is None:
+        pairs = zip(arrays, values, strict=True)
+        return _objects([array if array.ndim else value if isinstance(value, _NUMBERS) else array[()] for array, value in pairs])
     if arrays[0].ndim == 0 and dtype.kind in _NUMERIC_KINDS:
         return np.array(arrays, dtype=dtype)  # np.stack would first reshape each number
     if arrays[0].ndim == 0:
@@ -235,22 +254,6 @@ def _stacked(arrays: Sequence[Column]) -> Column:
         return _objects(arrays)
     np.concatenate(arrays, out=stacked.reshape(len(arrays) * shape[0], *shape[1:]))  # np.stack takes three times as long
     return stacked
-
-
-def _common_dtype(arrays: Sequence[Column]) -> np.dtype[Any] | None:
-    """The dtype that holds all values exactly; None if only object does."""
-    dtypes = {array.dtype for array in arrays}
-    if len(dtypes) == 1:
-        return next(iter(dtypes))
-    kinds = {dtype.kind for dtype in dtypes}
-    if not (kinds <= set(_NUMERIC_KINDS) or len(kinds) == 1):
-        return None
-    try:
-        common: np.dtype[Any] = np.result_type(*dtypes)
-    except TypeError:
-        return None
-    # numpy meets int64 and uint64 in float64, which rounds
-    return None if common.kind == "f" and "f" not in kinds else common
 
 
 def _objects(values: Sequence[Any]) -> Column:

@@ -46,9 +46,9 @@ class StoredCacheDatasetIterator(DatasetIterator):
     the store has leases; otherwise both write the same.
 
     The resource knows what it holds: the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`), and how many samples. If
-    these are others now, it is written anew, and the log says so. Where functions make the samples, their compiled code counts
-    too, but not that of what they call in turn; a client's class counts by its name, its number of samples and a few of these:
-    what changes unseen needs another ``version``.
+    these are others now, it is written anew, and the log says so. Where functions of modules make the samples, their compiled
+    code counts too, but not that of what they call in turn: that needs another ``version``. What no other process can tell from
+    something else (an iterator of your own class, a lambda, a callable object) is kept only with a ``version``.
 
     Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
     scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such; a sample may also
@@ -63,10 +63,11 @@ class StoredCacheDatasetIterator(DatasetIterator):
         storage: where the resource is kept.
         identifier: its name; None for ``caches/`` and the fingerprint, so that different samples never meet. The cache that a
             recipe or another epoch makes of this one has a name of that kind.
-        version: yours to change when the samples change unseen by the fingerprint.
+        version: yours to change when the samples change unseen by the fingerprint. Needed where the fingerprint cannot tell.
 
     Raises:
-        ConfigError: ``storage`` is no storage connector; or, at the first access, a sample has a value of another type, the
+        ConfigError: ``storage`` is no storage connector; ``dataset_iterator`` cannot be told from another one, and there is no
+            ``version``; or, at the first access, a sample has a value of another type, the
             iterator gives more or fewer samples than it says, or the resource of that name is no cache: it is not overwritten.
         MalformedIdentifierError: ``identifier`` is not in the grammar.
         DatasetFileCorruptError: at an access, the resource is damaged; deleting it lets it be written anew.
@@ -87,6 +88,14 @@ class StoredCacheDatasetIterator(DatasetIterator):
             raise ConfigError(
                 f"a stored cache needs a storage connector, e.g. FileStorageConnector('/data'), not {storage!r:.80}"
             )
+        if version is None:
+            reason = operation("why_untold")(adapted(dataset_iterator))
+            if reason is not None:
+                raise ConfigError(
+                    f"a stored cache of this needs a version: without one it could give other samples than those below it, for "
+                    f"its fingerprint cannot tell them apart ({reason}). Give cache(storage=…, version='1'), and another "
+                    f"version whenever the samples change"
+                )
         self._dataset_iterator, self._storage = dataset_iterator, storage
         self._given_identifier = None if identifier is None else checked_identifier(identifier)
         self._version = version

@@ -24,6 +24,7 @@ from data_stack.dataset.iterator.iterator import (
     checked_indices,
     checked_positions,
     column_at,
+    column_key,
     columns_at,
     out_of_bounds,
 )
@@ -182,6 +183,16 @@ class InformedDatasetIteratorView(DatasetIteratorView, InformedDatasetIteratorIF
         """The meta of the iterator that was sliced."""
         meta: DatasetMetaIF = self._dataset_iterator.dataset_meta  # type: ignore[attr-defined]  # sample_or_view made it
         return meta
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One column, also by its name, in one request to the source, for this view's samples only."""
+        return super().read_column(column_key(self, key), indices)
+
+    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
+        return super()._column_at(column_key(self, key), positions)
+
+    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+        return super()._columns_at([column_key(self, key) for key in keys], positions)
 
 
 def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.digests import DIGEST_BYTES, column_digests
+from data_stack.dataset.exact import comparable, ticks_of
 from data_stack.dataset.iterator.deduplicated import equal_groups
-from data_stack.dataset.iterator.grouped import GroupedDatasetIterator, distinct
+from data_stack.dataset.iterator.grouped import GroupedDatasetIterator, distinct, repeated_values
 from data_stack.dataset.iterator.iterator import (
     Batch,
     Column,
@@ -31,6 +32,7 @@ from data_stack.dataset.iterator.iterator import (
     columns_at,
 )
 from data_stack.dataset.iterator.ordered import missing_values, stable_order
+from data_stack.dataset.iterator.ownership import copied, owned
 from data_stack.dataset.iterator.positions import narrowed
 from data_stack.dataset.iterator.stacking import emptied, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
@@ -218,6 +220,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             samples = self._source.__getitems__(self._positions_of(wanted).tolist())
             if inverse is not None:
                 samples = [samples[place] for place in inverse.tolist()]
+            samples = list(map(copied, samples))
             samples_of.update({offset: samples[number :: len(whole)] for number, offset in enumerate(whole)})
         columns = self._columns_of_offsets(indices, offsets)
         for offset, keys in offsets.items():
@@ -242,9 +245,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         found = {}
         for at, keys in keys_of.items():
             wanted, inverse = distinct(self._slots_of_offsets(indices, at))
-            read = columns_at(self._source, keys, self._positions_of(wanted))
+            read = owned([tuple(columns_at(self._source, keys, self._positions_of(wanted)))])
             for key, column in zip(keys, read, strict=True):
-                values = column if inverse is None else column[inverse]
+                values = repeated_values(column, inverse)
                 for number, offset in enumerate(at):
                     found[offset, key] = values[number :: len(at)]
         return found
@@ -293,7 +296,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(super()._followed(meta))
-        return followed if self._offsets is None else replace(followed, class_names=None, feature_names=None)
+        return followed if self._offsets is None else replace(followed, class_names=None, feature_names=None, column_names=None)
 
 
 # ---------------------------------------------------------------------- arguments
@@ -397,14 +400,21 @@ def exceeds_gap(
             within = (doubles[1:] - doubles[:-1] <= float(max_gap)) | (doubles[1:] == doubles[:-1])  # infinities, too
         return np.asarray(~within)
     if kind in "mM":
-        steps = values[1:] - values[:-1]
-        try:
-            return np.asarray((steps if is_span else steps.view(np.int64)) > max_gap)
-        except (TypeError, OverflowError) as error:
-            raise ConfigError(
-                f"differences in column {key!r}, of dtype {steps.dtype}, cannot be compared to {max_gap!r}"
-            ) from error
+        ticks = np.ascontiguousarray(values, values.dtype.newbyteorder("=")).view(np.uint64)  # of which differences never wrap
+        most = _MOST if max_gap == math.inf else _ticks_of_gap(max_gap, values.dtype, key) if is_span else math.floor(max_gap)
+        return np.asarray(ticks[1:] - ticks[:-1] > np.uint64(min(most, _MOST)))
+    if is_span and any(isinstance(value, (np.datetime64, np.timedelta64)) for value in values):
+        values = np.fromiter(comparable(values.tolist()), object, len(values))
+        return _objects_exceed(values, ticks_of(max_gap)[1], same_group, key, order)
     return _objects_exceed(values, max_gap.astype("m8[us]").item() if is_span else max_gap, same_group, key, order)
+
+
+def _ticks_of_gap(max_gap: np.timedelta64, dtype: np.dtype[Any], key: ColumnKey) -> int:
+    """How many whole units of a column's dtype a span is."""
+    step, gap = (ticks_of(each) for each in (np.array(1, dtype.str.replace("M8", "m8"))[()], max_gap))
+    if step[0] != gap[0]:
+        raise ConfigError(f"differences in column {key!r}, of dtype {dtype}, cannot be compared to {max_gap!r}")
+    return gap[1] // step[1]
 
 
 def _objects_exceed(

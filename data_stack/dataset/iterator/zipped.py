@@ -22,6 +22,7 @@ from data_stack.dataset.iterator.iterator import (
     adapted,
     batch_at,
     checked_indices,
+    column_names,
     columns_at,
     whole,
 )
@@ -43,8 +44,8 @@ class ZippedDatasetIterator(DatasetIterator):
     name the tuples' columns first, by ``as_dict``. A batch is read by one request to each iterator; a single column by
     one to the iterator that has it, for which sample 0 of all is read once, to know where which column is.
 
-    The meta is that of the first iterator, whose columns keep their positions. If its meta counts from the end, its sample 0
-    is read when this is made, for the end is another one now.
+    The meta is that of the first iterator, whose columns keep their positions; columns have names where those of all iterators
+    have, and no two the same. If its meta counts from the end, its sample 0 is read when this is made: the end is another now.
 
     Args:
         iterators: at least one, all of one length, which is taken here; they stay the caller's to close.
@@ -166,7 +167,14 @@ class ZippedDatasetIterator(DatasetIterator):
                 position if isinstance(position, str) or not -width <= position < 0 else position + width
                 for position in positions
             ]
-        return replace(MetaFactory.copy_dataset_meta(meta), iterator_meta=IteratorMeta(*positions))
+        names = [column_names(iterator) for iterator in self._iterators]
+        all_names = tuple(name for each in names for name in each)
+        is_named = all(names) and len(set(all_names)) == len(all_names)
+        return replace(
+            MetaFactory.copy_dataset_meta(meta),
+            iterator_meta=IteratorMeta(*positions),
+            column_names=all_names if is_named else None,
+        )
 
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:

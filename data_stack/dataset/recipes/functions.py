@@ -21,6 +21,7 @@ __all__ = [
     "code_content",
     "function_at",
     "importable_name",
+    "is_filled",
     "named_function",
     "registered_function",
     "shown",
@@ -276,7 +277,7 @@ class _Content:
             return {"object": self._object(value, depth + 1)}
 
     def _function(self, function: types.FunctionType, depth: int) -> list[Any]:
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
         names = sorted(_names_in(function.__code__) & function.__globals__.keys())
         return [
             _code(function.__code__),
@@ -332,7 +333,8 @@ def _names_in(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*nested)
 
 
-def _is_filled(cell: types.CellType) -> bool:
+def is_filled(cell: types.CellType) -> bool:
+    """Whether a variable of a closure has a value by now."""
     try:
         _ = cell.cell_contents
     except ValueError:

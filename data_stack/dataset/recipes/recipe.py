@@ -22,11 +22,13 @@ from data_stack.dataset.recipes.recipe_values import (
     content_of_indices,
     known_content,
     n_bytes,
+    other_values,
     probe,
     range_content,
     written,
     written_by_digest,
 )
+from data_stack.dataset.recipes.recipe_values import why_untold as why_untold_value
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
@@ -43,9 +45,11 @@ __all__ = [
     "held_draws",
     "node_digests",
     "recipe",
+    "samples_content",
+    "why_untold",
 ]
 
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 
 # Fingerprints are kept with splits and caches: a change of what they are taken of is a change of this number.
 _FINGERPRINT_VERSION = 1
@@ -60,6 +64,9 @@ _PROBED = '"probe":'
 
 # Whose arguments are samples, which may be tuples or lists, or dicts with an order.
 _KEEPS_SAMPLES = ("sequence", "in_memory")
+
+# What may be used as an iterator, and holds nothing but samples.
+_PLAIN_SAMPLES = (list, tuple, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ def _written_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
             f"{what} is no layer of data_stack, so a recipe cannot make it; give from_recipe such an iterator, as one of "
             f"sources=[…], or bring it as a dataset that data_stack.load knows by name"
         )
-        return dict(layer.arguments)
+        return {name: _argument_content(None, name, value) for name, value in layer.arguments.items()}
     values = {name: _simplified(value) for name, value in layer.arguments.items()}
     if layer.of or sum(n_bytes(value, MOST_EMBEDDED_BYTES) for value in values.values()) <= MOST_EMBEDDED_BYTES:
         reasons: list[str] = []
@@ -116,7 +123,7 @@ def _simplified(value: Any) -> Any:
     if isinstance(value, range):
         first, n_numbers, step = range_content(value)
         return range(first, first + step * n_numbers, step)
-    if isinstance(value, (np.bool_, np.integer, np.float64)):
+    if isinstance(value, (np.bool_, np.integer, np.float64)) and value.dtype.kind != "m":  # numpy calls spans of time integers
         return value.item()
     if isinstance(value, ComputedPositions) and len(value) <= MOST_COMPUTED_POSITIONS:
         positions = as_index_array(value)
@@ -153,10 +160,41 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     contents = [
         found
         for layer in _layers_below(iterator, probed=False)
-        for value in layer.arguments.values()
+        for value in other_values(_given_to(layer))
         if (found := code_content(value, known_content)) is not None
     ]
     return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
+
+
+def why_untold(iterator: DatasetIteratorIF) -> str | None:
+    """Why the fingerprint of a stack may be the same although its samples are others, or only of this process; None if neither.
+
+    Nothing is read for it.
+    """
+    for layer in _layers_below(iterator, probed=False):
+        what = layer.name or class_name(layer.iterator)
+        if layer.name == DATASET:
+            reason = why_untold_value(layer.arguments["config"]) or _why_untold_dataset(layer.iterator)
+        elif layer.name is None and not _tells_content(layer.iterator):
+            reason = "its class is none of data_stack's, so nobody but you knows when its samples are others"
+        elif layer.name == "in_memory" and layer.iterator._known_fingerprint is not None:
+            reason = "it comes from another process and has left there what it was read from"
+        elif layer.name == "sequence":
+            columns = layer.arguments.get("dataset_sequences", ())
+            reason = why_untold_value([column for column in columns if not isinstance(column, (list, tuple))])
+        else:
+            reason = why_untold_value(_given_to(layer))
+        if reason is not None:
+            return f"{what}: {reason}"
+    return None
+
+
+def _given_to(layer: Layer) -> Mapping[str, Any]:
+    """What a layer, or a source that tells its content, was made with; not the samples themselves."""
+    if layer.name in _KEEPS_SAMPLES and not layer.of:
+        return {}
+    is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _tells_content(layer.iterator)
+    return layer.iterator._arguments() if is_source else layer.arguments
 
 
 def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -175,7 +213,7 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     if layer == "view" and key == "indices":
         return content_of_indices(value)
-    if layer in _KEEPS_SAMPLES:
+    if layer in _KEEPS_SAMPLES or (layer is None and key == "samples"):
         return content_of(value, of_samples=True)
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
     return content_of(list(value) if isinstance(value, tuple) else value)
@@ -186,7 +224,7 @@ def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
 
     Args:
         top: any iterator, or what is used as one.
-        probed: whether samples of classes that are none of ours are looked at.
+        probed: whether the content of sources is looked at.
 
     Raises:
         ConfigError: something is stacked on itself.
@@ -217,27 +255,76 @@ def described_layer(iterator: Any, probed: bool = True) -> Layer:
 
     Args:
         iterator: any, or what is used as one.
-        probed: whether samples are looked at if its class is none of ours.
+        probed: whether the content of a source is looked at: digests of files, or some samples of a class that is none of ours.
     """
-    # a client's class may hand on what it has not to what it wraps, whose origin is not its own
-    origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
-    if isinstance(origin, Mapping):
+    origin = _origin_of(iterator)
+    if origin is not None:
         named = {key: origin.get(key) for key in ("name", "version", "split")}
         # options are known by their names, so that their order says nothing
         config = dict(sorted((origin.get("config") or {}).items(), key=lambda option: str(option[0])))
-        return Layer(iterator, DATASET, [], {**named, "config": config})
+        content = {"resources": origin.get("resources")}
+        if probed:
+            content["samples"] = None if _is_known_by_resources(origin) else samples_content(iterator)
+        return Layer(iterator, DATASET, [], {**named, "config": config, **content})
     if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator)):
         arguments = iterator._arguments()
         if iterator._layer_name == "informed":
             arguments = {"dataset_meta": arguments["dataset_meta"]}
         return Layer(iterator, iterator._layer_name, list(iterator._stacked_on()), arguments)
     below = list(iterator.underlying_iterators or ()) if isinstance(iterator, DatasetIteratorIF) else []
-    if probed and isinstance(iterator, DatasetIteratorIF) and "_source_content" in iterator._shortcuts:
-        content = iterator._source_content()
-        if content is not None:
-            return Layer(iterator, None, below, {"class": class_name(iterator), **content})
     samples = iterator._adapted_samples if isinstance(iterator, _AdaptedIterator) else iterator
-    return Layer(iterator, None, below, {"class": class_name(samples), **(probe(samples) if probed else {})})
+    known: dict[str, Any] = {"class": class_name(samples)}
+    if probed and type(samples) in _PLAIN_SAMPLES:
+        known.update(n_samples=len(samples), samples=samples)
+    elif probed and _tells_content(iterator):
+        known.update(n_samples=len(iterator), **iterator._arguments(), content=iterator._source_content())
+    elif probed:
+        known.update(probe(samples))
+    return Layer(iterator, None, below, known)
+
+
+def samples_content(iterator: Any) -> str:
+    """The fingerprint of what the factory of a dataset opened: of the stack, as far as it is one of data_stack's."""
+    opened = _opened_by_factory(iterator)
+    if opened is not None:
+        return fingerprint(opened)
+    found = {"class": class_name(iterator), **probe(iterator)}  # a factory's own object, which is the dataset
+    return hashlib.sha256(canonical_json(found).encode("ascii")).hexdigest()
+
+
+def _opened_by_factory(iterator: Any) -> DatasetIteratorIF | None:
+    """What a factory opened; None where that is the loaded dataset itself."""
+    source: DatasetIteratorIF | None = vars(iterator).get("_source") if iterator._layer_name == "informed" else None
+    return source if "_layer_name" in vars(type(iterator)) else None
+
+
+def _origin_of(iterator: Any) -> Mapping[str, Any] | None:
+    # a client's class may hand on what it has not to what it wraps, whose origin is not its own
+    origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
+    return origin if isinstance(origin, Mapping) else None
+
+
+def _is_known_by_resources(origin: Mapping[str, Any]) -> bool:
+    """Whether the digests of what was prepared decide the samples: the code that opens it is that of an installed version."""
+    return origin.get("resources") is not None and origin.get("distribution") is not None
+
+
+def _why_untold_dataset(iterator: Any) -> str | None:
+    if _is_known_by_resources(iterator._origin):
+        return None
+    opened = _opened_by_factory(iterator)
+    if opened is not None:
+        return why_untold(opened)
+    return f"{class_name(iterator)}, which its factory returned, is no class of data_stack's"
+
+
+def _tells_content(iterator: Any) -> bool:
+    """Whether a source, which is no layer, says by itself what its samples are."""
+    if isinstance(iterator, _AdaptedIterator):
+        return type(iterator._adapted_samples) in _PLAIN_SAMPLES
+    return type(iterator) in _PLAIN_SAMPLES or (
+        isinstance(iterator, DatasetIteratorIF) and "_source_content" in iterator._shortcuts
+    )
 
 
 def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,17 @@ from data_stack.exception import ConfigError, DataStackError
 __all__ = [
     "MOST_COMPUTED_POSITIONS",
     "MOST_EMBEDDED_BYTES",
+    "Untold",
     "array_digest",
     "class_name",
     "content_of",
     "content_of_indices",
     "known_content",
     "n_bytes",
+    "other_values",
     "probe",
     "range_content",
+    "why_untold",
     "written",
     "written_by_digest",
 ]
@@ -48,6 +51,22 @@ _INT32 = np.iinfo(np.int32)
 
 _SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
 _SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64)
+
+
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, np.ndarray))
+
+
+@dataclass(frozen=True)
+class Untold:
+    """Content of which something is missing: it may be the same for different samples, or only in this process.
+
+    Attributes:
+        content: plain data, as far as it is known.
+        reason: what cannot be told.
+    """
+
+    content: Any
+    reason: str
 
 
 # ---------------------------------------------------------------------- for recipes
@@ -207,11 +226,60 @@ def probe(samples: Any) -> dict[str, Any]:
     return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest()}
 
 
+def other_values(value: Any, depth: int = 0) -> Iterator[Any]:
+    """What stands in a value, at any depth, and is neither plain data nor an array: functions, encoders, any objects."""
+    items: Sequence[Any]
+    if isinstance(value, Mapping):
+        items = [*value.keys(), *value.values()]
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        items = list(value)
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        items = value.ravel().tolist()
+    else:
+        if type(value) not in _PLAIN and not isinstance(value, (np.generic, DatasetMetaIF)) and _array_of(value) is None:
+            yield value
+        return
+    if depth > _DEEPEST or any(kind not in _PLAIN for kind in set(map(type, items))):
+        for item in items:
+            yield from other_values(item, depth + 1)
+
+
+def why_untold(value: Any) -> str | None:
+    """Why another process cannot know whether a value is the same; None if it can."""
+    for other in other_values(value):
+        if isinstance(other, Untold):
+            return other.reason
+        if _is_encoder(other):
+            try:
+                other.fingerprint()
+            except DataStackError as error:
+                return f"encoder {other!r:.80} cannot be written down: {error}"
+        elif callable(other) and not _is_storage(other):
+            given: list[Any] = []
+            if written_function(other, given.append) is None:
+                return why_unnamed(other)
+            if (reason := why_untold(given)) is not None:  # arguments of a functools.partial
+                return reason
+        elif not (_is_storage(other) or isinstance(other, (ComputedPositions, np.ma.MaskedArray)) or _is_value(other)):
+            return f"nothing is known of what an object of {class_name(other)} holds"
+    return None
+
+
+def _is_value(value: Any) -> bool:
+    """Whether it is a picture, a date, a decimal number …, or of a class of ours, which is known by its attributes."""
+    if type(value).__module__.partition(".")[0] == "data_stack":
+        return True
+    try:
+        return not (hasattr(value, "__len__") and hasattr(value, "__getitem__")) and bool(sample_digest(value))
+    except ConfigError:
+        return False
+
+
 def _content(value: Any, depth: int, same: tuple[type[np.generic], ...] = _SAME_AS_ARGUMENTS) -> Any:
     """``same``: the scalars of numpy's that are no others than Python's."""
     if value is None or type(value) in (bool, int, str):
         return value if not isinstance(value, str) or len(value) <= _MOST_ITEMS_LISTED else {"text": _digest(value)}
-    if isinstance(value, same):
+    if isinstance(value, same) and value.dtype.kind != "m":  # numpy calls spans of time integers
         value = value.item()
     if type(value) in (bool, int):
         return value
@@ -236,6 +304,8 @@ def _content(value: Any, depth: int, same: tuple[type[np.generic], ...] = _SAME_
 
 
 def _special_content(value: Any, depth: int, same: tuple[type[np.generic], ...]) -> Any:
+    if isinstance(value, Untold):
+        return _content(value.content, depth + 1, same)
     if _is_encoder(value):
         try:
             known = value.fingerprint()
@@ -322,8 +392,8 @@ def _as_range(array: npt.NDArray[Any]) -> range | None:
 
 
 def class_name(value: Any) -> str:
-    """The class of a value with its module."""
-    return f"{type(value).__module__}.{type(value).__qualname__}"
+    """The class of a value with its module; the program's is the same in its worker processes."""
+    return f"{type(value).__module__}.{type(value).__qualname__}".replace("__mp_main__.", "__main__.")
 
 
 def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
@@ -359,7 +429,7 @@ def _dtype_of(array: npt.NDArray[Any]) -> Any:
 def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:
     known = MetaFactory.copy_dataset_meta(meta)
     names = [each.name for kind in (DatasetMeta, IteratorMeta) for each in fields(kind) if each.name != "iterator_meta"]
-    values = {name: getattr(known, name) for name in names}
+    values = {name: getattr(known, name) for name in names if name != "column_names" or known.column_names is not None}
     return {name: plain(value.item() if isinstance(value, np.integer) else value) for name, value in values.items()}
 
 

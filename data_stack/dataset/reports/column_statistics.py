@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import Batch, DatasetIteratorIF, batch_at
+from data_stack.dataset.exact import comparable
+from data_stack.dataset.iterator.iterator import Batch, DatasetIteratorIF, DeclaredColumn, batch_at
 from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
 
-__all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics", "columns_of_sample", "with_statistics"]
+__all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics", "columns_of_samples", "with_statistics"]
 
 _BLOCK_BYTES = 1 << 22
 _MOST_SAMPLES_IN_A_BLOCK = 1 << 14
 _BYTES_OF_AN_OBJECT = 256  # a guess, for want of better
+
+_NULLABLE = " or None"
 
 _MOST_DISTINCT = 100_000
 _MOST_FEATURES = 1000
@@ -83,10 +86,12 @@ class ColumnReport:
     Attributes:
         key: position in tuple samples, key of dict samples; None of bare samples.
         role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta; otherwise None.
-        dtype: of the column in a batch, e.g. ``"uint8"``; where that is object, the type of the value.
-        shape: of one value, ``()`` of a number or text. It is that of the first sample; where all were read, an extent that
-            differs between samples is None, and the whole is None if the number of extents differs.
+        dtype: as a schema declares it, e.g. ``"utf8[]"``; otherwise of the column in a batch, e.g. ``"uint8"``, or where that is
+            object the types of the values. Where a value may be missing, or is in a sample looked at, ``" or None"`` follows.
+        shape: of one value, ``()`` of a number or text; an extent that differs between the samples looked at, or may by the
+            schema, is None, and the whole is None if the number of extents differs or is unknown.
         statistics: None unless asked for.
+        name: what the dataset calls the column of tuple samples; otherwise None.
     """
 
     key: int | str | None
@@ -94,23 +99,46 @@ class ColumnReport:
     dtype: str
     shape: tuple[int | None, ...] | None
     statistics: ColumnStatistics | None = None
+    name: str | None = None
 
 
-def columns_of_sample(sample: Any, meta: DatasetMetaIF | None) -> tuple[ColumnReport, ...]:
-    """The columns of which ``sample`` is a row."""
-    fields = _fields(sample)
-    roles = {} if meta is None else _roles(meta, len(fields))
-    return tuple(ColumnReport(key, roles.get(key), *_layout(value)) for key, value in fields.items())
+def columns_of_samples(
+    samples: Sequence[Any],
+    meta: DatasetMetaIF | None,
+    names: Sequence[str] = (),
+    declared: Mapping[str, DeclaredColumn] | None = None,
+) -> tuple[ColumnReport, ...]:
+    """The columns of which ``samples``, at least one, are rows.
+
+    Args:
+        samples: the first one says which columns there are.
+        meta: says which are the sample proper, the target and the tag.
+        names: of the columns of tuple samples; empty if they have none.
+        declared: what a schema says of columns of dict samples; what it says is not looked for in the samples.
+    """
+    rows = [_fields(sample) for sample in samples]
+    roles = {} if meta is None else _roles(meta, len(rows[0]))
+    columns = []
+    for key in rows[0]:
+        told = (declared or {}).get(key) or DeclaredColumn()
+        dtype, shape = _layout([row[key] for row in rows if key in row])
+        if told.dtype is not None:
+            dtype, shape = told.dtype, told.shape
+        if told.is_nullable and not dtype.endswith(_NULLABLE):
+            dtype += _NULLABLE
+        name = names[key] if isinstance(key, int) and key < len(names) else None
+        columns.append(ColumnReport(key, roles.get(key), dtype, shape, name=name))
+    return tuple(columns)
 
 
 def with_statistics(
     iterator: DatasetIteratorIF, columns: Sequence[ColumnReport], feature_names: Sequence[str] | None
 ) -> tuple[ColumnReport, ...]:
-    """``columns``, those of the first sample, with the statistics of all samples, which are read once, block by block.
+    """``columns`` with the statistics of all samples, which are read once, block by block.
 
     Args:
         iterator: its samples are read from first to last; of this many bytes at once as a block of 4 MB has.
-        columns: see :func:`columns_of_sample`.
+        columns: see :func:`columns_of_samples`.
         feature_names: names the positions of the vectors in the column of the sample proper.
     """
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
@@ -153,11 +181,23 @@ def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
     return roles
 
 
-def _layout(value: Any) -> tuple[str, tuple[int, ...]]:
-    column = stack_values([value])
-    if column.dtype == object:
-        return type(value).__name__, ()
-    return str(column.dtype), column.shape[1:]
+def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
+    """The types and the shape of values, of which each is looked at by itself."""
+    found = [value for value in values if value is not None]
+    columns = [stack_values([value]) for value in found]
+    types = {
+        type(value).__name__ if column.dtype == object else str(column.dtype): None
+        for value, column in zip(found, columns, strict=True)
+    }
+    dtype = " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "") or "NoneType"
+    return dtype, _shared_shape({column.shape[1:] for column in columns}) if columns else ()
+
+
+def _shared_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:
+    """Shapes as one, with None for an extent that differs; None if they differ in their number of extents."""
+    if len({len(shape) for shape in shapes}) > 1:
+        return None
+    return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True))
 
 
 def _samples_in_a_block(columns: Sequence[ColumnReport]) -> int:
@@ -287,9 +327,7 @@ class _Collector:
         """The shape of all values: ``of_first`` if none was read."""
         if not self._shapes:
             return of_first
-        if len({len(shape) for shape in self._shapes}) > 1:
-            return None
-        return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*self._shapes, strict=True))
+        return _shared_shape(self._shapes)
 
     def statistics(self, feature_names: Sequence[str] | None) -> ColumnStatistics:
         """What was found."""
@@ -330,10 +368,11 @@ class _Collector:
         self._add_missing(is_missing)
         times = column[~is_missing]
         if column.ndim == 1:
-            self._add_distinct(times.view(np.int64))
+            self._add_distinct(times)
         if times.size:
-            low, high = times.min(), times.max()
-            self._times = (low, high) if self._times is None else (min(self._times[0], low), max(self._times[1], high))
+            found = [*(self._times or ()), times.min(), times.max()]  # maybe of another unit than those before
+            exact = comparable(found)
+            self._times = found[exact.index(min(exact))], found[exact.index(max(exact))]
 
     def _add_missing(self, is_missing: npt.NDArray[np.bool_]) -> None:
         self._n_missing += int(np.count_nonzero(is_missing))
@@ -341,7 +380,12 @@ class _Collector:
 
     def _add_distinct(self, values: _Numbers) -> None:
         if self._distinct is not None:
-            self._distinct.update(np.unique(values).tolist())
+            values = np.unique(values)
+            if len(values) <= _MOST_DISTINCT:
+                self._distinct.update(comparable(list(values)) if values.dtype.kind in "mM" else values.tolist())
+            if len(values) > _MOST_DISTINCT:
+                self._distinct = None
+                return
             if len(self._distinct) > _MOST_DISTINCT:
                 self._distinct = None
 
@@ -351,6 +395,9 @@ class _Collector:
             array = None if isinstance(value, (str, bytes)) else _as_numbers(value)
             if array is not None and array.ndim:
                 self.add(array[None])  # a value of its own shape
+                continue
+            if array is not None and array.dtype.kind in "mM":
+                self.add(array[None])
                 continue
             self._shapes.add(())
             if array is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,8 @@ class HeldMemory:
     def _container(self, name: str, values: Any, depth: int) -> Iterator[tuple[int, str]]:
         n_bytes = sys.getsizeof(values)
         if isinstance(values, dict):
-            held = self._objects((part for pair in values.items() for part in pair), 2 * len(values), depth)
+            pairs = list(islice(values.items(), _ITEMS_LOOKED_AT // 2))  # at one stroke: threads may be at it
+            held = self._objects(chain.from_iterable(pairs), 2 * len(values), depth)
         else:
             held = self._objects(values, len(values), depth)
         for size, text in held:
@@ -140,7 +141,7 @@ class HeldMemory:
     def _objects(self, values: Iterable[Any], n_values: int, depth: int) -> Iterator[tuple[int, str]]:
         """What lies in a container: large things with their text; small ones together, without."""
         n_small, n_seen = 0, 0
-        for value in islice(values, _ITEMS_LOOKED_AT):
+        for value in list(islice(values, _ITEMS_LOOKED_AT)):
             n_seen += 1
             if isinstance(value, _ATOMS):
                 n_small += sys.getsizeof(value) if self._is_new(value) else 0

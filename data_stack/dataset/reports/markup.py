@@ -28,13 +28,16 @@ _STYLE = """\
 <style scoped>
 .data-stack {font-family: sans-serif; font-size: 13px; line-height: 1.4}
 .data-stack table {border-collapse: collapse; margin: 0.4em 0 1em}
-.data-stack th, .data-stack td {padding: 2px 10px 2px 0; text-align: left; vertical-align: top; border: 0}
+.data-stack th, .data-stack td {padding: 2px 10px 2px 0; vertical-align: top; border: 0}
 .data-stack th {border-bottom: 1px solid; font-weight: bold}
-.data-stack .number {text-align: right; font-variant-numeric: tabular-nums}
+.data-stack .number {font-variant-numeric: tabular-nums}
 .data-stack pre {font-family: monospace; line-height: 1.3; margin: 0.4em 0}
 .data-stack .fact {opacity: 0.7}
 </style>
 """
+
+# On the cells themselves: Jupyter puts all cells flush right, and where <style> is taken out, bars would grow to the left.
+_LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
 
 _MARKDOWN_SIGNS = {sign: "\\" + sign for sign in "\\`*_[]#~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -77,9 +80,14 @@ def readable(value: Any, most_characters: int = _MOST_CHARACTERS) -> str:
     """A value as one line of printable text, shortened in the middle of nowhere: line breaks and their like are escaped."""
     text = value if isinstance(value, str) else str(value)
     shown = text[:most_characters]  # before the work: a label may be a novel
-    if not shown.isprintable():
-        shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in shown)
-    return shown + "…" if len(text) > most_characters else shown
+    return printable(shown) + "…" if len(text) > most_characters else printable(shown)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """``text`` with what a terminal would obey (escape sequences, control and bidirectional characters) escaped, but ``keep``."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keep else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 def number_text(number: float | int | str | None) -> str:
@@ -162,7 +170,7 @@ def _html_of(block: Block) -> str:
     if isinstance(block, Paragraph):
         return f"<p>{_html(block.text)}</p>"
     if isinstance(block, Facts):
-        rows = "".join(f"<tr><th>{_html(name)}</th><td>{_html(fact)}</td></tr>" for name, fact in block.rows)
+        rows = "".join(f"<tr><th {_LEFT}>{_html(name)}</th><td {_LEFT}>{_html(fact)}</td></tr>" for name, fact in block.rows)
         return f"<table>{rows}</table>"
     header = _html_row("th", block.header, block.right)
     rows = "\n".join(_html_row("td", row, block.right) for row in block.rows)
@@ -172,7 +180,7 @@ def _html_of(block: Block) -> str:
 def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
     shown = []
     for column, cell in enumerate(cells):
-        sort = ' class="number"' if column in right else ""
+        sort = f' class="number" {_RIGHT}' if column in right else f" {_LEFT}"
         shown.append(f"<{kind}{sort}>{_html(cell)}</{kind}>")
     return f"<tr>{''.join(shown)}</tr>"
 

@@ -188,7 +188,7 @@ def _table_of_columns(columns: Sequence[ColumnReport]) -> Table:
         header += ["missing", "numbers", "infinite", "min", "max", "mean", "std", "distinct"]
     rows = []
     for column in columns[:_MOST_ROWS]:
-        row = ["" if column.key is None else readable(column.key), column.role or "", column.dtype, _shape(column.shape)]
+        row = [_name(column), column.role or "", column.dtype, _shape(column.shape)]
         found = column.statistics
         if found is not None:
             numbers = (found.n_missing, found.n_numbers, found.n_infinite, found.min, found.max, found.mean, found.std)
@@ -197,6 +197,10 @@ def _table_of_columns(columns: Sequence[ColumnReport]) -> Table:
     if len(columns) > _MOST_ROWS:
         rows.append([f"… {len(columns) - _MOST_ROWS:,} more", *[""] * (len(header) - 1)])
     return Table(header, rows, frozenset(range(4, len(header))))
+
+
+def _name(column: ColumnReport) -> str:
+    return "" if column.key is None else readable(column.key if column.name is None else column.name)
 
 
 def _shape(shape: tuple[int | None, ...] | None) -> str:
@@ -218,7 +222,7 @@ def _blocks_of_features(columns: Sequence[ColumnReport]) -> list[Block]:
             ]
             for feature in features[:_MOST_ROWS]
         ]
-        blocks.append(Heading(2, "Features" if column.key is None else f"Features of column {readable(column.key)}"))
+        blocks.append(Heading(2, "Features" if column.key is None else f"Features of column {_name(column)}"))
         blocks.append(Table(["feature", "missing", "infinite", "min", "max", "mean", "std"], rows, frozenset(range(1, 7))))
         blocks += _rest(len(features), "features")
     return blocks

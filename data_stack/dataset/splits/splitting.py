@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import comparable
 from data_stack.dataset.splits.class_numbers import (
     ClassNumbers,
     check_nothing_missing,
@@ -208,7 +209,7 @@ def divided_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _I
         values = f"of dtype {times.dtype}" if times.ndim == 1 else f"of shape {times.shape[1:]}"
         raise ConfigError(f"{refusal}: its values are {values}, and have no order")
     if times.dtype == object:
-        times = _ranks(class_numbers(times, refusal), refusal)
+        times = _ranks(class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal), refusal)
     check_nothing_missing(times, refusal)
     part_of = np.zeros(n_samples, dtype=narrowest(len(shares.weights)))
     in_order = np.sort(times)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.digests import column_digests, row_digests
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageUnavailableError
 from data_stack.formats.conversion.feed import Feed, progress_bar, read_ahead
 from data_stack.formats.conversion.location import Location, checked_format, location_of, source_format, target_format
 from data_stack.formats.conversion.source import Source, open_source, parsed_columns, source_of_iterator
@@ -81,7 +81,8 @@ def convert(
     where it keeps arrays; nothing is ever encoded with a loss. A target has its name when all of it is there (in a store, shards
     and images appear one by one, and the list of them last). Called again after an interruption, records, shards and images of a
     folder go on where they were, single files begin anew; called again after the end, it only verifies. What is there is never
-    overwritten.
+    overwritten. After an error nothing of the attempt is left, but where the store went away. Decimals become text, which they
+    are made of again; those of Parquet stay such in Parquet.
 
     Args:
         source: an iterator; or a path, a URL with the name of the dataset behind that of the store, or ``(connector, name)``.
@@ -93,7 +94,7 @@ def convert(
         shardlen: samples in a shard, of records and WebDataset; None for one folder of records, shards of 10,000.
         verify: read back ``"all"`` samples, a ``"sample"`` of 1,000, or ``"none"``, and compare their digests with the source's.
         jobs: threads that read and encode ahead; more than 1 for a source that threads may share, as those of data_stack.
-        progress: show progress bars; None to show them on a terminal.
+        progress: show progress bars; None to show them on a terminal and in a notebook.
 
     Raises:
         ConfigError: a format cannot be told, the target cannot hold a column, or something else is there already.
@@ -114,10 +115,12 @@ def convert(
         opened = opened.selected(chosen)
         target_kind = _target_kind(place, target_format)
         goal = TARGETS[target_kind](place, shardlen)
+        opened = goal.suited(opened)
         goal.check(opened)
         was_finished = goal.is_finished(opened)
-        n_there = len(opened) if was_finished else _written(goal, opened, jobs, progress)
-        n_verified = _verified(goal, opened, mode, jobs, progress, was_finished)
+        with _nothing_left_of_failures(goal):
+            n_there = len(opened) if was_finished else _written(goal, opened, jobs, progress)
+            n_verified = _verified(goal, opened, mode, jobs, progress, was_finished)
     return ConversionReport(
         opened.name,
         place.shown,
@@ -129,6 +132,36 @@ def convert(
         n_verified,
         time.perf_counter() - started,
     )
+
+
+@contextlib.contextmanager
+def _nothing_left_of_failures(goal: Target) -> Iterator[None]:
+    """Remove what an attempt made that failed, so that it is not in the way of the next one.
+
+    An attempt that was interrupted, or lost its store, is gone on with instead, and so is what was there before it.
+    """
+    places = [location for location in goal.attempts() if not location.is_file() and not location.is_folder()]
+    was_there = [location for location in places if location.path is not None and location.path.exists()]
+    try:
+        yield
+    except StorageUnavailableError:
+        raise
+    except Exception:
+        if len(places) == len(goal.attempts()):
+            for location in places:
+                with contextlib.suppress(DataStackError, OSError):  # of a store that cannot remove; the error is the other one
+                    _remove(location, keeps_folder=location in was_there)
+        raise
+
+
+def _remove(location: Location, *, keeps_folder: bool) -> None:
+    if location.is_file():
+        location.parent.remove(location.name)
+        return
+    for name in location.place.tree() if location.is_folder() else []:
+        location.place.remove(name)
+    if location.path is not None and location.path.exists() and not keeps_folder:
+        location.path.rmdir()
 
 
 def _opened(source: Any, kind: str | None, target: Location) -> tuple[Source, str]:
@@ -164,6 +197,7 @@ def _check_begun(goal: Target, source: Source, n_there: int) -> None:
         found = open_source(goal.location, goal.kind)
     except DatasetFileCorruptError:  # sequences can be read when they are finished; they are compared in the end
         return
+    found = goal.suited(found)
     with contextlib.closing(found):
         n_common = min(n_there, len(found), len(source))
         if n_common == 0 or set(found.schema) != set(source.schema):
@@ -195,7 +229,7 @@ def _verified(goal: Target, source: Source, mode: Verify, jobs: int, progress: b
             if was_finished:
                 raise ConfigError(f"another dataset is there already: {problem}. Choose another target, or remove it")
             raise DatasetFileCorruptError(f"{problem}: the conversion failed; remove it and report this")
-        found = found.selected({name: name for name in source.schema})
+        found = goal.suited(found.selected({name: name for name in source.schema}))
         positions = _positions(len(source), mode)
         different: dict[int, list[str]] = {}
         with progress_bar("verifying", len(positions), progress) as tick:
@@ -206,9 +240,10 @@ def _verified(goal: Target, source: Source, mode: Verify, jobs: int, progress: b
                 tick(len(part))
     if different:
         how = "was there already and" if was_finished else "was written but"
+        advice = "Remove it, or choose another target" if was_finished else "Leave these columns out: --columns …"
         raise DatasetFileCorruptError(
             f"{shown} {how} differs from {source.name} in {len(different):,} of {len(positions):,} samples that were compared: "
-            f"{_named(different)}. Remove it and convert again, or choose another target"
+            f"{_named(different)}. {advice}"
         )
     return len(positions)
 

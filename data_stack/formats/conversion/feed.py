@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.formats.conversion.source import Source
-from data_stack.io.progress import shows_progress
+from data_stack.io.progress import new_bar, shows_progress
 
 __all__ = ["Feed", "progress_bar", "read_ahead"]
 
@@ -125,10 +125,8 @@ def progress_bar(what: str, n_samples: int, progress: bool | None) -> Iterator[C
     if not shows_progress(progress):
         yield lambda n_more: None
         return
-    from tqdm import tqdm  # only whoever looks pays for its import
-
     done = 0.0
-    with tqdm(desc=what, total=n_samples, unit=" samples", leave=False) as bar:
+    with new_bar(desc=what, total=n_samples, unit=" samples") as bar:
 
         def tick(n_more: float) -> None:
             nonlocal done

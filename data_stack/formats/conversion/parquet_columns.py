@@ -63,7 +63,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer
     if isinstance(codec, (PngCodec, JpegCodec)):
         return Column("png" if isinstance(codec, PngCodec) else "jpg")
     if not isinstance(field.dtype, np.dtype):
-        return Column("json")  # a Decimal, which is refused when it is to be written
+        return Column("json" if field.shape else "utf8")  # of Decimals, which are read as text
     shape = field.shape if None not in field.shape else None
     if field.shape:
         return Column(
@@ -79,7 +79,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer
 def _is_of_json(field: Field, dataset: ParquetDataset) -> bool:
     """Whether JSON has the values of a field: it has no arrays, no bytes, no times, and neither NaN nor infinity."""
     if field.shape or not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "biufU":
-        return not field.shape and field.dtype is Decimal  # which is refused when it is to be written
+        return field.dtype is Decimal  # which is read as text
     if field.dtype.kind != "f":
         return True
     return all(value is None or np.isfinite(value) for value in dataset.read_column(field.name))
@@ -119,18 +119,36 @@ def stored_schema_of(schema: Schema, columns: Mapping[str, Column]) -> Schema:
     )
 
 
-def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable[[str], Any]) -> Schema:
+def holds_decimals(field: Field) -> bool:
+    """Whether a field has Decimals, by themselves or in lists and structures."""
+    return field.dtype is Decimal or "decimal" in str(field.arrow_type())
+
+
+def parquet_schema(
+    name: str, columns: Mapping[str, Column], values_of: Callable[[str], Any], known: Mapping[str, Field]
+) -> Schema:
     """The schema of Parquet files that hold such columns.
 
     Args:
         name: of the dataset.
         columns: what there is.
         values_of: gives some values of a column, to see what it holds.
+        known: fields of Parquet that columns have already.
 
     Raises:
         ConfigError: Parquet holds no such values.
     """
-    return Schema(name, [_field(column_name, column, values_of) for column_name, column in columns.items()])
+    return Schema(
+        name,
+        [
+            _renamed(known[column_name], column_name) if column_name in known else _field(column_name, column, values_of)
+            for column_name, column in columns.items()
+        ],
+    )
+
+
+def _renamed(field: Field, name: str) -> Field:
+    return Field(name, field.dtype, field.shape, field.codec, field.nullable)
 
 
 def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
@@ -160,6 +178,4 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
         return Field(name, dtype, shape)
     if kind not in _AS_RECORDS:
         raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet does not hold; leave it out: --columns …")
-    if kind == "json" and any(isinstance(value, Decimal) for value in values_of(name)):
-        raise ConfigError(f"column {name!r} holds Decimals, which are not converted: `data-stack parquet copy` copies them")
     return Field(name, object, (), RecordCodec(kind), nullable=kind in _MAY_BE_NONE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -40,6 +41,8 @@ class Source:
         stored: the same samples with the bytes of files in the columns of :data:`MEDIA`; None where there are none.
         schema: what each column holds, as a record column would; dtype and shape where they hold for all samples.
         keys: what a column is called in a sample; more than are in the schema where some are only read when they are asked for.
+        decimals: columns with Decimals, each with its field of Parquet, if it has one. They are read as text.
+        as_decimals: of these, the columns that are read as Decimals.
         resources: what to close.
     """
 
@@ -49,6 +52,8 @@ class Source:
     keys: Mapping[str, ColumnKey]
     stored: DatasetIteratorIF | None = None
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    decimals: Mapping[str, Any] = field(default_factory=dict)
+    as_decimals: Collection[str] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -71,7 +76,12 @@ class Source:
             if chosen and iterator is not None:
                 columns = columns_at(iterator, [self.keys[name] for name in chosen], positions)
                 found.update(zip(chosen, columns, strict=True))
-        return {name: found[name] for name in names}
+        return {name: self._with_texts(name, found[name]) for name in names}
+
+    def _with_texts(self, name: str, values: Values) -> Values:
+        if name not in self.decimals or name in self.as_decimals:
+            return values
+        return np.fromiter(map(text_of_decimals, values), object, len(values))
 
     def selected(self, columns: Mapping[str, str] | None) -> Source:
         """Only some of the columns, under the names that are the keys of ``columns``.
@@ -81,7 +91,7 @@ class Source:
         """
         if columns is None:
             return self
-        schema, keys = {}, {}
+        schema, keys, decimals = {}, {}, {}
         for new, old in columns.items():
             by_position = {str(key): name for name, key in self.keys.items() if isinstance(key, int)}
             old = old if old in self.keys else by_position.get(old, old)
@@ -91,7 +101,9 @@ class Source:
                 )
             schema[new] = self.schema[old] if old in self.schema else Column("utf8")
             keys[new] = self.keys[old]
-        return replace(self, schema=schema, keys=keys)
+            if old in self.decimals:
+                decimals[new] = self.decimals[old]
+        return replace(self, schema=schema, keys=keys, decimals=decimals)
 
 
 def parsed_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
@@ -246,18 +258,24 @@ def _open_images(location: Location) -> Source:
 
 
 def _open_parquet(location: Location) -> Source:
-    from data_stack.formats.conversion.parquet_columns import columns_of_parquet, stored_schema_of, with_plain_lists
+    from data_stack.formats.conversion.parquet_columns import (
+        columns_of_parquet,
+        holds_decimals,
+        stored_schema_of,
+        with_plain_lists,
+    )
     from data_stack.formats.parquet import ParquetDataset
 
     where: Any = (location.parent, location.name) if location.is_file() else (location.place, "")
     values = ParquetDataset(where[0], prefix=where[1])
     if (plain := with_plain_lists(values.schema)) != values.schema:
         values = ParquetDataset(where[0], prefix=where[1], schema=plain)
-    schema = columns_of_parquet(values, _inferred)
+    decimals = {field.name: field for field in values.schema if holds_decimals(field)}
+    schema = columns_of_parquet(values, lambda found, name: _inferred([text_of_decimals(value) for value in found], name))
     stored = None
     if any(column.codec_type in MEDIA for column in schema.values()):
         stored = ParquetDataset(where[0], prefix=where[1], schema=stored_schema_of(values.schema, schema))
-    return Source("", values, schema, {name: name for name in values.schema.fields}, stored)
+    return Source("", values, schema, {name: name for name in values.schema.fields}, stored, decimals=decimals)
 
 
 _OPENERS: Final[Mapping[str, Callable[[Location], Source]]] = {
@@ -297,10 +315,33 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
             f"samples of {name} are bare values of type {type(first).__name__}; name them: .map(lambda value: {{'x': value}})"
         )
     try:
-        schema = {column: _inferred([sample[key] for sample in samples], column) for column, key in keys.items()}
+        columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
     except LookupError as error:
         raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
-    return Source(name, iterator, schema, keys)
+    texts = {column: [text_of_decimals(value) for value in values] for column, values in columns.items()}
+    schema = {column: _inferred(values, column) for column, values in texts.items()}
+    decimals = {column: None for column, values in columns.items() if any(map(_is_other, values, texts[column]))}
+    return Source(name, iterator, schema, keys, decimals=decimals)
+
+
+def text_of_decimals(value: Any) -> Any:
+    """A Decimal as the text that it is made of again, digit by digit; so too in lists, tuples and dicts. All else as it is."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return [text_of_decimals(item) for item in value]
+    if isinstance(value, (list, tuple)):
+        texts = [text_of_decimals(item) for item in value]
+        return texts if any(map(_is_other, value, texts)) else value
+    if isinstance(value, dict):
+        return {key: text_of_decimals(item) for key, item in value.items()}
+    return value
+
+
+def _is_other(value: Any, text: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_other, value.values(), text.values()))
+    return value is not text
 
 
 def _name_of_position(iterator: Any, position: int) -> str:
@@ -332,7 +373,7 @@ def _type_of(value: Any, name: str) -> str:
         return "utf8"
     if isinstance(value, (bool, np.bool_)):
         return "array"
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (int, np.integer)) and getattr(value, "dtype", np.dtype(int)).kind != "m":  # a span, to numpy an integer
         return "u64" if value >= 2**63 or isinstance(value, np.uint64) else "i64"
     if isinstance(value, (float, complex)):
         return "array"
@@ -341,6 +382,8 @@ def _type_of(value: Any, name: str) -> str:
             dtype = as_array(value).dtype
         except TypeError as error:
             raise ConfigError(f"column {name!r} holds values that numpy cannot take: {error}") from error
+        if dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
+            raise ConfigError(f"column {name!r} is of dtype {dtype}, whose digits differ between machines; map it to float64")
         return "array" if dtype.kind in _NUMERIC else "npy"
     if value is None or isinstance(value, (list, tuple, dict)):
         return "tree" if _holds_arrays(value) else "json"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError, StorageError
+from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion.feed import Feed
 from data_stack.formats.conversion.location import Location
@@ -20,6 +21,7 @@ from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.webdataset import KEY, SHARD_INDEX, FieldEncoder, WebDatasetWriter, field_of_column, write_shard
+from data_stack.io.storage_errors import storage_errors
 
 __all__ = ["TARGETS", "Target"]
 
@@ -66,6 +68,14 @@ class Target(ABC):
                 raise ConfigError(
                     f"column {name!r} holds sequences ({column.type}), which records alone keep; leave it out: --columns …"
                 )
+
+    def suited(self, source: Source) -> Source:
+        """The same source, read as this format holds it best."""
+        return source
+
+    def attempts(self) -> list[Location]:
+        """Where an attempt leaves what it writes."""
+        return [self.location]
 
     @abstractmethod
     def is_finished(self, source: Source) -> bool:
@@ -146,6 +156,9 @@ class _Parquet(Target):
     kind = "parquet"
     has_shards = True
 
+    def suited(self, source: Source) -> Source:
+        return replace(source, as_decimals=[name for name, field in source.decimals.items() if field is not None])
+
     def check(self, source: Source) -> None:
         super().check(source)
         self._schema(source)
@@ -184,7 +197,8 @@ class _Parquet(Target):
         from data_stack.formats.conversion.parquet_columns import parquet_schema
 
         positions = np.unique(np.linspace(0, max(0, len(source) - 1), _LOOKED_AT if len(source) else 0).astype(np.intp))
-        return parquet_schema(self.location.name, source.schema, lambda name: source.read(positions, [name])[name])
+        known = {name: source.decimals[name] for name in source.as_decimals}
+        return parquet_schema(self.location.name, source.schema, lambda name: source.read(positions, [name])[name], known)
 
 
 # ---------------------------------------------------------------------- folders of many files
@@ -196,6 +210,13 @@ class _Folder(Target):
     #: The file that comes last.
     last: str
 
+    def attempts(self) -> list[Location]:
+        return [self.location, self._part]
+
+    @property
+    def _part(self) -> Location:
+        return self.location.sibling(f"{self.location.name}.part")
+
     def is_finished(self, source: Source) -> bool:
         if self.location.is_file():
             raise ConfigError(f"{self.location.shown} is a file; {self.kind} is a folder")
@@ -206,12 +227,10 @@ class _Folder(Target):
         path = self.location.path
         if path is None:
             return self._write_at(self.location, feed)
-        part = self.location.sibling(f"{self.location.name}.part")
+        part = self._part
         n_there = self._write_at(part, feed)
-        try:
+        with storage_errors(f"rename {part.shown} to", path):
             os.rename(str(part.path), path)
-        except OSError as error:
-            raise StorageError(f"could not rename {part.shown} to {path.name!r}: {error.strerror}", error.errno) from error
         return n_there
 
     @abstractmethod
@@ -398,7 +417,12 @@ class _OneFile(Target):
         return dtype
 
     def _refuse(self, values: Any, shape: tuple[int, ...], name: str, positions: Any) -> None:
-        odd = next((row for row, value in enumerate(values) if np.shape(value) != shape), 0)
+        odd = next((row for row, value in enumerate(values) if np.shape(value) != shape), None)
+        if odd is None:
+            raise ConfigError(
+                f"column {name!r} has values from sample {positions[0]} on that no dtype holds together: map them to one, leave "
+                f"it out (--columns …), or choose records or webdataset"
+            )
         raise ConfigError(
             f"column {name!r} of sample {positions[odd]} has the shape {np.shape(values[odd])}, others have {shape}: in "
             f"{self.kind} all values of a column have one shape. Bring them to one (.map), leave it out (--columns …), or choose "

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.exception import RequestLimitError
 from data_stack.util.large_arrays import taken
+from data_stack.util.request_limit import Request, current_request, decoding_for
 
 __all__ = [
     "ArrayColumn",
@@ -241,12 +243,15 @@ class CellColumn(GroupColumn):
             raise CellError(row, _told(error)) from error
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
+        request = current_request()
         if self._fixed is None:
-            values = [self.value(row) for row in rows.tolist()]
+            values = self._values(rows, request)
             return objects(values) if self._as_objects else stack_values(values)
         dtype, shape = self._fixed
-        if len(rows) and len(rows) * math.prod(shape) * dtype.itemsize > _LARGE_BYTES:
+        n_bytes = len(rows) * math.prod(shape) * dtype.itemsize
+        if len(rows) and n_bytes > _LARGE_BYTES:
             self._check_shape(int(rows[0]), shape)
+        self._reserve(request, n_bytes, rows)
         out = np.empty((len(rows), *shape), dtype)
         cells, decode, decode_into, row = self._cells, self._decode, self._decode_into, 0
         try:
@@ -262,6 +267,23 @@ class CellColumn(GroupColumn):
         except Exception as error:  # as above
             raise CellError(row, _told(error)) from error
         return out
+
+    def _values(self, rows: Rows, request: Request) -> list[Any]:
+        values: list[Any] = []
+        with decoding_for(request):
+            for row in rows.tolist():
+                values.append(self.value(row))
+                try:
+                    request.add(values[-1])
+                except RequestLimitError as error:
+                    raise CellError(row, str(error)) from error
+        return values
+
+    def _reserve(self, request: Request, n_bytes: int, rows: Rows) -> None:
+        try:
+            request.reserve(n_bytes, f"{len(rows):,} values")
+        except RequestLimitError as error:
+            raise CellError(int(rows[0]), str(error)) from error
 
     def _check_shape(self, row: int, shape: tuple[int, ...]) -> None:
         """Memory is not made for what a damaged schema claims before one value has been seen."""

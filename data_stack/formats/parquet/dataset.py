@@ -11,8 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, checked_index, checked_indices, checked_integer
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.dataset.iterator.iterator import (
+    ColumnKey,
+    DeclaredColumn,
+    IndexArrayOfInts,
+    checked_index,
+    checked_indices,
+    checked_integer,
+)
+from data_stack.dataset.recipes.plain_data import canonical_json
+from data_stack.dataset.recipes.recipe_values import Untold
+from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.first_rows import FirstRows
@@ -24,6 +33,8 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selection import Located, Selection, selected
 from data_stack.formats.parquet.some_rows import ReadingSomeRows
 from data_stack.formats.parquet.stored_schema import stored_schema
+from data_stack.formats.parquet.types import dtype_name
+from data_stack.util.request_limit import current_request, decoding_for
 
 __all__ = ["ParquetDataset"]
 
@@ -60,13 +71,15 @@ class ParquetDataset(DatasetIterator):
 
     Footers are read when it is made; files in folders that the filter excludes are not opened. A file that is replaced later is
     an error (:class:`~data_stack.exception.ResourceChangedError`) when it is read: its rows are never mixed with those before.
+    Footers are checked against the manifest, if there is one, and so are columns at their first reading, where it has checksums
+    of them (``data-stack parquet generate-metadata --checksums``).
 
     Threads may share a dataset, and a forked child may go on using it. It pickles small, with the rows that the filter takes;
     elsewhere the footers that are needed are read again.
 
     Args:
-        source: a folder (with Hive's partitions, too), a file, a list of files, a storage connector, a URL (``mongodb://``,
-            ``s3://``, ``hdfs://`` …) or resources of a dataset.
+        source: a folder (with Hive's partitions, too), a file (its path, a resource or open binary file), a list of files, a
+            storage connector, a URL (``mongodb://``, ``s3://``, ``hdfs://`` …) or resources of a dataset.
         columns: names, regular expressions or fields; None for all, in the order of the schema.
         filters: which rows: an expression (``col("speed") > 3``), a predicate (``in_set(…)``), filters of pyarrow
             (``[("speed", ">", 3)]`` or an ``Expression``). It may use columns that are not among ``columns``. None for all.
@@ -126,6 +139,9 @@ class ParquetDataset(DatasetIterator):
     def schema(self) -> Schema:
         """The fields of the samples."""
         return self._schema
+
+    def _declared_columns(self) -> dict[str, DeclaredColumn]:
+        return {field.name: DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable) for field in self._schema}
 
     @property
     def metadata(self) -> Mapping[bytes, bytes]:
@@ -187,7 +203,7 @@ class ParquetDataset(DatasetIterator):
         rows = self._selected().rows_of(group)
         return self._groups.reading(group, names) if rows is None else ReadingSomeRows(self._groups, group, names, rows)
 
-    def _damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError:
+    def _damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError | RequestLimitError:
         return self._groups.damaged(group, name, error, self._selected().rows_of(group))
 
     # ------------------------------------------------------------------ samples
@@ -263,13 +279,14 @@ class ParquetDataset(DatasetIterator):
     def _has_fixed_columns(self) -> bool:
         return self._groups.are_gathered(self._names)
 
-    def _source_content(self) -> dict[str, Any]:
-        """What the footers, the fields and the filter say of the samples; not where the files lie."""
-        return {
-            "fields": [field.to_json() for field in self._schema],
-            "filter": None if self._predicate is None else self._predicate.content(),
-            "row_groups": digest_of_row_groups(self._footers, self._chosen),
-        }
+    def _arguments(self) -> dict[str, Any]:
+        content = None if self._predicate is None else self._predicate.content()
+        if '{"unnamed":' in canonical_json(content):  # no text or value in it is written like this
+            content = Untold(content, f"a function in the filter {self._predicate!r:.80} has no name; give it one in a module")
+        return {"fields": [field.to_json() for field in self._schema], "filter": content}
+
+    def _source_content(self) -> str:
+        return digest_of_row_groups(self._footers, self._chosen)
 
     def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
         """Columns of the samples at ``positions``, row group by row group."""
@@ -278,10 +295,13 @@ class ParquetDataset(DatasetIterator):
                 return [self._groups.empty(name) for name in names]
             return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
         self._recent_names = names
-        located = self._selected().located(positions)
+        with decoding_for(current_request()):
+            return self._read_rows(names, self._selected().located(positions))
+
+    def _read_rows(self, names: Sequence[str], located: Located) -> list[npt.NDArray[Any]]:
         if len(located.groups) == 1:
             (group,) = located.groups
-            columns = self._cache.columns(group, names, len(positions))
+            columns = self._cache.columns(group, names, len(located.rows))
             return [self._taken(group, name, columns[name], located.rows) for name in names]
         batches = [Gathering(located) for _ in names]
         kept = self._cache.kept(located.groups, names, located.counts)

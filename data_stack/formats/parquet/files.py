@@ -16,12 +16,15 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFileError, ResourceNotFoundError, StorageError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PROGRESS_FOLDER, SUFFIXES, is_hidden
 from data_stack.formats.parquet.metadata import ParquetManifest
-from data_stack.formats.records.place import Place, place_of
+from data_stack.formats.positional import PositionalFile
+from data_stack.formats.records.place import LentPlace, Place, place_of
+from data_stack.io.local_files import as_resource
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceWriter, sealing
+from data_stack.io.storage_errors import storage_error
 
 __all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "place_and_paths"]
 
@@ -62,7 +65,8 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     """The Parquet files at ``source``.
 
     Args:
-        source: a folder, a file, a list of files, a storage connector, a URL, or resources of a dataset.
+        source: a folder, a file (its path, a resource, or an open binary file), a list of files, a storage connector, a URL, or
+            resources of a dataset.
         prefix: folder below it.
         filesystem: of pyarrow or fsspec, in which ``source`` is a path.
 
@@ -82,6 +86,8 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         named = [path for path in paths if path.endswith(SUFFIXES)]
         paths = named or [path for path in paths if "." not in PurePosixPath(path).name]
         if not paths and not place.exists(COMMON_METADATA):
+            if place.path is not None and not place.path.exists():
+                raise MissingFileError(str(place.path))
             raise ResourceNotFoundError(f"there are no Parquet files in {place.name or place!r}")
     return ParquetFiles(place, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given)
 
@@ -112,6 +118,9 @@ def place_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) ->
         if len({repr(place) for place, _ in found}) != 1:
             raise ConfigError("the files of one list lie in one folder")
         return found[0][0], [path for _, paths in found for path in paths or ()]
+    if not isinstance(source, Place) and hasattr(source, "read"):
+        resource = as_resource(source)
+        return LentPlace(resource), [resource.identifier]
     if filesystem is not None:
         place: Place = _InFileSystem(as_arrow_filesystem(filesystem), _path_in_filesystem(source))
     elif isinstance(source, str) and "://" in source:
@@ -165,7 +174,7 @@ def opened_for_arrow(place: Place, path: str) -> Any:
     if isinstance(place, _InFileSystem):
         return place.opened_for_arrow(path)
     resource = place.open(path)
-    source = _OfStore(resource, mode="r")
+    source = _OfStore(PositionalFile(resource) if isinstance(place, LentPlace) else resource, mode="r")
     source.version = resource.sha256
     return source
 
@@ -329,6 +338,11 @@ class _ArrowBytes(ByteSource):
     def sha256(self) -> None:
         return None
 
+    @property
+    def tag(self) -> str | None:
+        etag = (self._file.metadata() or {}).get(b"ETag")
+        return None if etag is None else f"{etag.decode(errors='replace')}, {self.size} bytes"
+
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         with _errors(self._name):
             data = self._file.read_at(len(buffer), offset)
@@ -349,7 +363,7 @@ def _errors(name: str, verb: str = "read") -> Iterator[None]:
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"could not {verb} {name!r}: {error!s:.300}", error.errno) from error
+        raise storage_error(f"could not {verb} {name!r}", error) from error
 
 
 def partition_names(partitions: Sequence[Mapping[str, str | None]]) -> list[str]:

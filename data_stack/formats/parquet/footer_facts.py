@@ -30,19 +30,23 @@ class FooterFacts:
     Attributes:
         columns: of each field the numbers of the columns of Parquet that it is stored in: a struct has several.
         is_required: of each of those whether it is there in every row, shape ``(n_columns,)``.
+        value_bytes: of a value, in whole bytes; 0 where it differs from value to value, shape ``(n_columns,)``.
         n_rows: shape ``(n_row_groups,)``.
         n_values: nulls included; of lists their elements, shape ``(n_row_groups, n_columns)``.
         n_nulls: -1 where the footer does not tell, or nothing sensible.
         n_bytes: as they are stored.
+        starts: where in the file these begin.
         n_raw_bytes: before they were compressed.
     """
 
     columns: dict[str, list[int]]
     is_required: npt.NDArray[np.bool_]
+    value_bytes: _Integers
     n_rows: _Integers
     n_values: _Integers
     n_nulls: _Integers
     n_bytes: _Integers
+    starts: _Integers
     n_raw_bytes: _Integers
 
 
@@ -80,12 +84,13 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
             raise ValueError(f"it states {metadata[LONG | 3]} rows, its row groups have {n_rows.sum()}")
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"its footer lacks what every footer has ({error!s:.60})") from error
-    facts = np.array(told, np.int64).reshape(len(groups), len(columns), 4)
+    facts = np.array(told, np.int64).reshape(len(groups), len(columns), 5)
     by_field: dict[str, list[int]] = {}
     for number, column in enumerate(columns):
         by_field.setdefault(column.path[0], []).append(number)
     is_required = np.array([column.definition_level == 0 for column in columns], np.bool_)
-    return FooterFacts(by_field, is_required, n_rows, *(facts[:, :, kind] for kind in range(4)))
+    value_bytes = np.array([column.value_bytes for column in columns], np.int64)
+    return FooterFacts(by_field, is_required, value_bytes, n_rows, *(facts[:, :, kind] for kind in range(5)))
 
 
 def _columns(elements: Sequence[Struct]) -> list[_Column]:
@@ -110,8 +115,8 @@ def _columns(elements: Sequence[Struct]) -> list[_Column]:
     return columns
 
 
-def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int, int]:
-    """Values, nulls, and bytes of a column of a row group, as they are stored and before."""
+def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int, int, int]:
+    """Values and nulls of a column of a row group; its bytes as they are stored, where they begin, and before compression."""
     if 8 in chunk or 9 in chunk:
         raise ValueError("it is encrypted, and such files are not read")
     meta = chunk[3]
@@ -145,4 +150,4 @@ def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None
                 fault = "has a histogram of other levels than it has"
     if fault:
         raise ValueError(f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} {fault}")
-    return n_values, max(n_nulls, -1), n_bytes, n_raw_bytes
+    return n_values, max(n_nulls, -1), n_bytes, start, n_raw_bytes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,12 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError, Resour
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA
 from data_stack.formats.parquet.files import ParquetFiles, opened_for_arrow
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
+from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
+from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 
-__all__ = ["Footers", "digest_of_row_groups", "reading_parquet"]
+__all__ = ["Footers", "crc32_of", "digest_of_row_groups", "reading_parquet"]
 
 #: Footers of a store that is far away are fetched by so many threads.
 _MOST_THREADS = 16
@@ -30,6 +34,11 @@ _FILES_AT_ONCE = 512
 #: So much of the end of a file is read at once, in the hope that the footer is no longer.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
+_READ_BYTES = 1 << 20
+_WHAT_TO_DO = (
+    "Restore the file from a copy; or, if another tool has written it anew, run "
+    "`data-stack parquet generate-metadata --checksums`"
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class _Footer:
         digest: of the end of the file.
         file_bytes: its size.
         version: of the file; None where the store tells none.
+        unchecked: of each row group the CRC-32 of its columns that were not read yet; None where none is known.
     """
 
     metadata: pq.FileMetaData
@@ -49,6 +59,7 @@ class _Footer:
     digest: bytes
     file_bytes: int
     version: Any
+    unchecked: list[dict[int, int]] | None
 
 
 class Footers:
@@ -60,6 +71,8 @@ class Footers:
     Args:
         files: of the dataset.
         lazily: read a footer only when it is asked for; there are no row groups before :meth:`read_all`.
+        verified: hold footers, and columns when they are first read, against the digests in the dataset's manifest. Of a file
+            that has another size than the manifest says, it knows nothing.
 
     Attributes:
         file_of: for each row group which file it is in, shape ``(n_row_groups,)``; row groups are in the order of the files.
@@ -71,8 +84,9 @@ class Footers:
         StorageError: one cannot be read.
     """
 
-    def __init__(self, files: ParquetFiles, *, lazily: bool = False) -> None:
-        self.files = files
+    def __init__(self, files: ParquetFiles, *, lazily: bool = False, verified: bool = True) -> None:
+        self.files, self._is_verified = files, verified
+        self._manifest: ParquetManifest | None = None
         self._footers: list[_Footer | None] = [None] * len(files.paths)
         self._digests: list[bytes | None] = [None] * len(files.paths)
         self._common: pq.FileMetaData | None = None
@@ -111,6 +125,10 @@ class Footers:
         """What the footer of a file tells of its row groups; raises as :meth:`of`."""
         return self._of(file).facts
 
+    def digest(self, file: int) -> str:
+        """SHA-256 of the end of a file, footer, its length and magic, as 64 hex digits; raises as :meth:`of`."""
+        return (self._digests[file] or self._of(file).digest).hex()
+
     def check_unchanged(self, file: int, source: Any) -> None:
         """Raise if an open file is not the one whose footer is known: its row groups would be read at the wrong places.
 
@@ -126,7 +144,38 @@ class Footers:
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
         self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
         # touched, or copied to where it was; or of a store that does not tell versions
-        self._footers[file] = _Footer(known.metadata, known.facts, known.digest, known.file_bytes, version)
+        unchecked = known.unchecked if version is None else self._crc32s(file, known.facts, known.file_bytes)
+        self._footers[file] = replace(known, version=version, unchecked=unchecked)
+
+    def check_columns(self, group: int, numbers: Sequence[int], source: Any) -> None:
+        """Hold columns of a row group against the manifest, where it knows them, the first time that they are read.
+
+        Args:
+            group: the row group.
+            numbers: of the columns, in Parquet's order.
+            source: the open file, whose footer is known.
+
+        Raises:
+            DatasetFileCorruptError: one of them is damaged.
+        """
+        file, index = int(self.file_of[group]), int(self.index_of[group])
+        footer = self._of(file)
+        if footer.unchecked is None:
+            return
+        unchecked, facts = footer.unchecked[index], footer.facts
+        for number in numbers:
+            expected = unchecked.get(number)
+            if expected is None:
+                continue
+            start, n_bytes = int(facts.starts[index, number]), int(facts.n_bytes[index, number])
+            found = crc32_of(source, start, n_bytes)
+            if found != expected:
+                column = footer.metadata.schema.column(number).path
+                raise DatasetFileCorruptError(
+                    f"{self.name_of(group)} is damaged: column {column!r:.80}, bytes {start:,} to {start + n_bytes:,} of the "
+                    f"file, has the CRC-32 {found:08x}, and had {expected:08x} when its manifest was made. {_WHAT_TO_DO}"
+                )
+            unchecked.pop(number, None)  # another thread may have been as quick
 
     @property
     def common(self) -> pq.FileMetaData | None:
@@ -176,8 +225,15 @@ class Footers:
     def _understood(self, file: int, tail: bytes, file_bytes: int, version: Any) -> _Footer:
         digest = hashlib.sha256(tail).digest()
         self._check_digest(file, digest)
+        record = self._record(file, file_bytes)
+        if record is not None and record.footer_sha256 not in (None, digest.hex()):
+            raise DatasetFileCorruptError(
+                f"the footer of {self.files.name(file)} is damaged: it has the SHA-256 {digest.hex()}, and had "
+                f"{record.footer_sha256} when its manifest was made. {_WHAT_TO_DO}"
+            )
         with reading_parquet(self.files.name(file)):
-            footer = _Footer(*_parsed(tail, file_bytes), digest, file_bytes, version)
+            metadata, facts = _parsed(tail, file_bytes)
+        footer = _Footer(metadata, facts, digest, file_bytes, version, self._crc32s(file, facts, file_bytes))
         self._footers[file], self._digests[file] = footer, digest
         return footer
 
@@ -187,6 +243,30 @@ class Footers:
             raise ResourceChangedError(
                 self.files.name(file), f"a footer with SHA-256 {known.hex()[:16]}…", f"one with {digest.hex()[:16]}…"
             )
+
+    def _record(self, file: int, file_bytes: int) -> ParquetFileRecord | None:
+        """What the manifest says of a file; None if nothing, or of one of another size: other tools have replaced it."""
+        if not self._is_verified:
+            return None
+        if self._manifest is None:
+            self._manifest = ParquetManifest.read(self.files.place) or ParquetManifest(None, ())
+        record = self._manifest.file(self.files.paths[file])
+        return record if record is not None and record.size == file_bytes else None
+
+    def _crc32s(self, file: int, facts: FooterFacts, file_bytes: int) -> list[dict[int, int]] | None:
+        record = self._record(file, file_bytes)
+        if record is None or record.column_crc32 is None or self.files.place.checks_reads:
+            return None
+        n_digits = 8 * facts.n_bytes.shape[1]
+        if len(record.column_crc32) != len(facts.n_rows) or any(len(group) != n_digits for group in record.column_crc32):
+            raise DatasetFileCorruptError(
+                f"the manifest of {self.files.place.name!r} is of other columns or row groups than {self.files.name(file)}. "
+                f"{_WHAT_TO_DO}"
+            )
+        return [
+            {number: int(group[at : at + 8], 16) for number, at in enumerate(range(0, n_digits, 8))}
+            for group in record.column_crc32
+        ]
 
     def _has_common(self) -> bool:
         return self.files.place.exists(COMMON_METADATA)
@@ -210,10 +290,17 @@ class Footers:
 
     def __getstate__(self) -> dict[str, Any]:
         n_rows = self.n_rows.astype(np.int32) if self.n_rows.max(initial=0) < 1 << 31 else self.n_rows
-        return {"files": self.files, "digests": self._digests, "counts": self._counts, "n_rows": n_rows}
+        return {
+            "files": self.files,
+            "verified": self._is_verified,
+            "digests": self._digests,
+            "counts": self._counts,
+            "n_rows": n_rows,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.files, self._digests, self._common = state["files"], state["digests"], None
+        self._is_verified, self._manifest = state["verified"], None
         self._footers = [None] * len(self.files.paths)
         self._set_row_groups(state["counts"], state["n_rows"].astype(np.int64))
 
@@ -250,15 +337,22 @@ def _version_of(source: Any) -> Any:
     return told.get(b"ETag") or told.get("ETag")
 
 
+def crc32_of(source: Any, start: int, n_bytes: int) -> int:
+    """CRC-32 of a part of an open file; of what there is of it, if it was cut short."""
+    crc32, end = 0, start + n_bytes
+    while start < end and (piece := source.read_at(min(_READ_BYTES, end - start), start)):
+        crc32 = zlib.crc32(piece, crc32)
+        start += len(piece)
+    return crc32
+
+
 def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str:
-    """SHA-256 of what the footers tell of row groups: their files, rows, and how long each column of them is."""
-    digest = hashlib.sha256()
-    for group in groups.tolist():
-        file, index = int(footers.file_of[group]), int(footers.index_of[group])
-        facts = footers.facts(file)
-        content = [footers.files.paths[file], index, int(facts.n_rows[index]), facts.n_bytes[index].tolist()]
-        digest.update(json.dumps(content).encode())
-    return digest.hexdigest()
+    """SHA-256 of what tells the content of row groups: their files by content and path, and their numbers in these."""
+    files = np.unique(footers.file_of[groups]).tolist()
+    paths = [footers.files.paths[file] for file in files]
+    contents = contents_of_resources([functools.partial(footers.files.place.open, path) for path in paths])
+    chosen = [footers.index_of[groups[footers.file_of[groups] == file]].tolist() for file in files]
+    return hashlib.sha256(json.dumps([paths, contents, chosen]).encode()).hexdigest()
 
 
 class reading_parquet:  # noqa: N801  # a context manager; a class takes half the time of a generator

@@ -28,7 +28,8 @@ __all__ = [
 #: Where the row-group indexes stand in the key-value metadata of ``_common_metadata``.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 
-_FORMAT: Final = "data_stack parquet 1"
+_FORMAT: Final = "data_stack parquet 2"
+_CRC32S: Final = re.compile(r"(?:[0-9a-f]{8})*")
 _NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
 
 
@@ -43,6 +44,9 @@ class ParquetFileRecord:
         footer_bytes: from the beginning of the footer to the end of the file; one request of that size reads it.
         null_columns: columns of which at least one value is null, or of which the footer does not tell, sorted.
         sha256: 64 hex digits; None where nobody has read the whole file.
+        footer_sha256: of the last ``footer_bytes``, 64 hex digits; None where it is not known.
+        column_crc32: of each row group the CRC-32 of each of its columns (of Parquet's, as the footer numbers them), 8 hex digits
+            each; None where nobody has taken them.
     """
 
     name: str
@@ -51,6 +55,8 @@ class ParquetFileRecord:
     footer_bytes: int
     null_columns: tuple[str, ...] = ()
     sha256: str | None = None
+    footer_sha256: str | None = None
+    column_crc32: tuple[str, ...] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -58,10 +64,10 @@ class ParquetFileRecord:
         return sum(self.row_groups)
 
     @classmethod
-    def of(cls, name: str, size: int, footer: pq.FileMetaData, footer_bytes: int, sha256: str | None = None) -> ParquetFileRecord:
-        """The record of a file with this footer."""
+    def of(cls, name: str, size: int, footer: pq.FileMetaData, footer_bytes: int, **digests: Any) -> ParquetFileRecord:
+        """The record of a file with this footer and these digests."""
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        return cls(name, size, tuple(group.num_rows for group in groups), footer_bytes, _null_columns(groups), sha256)
+        return cls(name, size, tuple(group.num_rows for group in groups), footer_bytes, _null_columns(groups), **digests)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, of strings and integers."""
@@ -72,6 +78,8 @@ class ParquetFileRecord:
             "footer_bytes": self.footer_bytes,
             "null_columns": json.dumps(list(self.null_columns)),
             "sha256": self.sha256,
+            "footer_sha256": self.footer_sha256,
+            "column_crc32": None if self.column_crc32 is None else ",".join(self.column_crc32),
         }
 
     @classmethod
@@ -93,6 +101,8 @@ class ParquetFileRecord:
             fields.size("footer_bytes"),
             parsed_names(fields.text("null_columns"), what),
             fields.optional_hexadecimal("sha256", 64),
+            fields.optional_hexadecimal("footer_sha256", 64),
+            _column_crc32(fields.optional_text("column_crc32"), groups.count(",") + 1 if groups else 0, what),
         )
         fields.done()
         if record.footer_bytes > record.size:
@@ -163,7 +173,10 @@ class ParquetManifest:
         fields = JsonObject.unsealed(data, what)
         stated = fields.text("format")
         if stated != _FORMAT:
-            raise DatasetFileCorruptError(f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}")
+            raise DatasetFileCorruptError(
+                f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. "
+                f"`data-stack parquet generate-metadata --checksums` makes it anew"
+            )
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
         schema = parsed_schema(fields.optional_text("schema"), what)
         partition_by = parsed_names(fields.text("partition_by"), what)
@@ -193,6 +206,15 @@ class ParquetManifest:
         """
         with place.create(PARQUET_MANIFEST) as file:
             file.write(self.to_json())
+
+
+def _column_crc32(text: str | None, n_groups: int, what: str) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    groups = tuple(text.split(",")) if n_groups else ()
+    if len(groups) != n_groups or not all(_CRC32S.fullmatch(group) for group in groups):
+        raise DatasetFileCorruptError(f"{what} is damaged: {text!r:.60} is no CRC-32 of each column of {n_groups} row groups")
+    return groups
 
 
 def parsed_schema(text: str | None, what: str) -> Schema | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from typing import Any, Final
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import ParquetFiles, find_files, partition_names
-from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.footers import Footers, crc32_of, reading_parquet
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetFileRecord,
@@ -62,7 +61,8 @@ def generate_metadata(
         prefix: folder below it.
         schema: of the rows, partition columns included; None for the one that is there (ours, or Petastorm's), or that the
             columns tell.
-        checksums: read all files whole, to store their SHA-256.
+        checksums: read all files whole, to store their SHA-256, and the CRC-32 of each column of each row group, which is held
+            against it when it is first read.
         petastorm: write the metadata that Petastorm needs, too.
 
     Raises:
@@ -74,7 +74,7 @@ def generate_metadata(
     files = find_files(source, prefix)
     if files.given:
         raise ConfigError("metadata lie beside the files of a dataset: give its folder, not one file")
-    footers = Footers(files)
+    footers = Footers(files, verified=False)
     found = stored_schema(footers) if schema is None else schema
     RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is no value
     metadata = dict(footers.metadata)
@@ -92,7 +92,10 @@ def generate_metadata(
             made = {ROW_GROUPS_KEY: made[ROW_GROUPS_KEY]}
         metadata |= made
     metadata.pop(b"ARROW:schema", None)
-    before = ParquetManifest.read(files.place)
+    try:
+        before = ParquetManifest.read(files.place)
+    except DatasetFileCorruptError:  # damaged, or of an earlier version: this is how it is made anew
+        before = None
     manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
     common = read_common_metadata(files.place)
     write_common_metadata(files.place, footers.arrow_schema if files.paths or common is None else common[0], metadata)
@@ -130,15 +133,25 @@ def _counts(footers: Footers) -> dict[str, int]:
 
 
 def _record(files: ParquetFiles, number: int, footers: Footers, checksums: bool) -> ParquetFileRecord:
-    with files.place.open(files.paths[number]) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 8))
-        footer_bytes = int.from_bytes(file.read(8)[:4], "little") + 8
-        sha256 = None
+    facts, name = footers.facts(number), files.name(number)
+    digest, column_crc32 = hashlib.sha256(), None
+    with reading_parquet(name), files.open(number) as source:
+        footers.check_unchanged(number, source)
+        size = source.size()
+        footer_bytes = int.from_bytes(source.read_at(8, size - 8)[:4], "little") + 8
         if checksums:
-            digest = hashlib.sha256()
-            file.seek(0)
-            while data := file.read(_READ_BYTES):
-                digest.update(data)
-            sha256 = digest.hexdigest()
-    return ParquetFileRecord.of(files.paths[number], size, footers.of(number), footer_bytes, sha256)
+            for start in range(0, size, _READ_BYTES):
+                digest.update(source.read_at(_READ_BYTES, start))
+            column_crc32 = tuple(
+                "".join(f"{crc32_of(source, start, n_bytes):08x}" for start, n_bytes in zip(starts, sizes, strict=True))
+                for starts, sizes in zip(facts.starts.tolist(), facts.n_bytes.tolist(), strict=True)
+            )
+    return ParquetFileRecord.of(
+        files.paths[number],
+        size,
+        footers.of(number),
+        footer_bytes,
+        sha256=digest.hexdigest() if checksums else None,
+        footer_sha256=footers.digest(number),
+        column_crc32=column_crc32,
+    )

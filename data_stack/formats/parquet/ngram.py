@@ -206,7 +206,7 @@ class NGramIterator(RowLayer):
         pairs = NGramIterator(frames, NGram({0: ["speed", "image"], 1: ["speed"]}, 0.1, "time", group_field="vehicle"))
         pairs[0][1]["speed"]
         pairs.read_batch([0, 5, 2])[0]["image"]        # {offset: {field: array of shape (3, ...)}}
-        Loader(pairs, 64, shuffle=BlockShuffled(pairs.block_lengths, window=8))
+        Loader(pairs, 64, shuffle=BlockShuffled(window=8))
 
     When it is made, the timestamps (and the groups) are read, nothing else; the timestamps as they are stored, if a
     :class:`~data_stack.formats.parquet.transformed.TransformedDatasetIterator` lies below. Then 4 bytes are kept for each

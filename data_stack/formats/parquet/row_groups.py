@@ -13,15 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.exception import DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, NdarrayCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn, objects
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.footers import Footers, reading_parquet
+from data_stack.formats.parquet.page_headers import claimed_by_pages
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
 from data_stack.util.processors import n_processors, n_threads
+from data_stack.util.request_limit import check_request, limit_bytes
 
 __all__ = ["LOCAL_OPTIONS", "GroupReading", "RowGroups", "files_that_could_match"]
 
@@ -35,6 +37,8 @@ used again, and in the processor's cache. The system reads ahead meanwhile."""
 _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
 #: Columns of fewer bytes together are decoded as fast by one thread as by several.
 _FEW_BYTES = 2 << 20
+#: Pages may claim so much whatever the footer says; some writers count wrong.
+_HARMLESS_PAGE_BYTES = 64 << 20
 #: Row groups of fewer bytes leave little behind.
 _LARGE_BYTES = 8 << 20
 
@@ -59,6 +63,8 @@ class RowGroups:
         #: By field of lists the length that all of them have, as far as is known; None where they differ.
         self._list_lengths = {field.name: self._list_length(field) for field in schema if isinstance(field.codec, ListCodec)}
         self._with_nulls = {field.name: self._has_nulls(field) for field in schema}
+        #: Row groups and numbers of columns whose pages are known to claim what the footer says.
+        self.checked_pages: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
         return len(self.footers)
@@ -76,7 +82,9 @@ class RowGroups:
         """The same, in steps."""
         return GroupReading(self, group, names)
 
-    def damaged(self, group: int, name: str, error: CellError, rows: Rows | None = None) -> DatasetFileCorruptError:
+    def damaged(
+        self, group: int, name: str, error: CellError, rows: Rows | None = None
+    ) -> DatasetFileCorruptError | RequestLimitError:
         """The error that names file, row group, row and field of a cell that is no value.
 
         Args:
@@ -86,7 +94,10 @@ class RowGroups:
             rows: of the column, ascending; None if it has all.
         """
         row = error.row if rows is None else int(rows[error.row])
-        return DatasetFileCorruptError(f"{self.footers.name_of(group)}, row {row}, field {name!r}: {error.why}")
+        place = f"{self.footers.name_of(group)}, row {row}, field {name!r}"
+        if isinstance(error.__cause__, RequestLimitError):
+            return error.__cause__.at(place)
+        return DatasetFileCorruptError(f"{place}: {error.why}")
 
     def are_gathered(self, names: Sequence[str]) -> bool:
         """Whether these columns have one dtype and shape in all row groups, and nothing is decoded to give rows of them.
@@ -300,7 +311,11 @@ class GroupReading:
             return
         file, self._file = self._file or self._open(), None
         footers, numbers = self._groups.footers, self._numbers()
+        check_request(self._least_bytes(numbers), footers.name_of(self._group))
         with reading_parquet(footers.name_of(self._group)), self._source:
+            footers.check_columns(self._group, numbers, self._source)
+            if self.is_local:  # in a store, each look would be a request
+                self._check_pages(numbers)
             self._table = self._table_of(file, int(footers.index_of[self._group]), numbers)
         self._source, self.is_decoded = None, True
         del file
@@ -313,6 +328,53 @@ class GroupReading:
         """What the footer says of the size of the columns, before compression."""
         index = self._groups.footers.index_of[self._group]
         return int(self._facts.n_raw_bytes[index, self._numbers()].sum())
+
+    def _least_bytes(self, numbers: list[int]) -> int:
+        """What the footer says that columns take at least, however they are encoded."""
+        facts, index = self._facts, self._groups.footers.index_of[self._group]
+        n_bytes = facts.n_values[index, numbers] * facts.value_bytes[numbers]
+        return int(np.maximum(n_bytes, facts.n_raw_bytes[index, numbers]).sum())
+
+    def _check_pages(self, numbers: list[int]) -> None:
+        """Compare what pages claim to unpack to with the footer, for pyarrow makes room for that before it unpacks one.
+
+        Each column chunk is looked at when it is first read.
+        """
+        groups, group, facts = self._groups, self._group, self._facts
+        unchecked = [number for number in numbers if (group, number) not in groups.checked_pages]
+        if not unchecked:
+            return
+        index = groups.footers.index_of[group]
+        places = (facts.starts[index].tolist(), facts.n_bytes[index].tolist(), facts.n_raw_bytes[index].tolist())
+        repeated = []
+        for number in unchecked:
+            start, n_bytes, n_raw_bytes = (each[number] for each in places)
+            claimed, dictionary = claimed_by_pages(self._source, start, start + n_bytes)
+            if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
+                raise DatasetFileCorruptError(
+                    f"{groups.footers.name_of(group)}, column {number}: its pages claim to unpack to {claimed:,} bytes, the "
+                    f"footer says {n_raw_bytes:,}"
+                )
+            if not facts.value_bytes[number] and dictionary * int(facts.n_values[index, number]) > limit_bytes():
+                repeated.append(number)
+        self._check_repeated(repeated)
+        groups.checked_pages.update((group, number) for number in unchecked)
+
+    def _check_repeated(self, numbers: list[int]) -> None:
+        """Count the bytes of texts that stand in a dictionary, and may be long and in many rows, before they are written out."""
+        footers = self._groups.footers
+        file, index = int(footers.file_of[self._group]), int(footers.index_of[self._group])
+        names = {number: footers.of(file).schema.column(number).path for number in numbers}
+        n_bytes = 0
+        for number, name in names.items():
+            opened = pq.ParquetFile(self._source, metadata=footers.of(file), read_dictionary=[name], pre_buffer=False)
+            for column in opened.reader.read_row_group(index, column_indices=[number], use_threads=False).columns:
+                for part in column.chunks:
+                    if isinstance(part, pa.DictionaryArray):
+                        texts, numbers_of_rows = part.dictionary, part.indices.drop_null().to_numpy()
+                        offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+                        n_bytes += int(np.diff(offsets).astype(np.int64)[numbers_of_rows].sum())
+            check_request(n_bytes, f"{footers.name_of(self._group)}, column {name!r}")
 
     @property
     def _facts(self) -> FooterFacts:

@@ -149,17 +149,17 @@ def _parsed(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
     if layout != _layout(footers):
         raise ConfigError(
             f"the row-group indexes of {footers.files.place.name} are of {n_row_groups!s:.20} row groups, it has {len(footers)} "
-            f"of other files or sizes now: {_ADVICE}"
+            f"of other files, sizes or values now: {_ADVICE}"
         )
     return dict(from_json(json.dumps(indexes)))
 
 
 def _layout(footers: Footers) -> str:
-    """Names which rows lie in which row group of which file, as far as footers tell."""
+    """Names which rows lie in which row group of which file, as far as footers tell: their statistics and offsets, too."""
     digest = hashlib.sha256()
     for number, path in enumerate(footers.files.paths):
         rows = footers.n_rows[footers.file_of == number].tolist()
-        digest.update(json.dumps([path, rows]).encode())
+        digest.update(json.dumps([path, rows, footers.digest(number)]).encode())
     return digest.hexdigest()
 
 

@@ -238,7 +238,7 @@ class ParquetWriter:
             iterator: dicts, or tuples with ``names``; bare samples are taken for tuples of one. Whatever has ``len()`` and
                 ``[i]`` will do, such as a list.
             names: of the fields of tuples, by position.
-            progress: show a bar; None to show it on a terminal.
+            progress: show a bar; None to show it on a terminal and in a notebook.
 
         Returns:
             Number of rows in the dataset.

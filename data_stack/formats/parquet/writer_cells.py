@@ -251,7 +251,8 @@ class _CellBuffer:
         self._encode: Callable[[Any], tuple[Any, int]] = self._by_column
         self._array: Callable[[], pa.Array] = self._joined
         kind = field.dtype.kind if isinstance(field.dtype, np.dtype) else ""
-        stored = pa.from_numpy_dtype(field.dtype) if kind and kind in "biuf" else None
+        has_type = kind and kind in "biuf" and np.dtype(field.dtype).itemsize <= 8  # Arrow has no longer floats
+        stored = pa.from_numpy_dtype(field.dtype) if has_type else None
         if pa.types.is_binary(type_):
             self._encode, self._array = self._as_bytes, self._of_cells
         elif pa.types.is_string(type_) and kind == "U":
@@ -338,7 +339,10 @@ def plain_value(value: Any) -> Any:
         return value[()] if value.ndim == 0 else value
     if isinstance(value, np.generic) or not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         return value
-    array = as_array(value)
+    try:
+        array = as_array(value)
+    except (TypeError, RuntimeError):  # a tensor that numpy lacks, which is refused where its field is known
+        return value
     return array[()] if array.ndim == 0 else array
 
 
@@ -351,8 +355,8 @@ def column_values(values: Any) -> Any:
         values = values.to_numpy()
     elif hasattr(values, "to_pylist"):  # an array of pyarrow
         return values.to_pylist()
-    elif not isinstance(values, np.ndarray) and hasattr(values, "__array__"):
-        return as_array(values)
+    elif not isinstance(values, np.ndarray) and hasattr(values, "__array__") and plain_value(values) is not values:
+        return plain_value(values)
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or isinstance(values, Mapping):

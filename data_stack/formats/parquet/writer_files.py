@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -182,6 +183,7 @@ class GrowingParquetFile:
     def finish(self) -> None:
         """Write all that there is, and the footer. Nothing can be added afterwards."""
         self.write_pending()
+        self._sink.end = b""
         self._writer.close()
 
     def publish(self) -> ParquetFileRecord:
@@ -195,7 +197,15 @@ class GrowingParquetFile:
             opened.__exit__(None, None, None)
         digest = getattr(self._file, "digest", None)
         sha256 = None if digest is None else digest.sha256
-        return ParquetFileRecord.of(self.name, self._sink.size, self._footers[0], self._sink.footer_bytes, sha256)
+        footer = self._sink.footer
+        return ParquetFileRecord.of(
+            self.name,
+            self._sink.size,
+            self._footers[0],
+            len(footer),
+            sha256=sha256,
+            footer_sha256=hashlib.sha256(footer).hexdigest(),
+        )
 
     def discard(self, error: BaseException | None = None) -> None:
         """Throw away what was written."""
@@ -248,17 +258,23 @@ class GrowingParquetFile:
 
 
 class _Sink(io.RawIOBase):
-    """What pyarrow writes into. Once it is broken it takes nothing: pyarrow finishes what it holds when it is thrown away."""
+    """What pyarrow writes into. Once it is broken it takes nothing: pyarrow finishes what it holds when it is thrown away.
+
+    Attributes:
+        end: what is written from the time on that this is set; None until then.
+    """
 
     def __init__(self, file: Any) -> None:
-        self._file, self._end = file, b""
+        self._file = file
+        self.end: bytes | None = None
         self.size = 0
         self.is_broken = False
 
     @property
-    def footer_bytes(self) -> int:
+    def footer(self) -> bytes:
         """From the beginning of the footer to the end: its length stands before the last four bytes."""
-        return int.from_bytes(self._end[:4], "little") + 8
+        end = self.end or b""
+        return end[-8 - int.from_bytes(end[-8:-4], "little") :]
 
     def writable(self) -> bool:
         return True
@@ -272,7 +288,8 @@ class _Sink(io.RawIOBase):
             self.is_broken = True
             raise
         self.size += len(data)
-        self._end = (self._end + bytes(data[-8:]))[-8:]
+        if self.end is not None:
+            self.end += bytes(data)
         return len(data)
 
     def tell(self) -> int:

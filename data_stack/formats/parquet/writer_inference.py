@@ -117,10 +117,14 @@ def _field(name: str, value: Any) -> Field:
             ) from error
     if value is None:
         raise ConfigError(f"what field {name!r} holds cannot be told: all values so far are null, or empty; {_ADVICE}")
+    if hasattr(value, "dtype"):  # a tensor of bfloat16, say, or a sparse one
+        raise ConfigError(f"field {name!r} holds a {type(value).__name__} of dtype {value.dtype} that numpy cannot take: map it")
     raise ConfigError(f"what field {name!r} holds cannot be told from a {type(value).__name__}; {_ADVICE}")
 
 
 def _checked(name: str, dtype: Any, shape: tuple[int | None, ...]) -> Field:
+    if np.dtype(dtype).kind in "mM" and np.datetime_data(dtype)[0] == "generic":
+        raise ConfigError(f"field {name!r} holds times of no unit, of dtype {np.dtype(dtype)}; give them one with astype()")
     try:
         return Field(name, dtype, shape, nullable=True)
     except ConfigError as error:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.exact import python_values
 from data_stack.dataset.iterator.stacking import stack_values
-from data_stack.exception import DatasetFileCorruptError, MissingDependencyError
+from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, RequestLimitError
 from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
 from data_stack.formats.records.codecs.plain import BytesCodec
@@ -19,6 +20,7 @@ from data_stack.formats.records.decoding import UndecodableError, decoded, decod
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.records.stored_file import BlockDamage
 from data_stack.formats.rows import StoredRowsColumn
+from data_stack.util.request_limit import check_request, current_request
 
 __all__ = ["FixedColumn", "RaggedColumn", "ValueColumn", "has_rows", "sequences_of"]
 
@@ -333,7 +335,7 @@ class FixedColumn(ValueColumn):
     def _each(self, values: _Array) -> list[Any]:
         """Stacked values, each by itself."""
         if self._is_scalar:
-            scalars: list[Any] = values.tolist()
+            scalars: list[Any] = python_values(values)
             return scalars
         if self._is_number:
             return [values[place : place + 1].reshape(()).copy() for place in range(len(values))]
@@ -464,8 +466,11 @@ class RaggedColumn(ValueColumn):
         self, records: list[bytes], dtype: np.dtype[Any], shape: tuple[int, ...], number_of: Callable[[int], int]
     ) -> _Array:
         try:
+            if self._codec.is_compressed:
+                what = f"{len(records):,} values of column {self.bag.column!r}"
+                current_request().reserve(len(records) * dtype.itemsize * math.prod(shape), what)
             return np.empty((len(records), *shape), dtype)
-        except (MemoryError, ValueError):
+        except (MemoryError, ValueError, RequestLimitError):
             # So much, or is it a manifest that lies? The first record tells.
             value = self._decoded(number_of(0), records[0]) if records else None
             if getattr(value, "shape", None) != shape:
@@ -477,16 +482,20 @@ class RaggedColumn(ValueColumn):
 
     def _read_as_first(self, records: list[bytes]) -> _Array | None:
         """Values stacked, if all are arrays like the first one; None if not, or if one cannot be decoded."""
+        request = current_request()
+        n_bytes_before = request.n_bytes
         try:
             first = self._codec.decode(records[0])
             if type(first) is not np.ndarray or first.dtype.hasobject or not first.size or not first.ndim:
                 return None
             if self._column.dtype not in (None, first.dtype):
                 return None
+            request.reserve(len(records) * first.nbytes, f"{len(records):,} values of one shape")
             out: _Array = np.empty((len(records), *first.shape), first.dtype)
             out[0] = first
             decoded_into(self._codec, records[1:], out[1:])
         except Exception:  # noqa: BLE001  # whatever a codec raises; it does so again where values are decoded one by one
+            request.n_bytes = n_bytes_before
             return None
         return out
 
@@ -505,12 +514,15 @@ class RaggedColumn(ValueColumn):
             raise self._failed(index, error) from error
 
     def _failed(self, index: int, error: Exception) -> Exception:
+        if isinstance(error, RequestLimitError):
+            return error.at(f"record {index:,} of column {self.bag.column!r} of {self.bag.file.name}")
         return error if isinstance(error, MissingDependencyError) else self.bag.undecodable(index, error)
 
 
 def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) -> list[list[Any]]:
     """Runs of values that begin at ``firsts``, each as a list, in one request."""
     total = int(counts.sum())
+    check_request(total * (elements.row_bytes + 24), f"sequences of {total:,} values")  # which may all be of one record
     before = np.cumsum(counts) - counts
     values = elements.values(np.repeat(firsts - before, counts) + np.arange(total)) if total else []
     return [values[start : start + count] for start, count in zip(before.tolist(), counts.tolist(), strict=True)]

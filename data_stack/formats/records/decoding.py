@@ -13,6 +13,7 @@ import numpy.typing as npt
 from data_stack.exception import MissingDependencyError
 from data_stack.formats.records.codecs.codec import Codec
 from data_stack.util import processors
+from data_stack.util.request_limit import current_request, decoding_for
 
 __all__ = ["UndecodableError", "decoded", "decoded_into"]
 
@@ -40,20 +41,24 @@ class UndecodableError(Exception):
 
 
 def decoded(codec: Codec, records: Sequence[bytes]) -> list[Any]:
-    """The values of records.
+    """The values of records, which count for the request of this thread.
 
     Raises:
         UndecodableError: the codec refused one.
         MissingDependencyError: the codec needs a package that is not installed.
     """
     values: list[Any] = [None] * len(records)
-    decode = codec.decode
+    decode, request = codec.decode, current_request()
+    count = request.add if codec.is_compressed else None
 
     def work(start: int, stop: int) -> None:
         place = start
         try:
-            for place in range(start, stop):
-                values[place] = decode(records[place])
+            with decoding_for(request):
+                for place in range(start, stop):
+                    value = values[place] = decode(records[place])
+                    if count is not None:
+                        count(value)
         except MissingDependencyError:
             raise
         except Exception as error:  # whatever a codec raises at damaged bytes

@@ -6,14 +6,15 @@ import contextlib
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data_stack.exception import DatasetFileCorruptError, StorageError, StorageFullError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.file_digests import DigestThreads, FileDigests
 from data_stack.formats.records.manifest import BLOCK_BYTES, FileRecord
-from data_stack.io.storage_connectors.connector import FULL_ERRORS
+from data_stack.io.storage_errors import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -201,22 +202,12 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
             os.close(handle)
 
 
-@contextlib.contextmanager
-def disk_errors(action: str, path: str) -> Iterator[None]:
+def disk_errors(action: str, path: str) -> AbstractContextManager[None]:
     """Errors of the operating system as ours."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        is_full = error.errno in FULL_ERRORS
-        raise (StorageFullError if is_full else StorageError)(
-            f"could not {action} {path!r}: {error.strerror or error}. "
-            + (
-                "Make room, then flush() again or open the dataset anew: "
-                if is_full
-                else "Open the dataset anew when that is mended: "
-            )
-            + "it goes on behind its last complete sample",
-            error.errno,
-        ) from error
+    goes_on = "it goes on behind its last complete sample"
+    return storage_errors(
+        action,
+        path,
+        if_full=f"Make room, then flush() again or open the dataset anew: {goes_on}",
+        otherwise=f"Open the dataset anew when that is mended: {goes_on}",
+    )

@@ -48,7 +48,7 @@ def write_records(
         prefix: folder below ``target``.
         codecs: codecs of one's own, by type.
         shardlen: samples of a shard; None for a dataset without shards.
-        progress: show a bar; None to show it on a terminal.
+        progress: show a bar; None to show it on a terminal and in a notebook.
 
     Returns:
         Number of samples in the dataset.

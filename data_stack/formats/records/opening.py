@@ -7,6 +7,7 @@ from typing import Any
 
 from data_stack.exception import ResourceNotFoundError
 from data_stack.formats.records.codecs.types import Codecs
+from data_stack.formats.records.completeness import Incomplete
 from data_stack.formats.records.layout import SPEC
 from data_stack.formats.records.place import place_of
 from data_stack.formats.records.reader import RecordReader
@@ -25,6 +26,7 @@ def open_records(
     cache_columns: Iterable[str] = (),
     mapped: bool = True,
     verified: bool = True,
+    incomplete: Incomplete = "raise",
 ) -> RecordReader | ShardedRecordReader:
     """The samples of a record dataset: of one folder, or of shards; of any version of Granular's files.
 
@@ -37,7 +39,7 @@ def open_records(
 
     Raises:
         ResourceNotFoundError: there is no record dataset.
-        DatasetFileCorruptError: it is damaged, as far as can be told without reading its records.
+        DatasetFileCorruptError: it is damaged or incomplete, as far as can be told without reading its records.
         ConfigError: there is no such column or codec.
     """
     place = place_of(source, prefix)
@@ -48,6 +50,7 @@ def open_records(
         "cache_columns": cache_columns,
         "mapped": mapped,
         "verified": verified,
+        "incomplete": incomplete,
     }
     if not place.exists(SPEC) and shard_names(place):
         return ShardedRecordReader(place, **options)

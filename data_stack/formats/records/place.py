@@ -5,30 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     ResourceNotFoundError,
-    StorageError,
-    StorageFullError,
     UnsupportedStorageOperationError,
 )
 from data_stack.io.identifiers import checked_prefix
-from data_stack.io.resources import ByteSource, StreamedResource
+from data_stack.io.local_files import LocalFile
+from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
-from data_stack.io.storage_connectors.connector import FULL_ERRORS, Lease, ResourceWriter, sealing
+from data_stack.io.storage_connectors.connector import Lease, ResourceWriter, sealing
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.util.lock_file import locked_file
 
-__all__ = ["TEMPORARY", "Place", "place_of"]
+__all__ = ["TEMPORARY", "LentPlace", "Place", "place_of"]
 
 #: So the names of files begin that are written in a folder of this machine, until they are whole.
 TEMPORARY = ".~"
@@ -183,7 +182,7 @@ class _Folder(Place):
 
     def open(self, file: str) -> StreamedResource:
         path = os.path.join(self._folder, file)
-        return StreamedResource.sealed(path, _PlainFile(path), self)
+        return StreamedResource.sealed(path, LocalFile(path), self)
 
     def get_resource(self, identifier: str) -> StreamedResource:
         """Open a file by its path again, for a resource that was sent to another process."""
@@ -232,12 +231,13 @@ class _Folder(Place):
             os.makedirs(self._folder, exist_ok=True)
             opened = open(temporary, "x+b")
         try:
-            with opened, sealing(_FolderWriter(path, opened)) as writer:
+            with sealing(_FolderWriter(path, opened)) as writer:
                 yield writer
                 with _errors("write", path):
                     writer.seal()
                     os.fsync(opened.fileno())
             with _errors("write", path):
+                opened.close()
                 os.replace(temporary, path)
                 folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
@@ -282,54 +282,11 @@ class _FolderLease(Lease):
             os.close(handle)
 
 
-class _PlainFile(ByteSource):
-    """A file of a folder, read by position; a fork may go on reading it."""
-
-    def __init__(self, path: str) -> None:
-        self._path, self._handle = path, -1
-        with _errors("open", path):
-            # not to wait for somebody to write into a pipe
-            self._handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            status = os.fstat(self._handle)
-        self._size = status.st_size
-        if not stat.S_ISREG(status.st_mode):
-            self.close()
-            raise ResourceNotFoundError(f"could not open {path!r}: it is no file")
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    @property
-    def sha256(self) -> None:
-        return None
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        n_read = 0
-        with _errors("read", self._path):
-            while n_read < len(buffer) and (more := os.preadv(self._handle, [buffer[n_read:]], offset + n_read)):
-                n_read += more
-        return n_read
-
-    def fileno(self) -> int:
-        return self._handle
-
-    def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
-
 class _FolderWriter(ResourceWriter):
     """A ResourceWriter to a file of a folder; the errors of its disk are ours."""
 
-    def write(self, data: Any, /) -> int:
-        with _errors("write", self.identifier):
-            return super().write(data)
-
-    def flush(self) -> None:
-        with _errors("write", self.identifier):
-            super().flush()
+    def _fail(self, error: OSError) -> NoReturn:
+        raise storage_error(f"could not write {self.identifier!r}", error, self.identifier) from error
 
 
 class _InStore(Place):
@@ -420,6 +377,29 @@ class _InResources(Place):
         return self._resources.create(self.full_name(file))
 
 
+class LentPlace(Place):
+    """The place of one resource that the caller opened, and closes."""
+
+    def __init__(self, resource: StreamedResource) -> None:
+        self._resource = resource
+        self.name = ""
+
+    def exists(self, file: str) -> bool:
+        return file == self._resource.identifier
+
+    def open(self, file: str) -> StreamedResource:
+        return self._resource
+
+    def names(self) -> list[str]:
+        return [self._resource.identifier]
+
+    def child(self, name: str) -> Place:
+        raise ConfigError(f"a resource has no folder {name!r}")
+
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        raise ConfigError("a resource is lent to be read")
+
+
 def _below(identifiers: Iterable[str], folder: str) -> list[str]:
     start = folder + "/" if folder else ""
     return sorted(name[len(start) :] for name in identifiers if name.startswith(start))
@@ -432,12 +412,10 @@ def _direct_children(identifiers: Iterable[str], folder: str) -> list[str]:
 @contextlib.contextmanager
 def _errors(action: str, path: str) -> Iterator[None]:
     """Errors of the operating system as ours."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        if action != "write" and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+    with storage_errors(action, path):
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if action == "write":
+                raise
             raise ResourceNotFoundError(f"could not {action} {path!r}: there is no such file or folder") from error
-        kind = StorageFullError if error.errno in FULL_ERRORS else StorageError
-        raise kind(f"could not {action} {path!r}: {error.strerror or error}", error.errno) from error

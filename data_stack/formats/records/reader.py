@@ -12,23 +12,25 @@ import numpy.typing as npt
 
 from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, checked_index, checked_indices
+from data_stack.dataset.iterator.iterator import ColumnKey, DeclaredColumn, IndexArrayOfInts, checked_index, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, StorageError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.records.codecs.codec import Codec, Column
 from data_stack.formats.records.codecs.types import BUILT_IN_TYPES, Codecs, codec_of
 from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequences_of
+from data_stack.formats.records.completeness import Incomplete, checked_incomplete, count_samples
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.place import Place, place_of
 from data_stack.formats.records.record_files import Access, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
+from data_stack.util.request_limit import current_request, decoding_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Mask", "RecordReader"]
+__all__ = ["DEFAULTS", "Mask", "RecordReader"]
 
 Mask = Mapping[str, Any]
 """What to read of a sample: by column True, False, or a range or slice of a sequence."""
@@ -65,9 +67,8 @@ class RecordReader(DatasetIterator):
     of them.
 
     With a manifest each block of 64 KiB is held against its checksum when it is first touched, in each process; once all of
-    them were, a read is nothing but a copy. Without one (Granular writes none) sizes, offsets and headers are checked on what is
-    read, and there are as many samples as all columns have complete records. The length is that of the time of opening, whoever
-    appends meanwhile.
+    them were, a read is nothing but a copy. Without one (Granular writes none) all columns must hold the same samples, and sizes,
+    offsets and headers are checked on what is read. The length is that of the time of opening, also while a writer appends.
 
     Where a codec leaves Python's lock, requests for several samples are decoded in as many threads as there are processors; in a
     worker process of multiprocessing in one, for its siblings have the others. Files are mapped into memory where they are files
@@ -85,10 +86,12 @@ class RecordReader(DatasetIterator):
         cache_columns: columns whose records are read into memory, likewise.
         mapped: map files into memory.
         verified: hold blocks against the manifest. What a store checks itself is not checked twice.
+        incomplete: what to do without a manifest if the columns do not hold the same samples, as after a kill or a cut: an error
+            (``"raise"``), or read the first samples, which all columns have, and log a warning (``"prefix"``).
 
     Raises:
         ResourceNotFoundError: there is no record dataset.
-        DatasetFileCorruptError: it is damaged, as far as can be told without reading its records.
+        DatasetFileCorruptError: it is damaged or incomplete, as far as can be told without reading its records.
         ConfigError: there is no such column or codec.
     """
 
@@ -103,6 +106,7 @@ class RecordReader(DatasetIterator):
         cache_columns: Iterable[str] = (),
         mapped: bool = True,
         verified: bool = True,
+        incomplete: Incomplete = "raise",
     ) -> None:
         self._place = place_of(source, prefix)
         cached = tuple(names_of("cache_columns", cache_columns))
@@ -113,6 +117,7 @@ class RecordReader(DatasetIterator):
             "cache_columns": cached,
             "mapped": bool(mapped),
             "verified": bool(verified),
+            "incomplete": checked_incomplete(incomplete),
         }
         self._files = RecordFiles(self._place, Access(bool(mapped), bool(verified), bool(cache_index), cached))
         types = self._files.types
@@ -151,9 +156,18 @@ class RecordReader(DatasetIterator):
         return {name: self._files.types[name] for name in self._keys}
 
     @property
+    def stored_types(self) -> dict[str, str]:
+        """Those of all columns, whether they are read or not."""
+        return self._files.types
+
+    @property
     def schema(self) -> dict[str, Column]:
         """What each of these columns holds; dtype and shape only where a manifest tells."""
         return {name: self._files.schema[name] for name in self._keys}
+
+    def _declared_columns(self) -> dict[str, DeclaredColumn]:
+        # Of others the first value tells more, such as the dtype of an array.
+        return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.spec.items()}
 
     @property
     def manifest(self) -> RecordsManifest | None:
@@ -266,7 +280,7 @@ class RecordReader(DatasetIterator):
             stop = min(start + self._samples_at_once(), length)
             try:
                 columns = self._lists(range(start, stop), lazily=True)
-            except DatasetFileCorruptError:  # those before the damage are whole
+            except (DatasetFileCorruptError, RequestLimitError):  # those before the damage are whole; each may fit by itself
                 for position in range(start, stop):
                     yield self[position]
             else:
@@ -309,14 +323,15 @@ class RecordReader(DatasetIterator):
         """The values of each column, each by itself; lists, or of a run ``lazily`` what :meth:`ValueColumn.iterated` gives."""
         run, positions = _run_of(indices)
         columns: list[Iterable[Any]] = []
-        for name, column, entries in self._located_in(self._keys, positions):
-            if entries is not None:
-                columns.append(sequences_of(column, *entries) if name in self._sequences else column.values(entries[0]))
-            elif run is not None:
-                values = column.iterated if lazily else column.run_values
-                columns.append(values(run.start, run.stop))
-            else:
-                columns.append(column.values(_as_positions(positions)))
+        with decoding_for(current_request()):
+            for name, column, entries in self._located_in(self._keys, positions):
+                if entries is not None:
+                    columns.append(sequences_of(column, *entries) if name in self._sequences else column.values(entries[0]))
+                elif run is not None:
+                    values = column.iterated if lazily else column.run_values
+                    columns.append(values(run.start, run.stop))
+                else:
+                    columns.append(column.values(_as_positions(positions)))
         self._settle(_BATCH_WEIGHT)
         return columns
 
@@ -349,14 +364,15 @@ class RecordReader(DatasetIterator):
             wide = _as_positions(positions)
             return [rows[name][0](wide) for name in names]
         found = []
-        for name, column, entries in self._located_in(names, positions):
-            if entries is not None:
-                is_sequence = name in self._sequences
-                found.append(stack_values(sequences_of(column, *entries)) if is_sequence else column.read(entries[0]))
-            elif run is not None:
-                found.append(column.read_run(run.start, run.stop))
-            else:
-                found.append(column.read(_as_positions(positions)))
+        with decoding_for(current_request()):
+            for name, column, entries in self._located_in(names, positions):
+                if entries is not None:
+                    is_sequence = name in self._sequences
+                    found.append(stack_values(sequences_of(column, *entries)) if is_sequence else column.read(entries[0]))
+                elif run is not None:
+                    found.append(column.read_run(run.start, run.stop))
+                else:
+                    found.append(column.read(_as_positions(positions)))
         if self._get is None:
             self._settle(_BATCH_WEIGHT)
         return found
@@ -386,6 +402,12 @@ class RecordReader(DatasetIterator):
 
     def _has_fixed_columns(self) -> bool:
         return self._sequences.isdisjoint(self._keys) and all(self._column(name).is_fixed for name in self._keys)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"columns": self._keys, "codecs": self._options["codecs"]}
+
+    def _source_content(self) -> dict[str, Any]:
+        return self._files.content(self._keys)
 
     # ------------------------------------------------------------------ verification, end
 
@@ -431,7 +453,7 @@ class RecordReader(DatasetIterator):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {name: value for name, value in self._options.items() if value != _DEFAULTS[name]}
+        options = {name: value for name, value in self._options.items() if value != DEFAULTS[name]}
         return _reopened, (
             type(self),
             self._place,
@@ -460,9 +482,7 @@ class RecordReader(DatasetIterator):
             raise DatasetFileCorruptError(f"{self._place.full_name(MANIFEST)} claims {manifest.count:,} samples")
         if files.has_references:
             self._references = SampleReferences(files)
-            if manifest is None:
-                return len(self._references)
-            if len(self._references) < manifest.count:
+            if manifest is not None and len(self._references) < manifest.count:
                 raise DatasetFileCorruptError(
                     f"{self._place.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
                     f"{len(self._references):,}"
@@ -474,12 +494,7 @@ class RecordReader(DatasetIterator):
             )
         if manifest is not None:
             return manifest.count
-        lengths = []
-        for name in files.types:
-            bag = files.bag(name)
-            lengths.append(len(bag))
-            bag.close()
-        return min(lengths)
+        return count_samples(files, self._references, self._options["incomplete"])
 
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)
@@ -590,7 +605,16 @@ def _sample_getter(keys: Sequence[str], getters: Sequence[Callable[[int], Any]])
     return lambda index: {key: get(index) for key, get in pairs}
 
 
-_DEFAULTS = {"codecs": None, "columns": None, "cache_index": False, "cache_columns": (), "mapped": True, "verified": True}
+#: Of the options, those that a pickle leaves out.
+DEFAULTS: Mapping[str, Any] = {
+    "codecs": None,
+    "columns": None,
+    "cache_index": False,
+    "cache_columns": (),
+    "mapped": True,
+    "verified": True,
+    "incomplete": "raise",
+}
 
 
 def opened_with(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, UnsupportedStorageOperationError
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.formats.records.bag import Bag, StoredEnds, UniformEnds, ends_of_bag, ends_of_index
 from data_stack.formats.records.codecs.codec import Codec, Column, FunctionCodec
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
@@ -15,6 +22,7 @@ from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, pa
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
 from data_stack.formats.records.place import Place
 from data_stack.formats.records.stored_file import BlockChecks, BlockDamage, StoredFile, check_size
+from data_stack.io.content import contents_of_resources
 from data_stack.util.logger import logger
 
 __all__ = ["Access", "RecordFiles"]
@@ -78,6 +86,7 @@ class RecordFiles:
                     raise self._missing(file)
         if self.manifest is not None:
             self._check_manifest(self.manifest)
+        self._inodes = self._found_inodes()
 
     # ------------------------------------------------------------------ spec and manifest
 
@@ -220,6 +229,27 @@ class RecordFiles:
         return FixedColumn(fixed, layout, None, ragged)
 
     # ------------------------------------------------------------------ files
+
+    def content(self, names: Iterable[str]) -> dict[str, Any]:
+        """What tells the content of columns: types, dtypes and shapes, and the digests of their files.
+
+        Those of the manifest, where what is read is held against it; otherwise they are taken of the files.
+        """
+        columns = {name: self.schema[name] for name in names}
+        held = {name: [each.type, str(each.dtype), each.shape] for name, each in columns.items()}
+        files = [file for name in [REFS] * self.has_references + list(columns) for file in self._files_of(name)]
+        if self.manifest is not None and (self._access.verified or self.place.checks_reads):
+            return {"columns": held, "files": {file: self.manifest.files[file].sha256 for file in files}}
+        digests = contents_of_resources([functools.partial(self.place.open, file) for file in files])
+        if self._found_inodes() != self._inodes:  # what is open gives the records of before
+            raise ResourceChangedError(self.place.full_name(SPEC), "the files that were opened", "others; open the dataset again")
+        return {"columns": held, "files": dict(zip(files, digests, strict=True))}
+
+    def _found_inodes(self) -> dict[str, int]:
+        """Which files of this machine lie where those of the columns are."""
+        folder = self.place.path
+        files = [] if folder is None else [folder / file for name in self.types for file in self._files_of(name)]
+        return {str(file): file.stat().st_ino for file in files if file.exists()}
 
     def _open(self, file: str, loaded: bool) -> StoredFile:
         record = self._record(file)

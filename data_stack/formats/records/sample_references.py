@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,9 @@ from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.references import parsed_references
 
 __all__ = ["SampleReferences"]
+
+#: So many samples are asked, from the end, how many records columns of sequences have; all of them may be empty.
+_LAST_SAMPLES = 1 << 10
 
 _Integers = npt.NDArray[np.int64]
 
@@ -31,12 +36,9 @@ class SampleReferences:
         self._names = list(files.types)
         self._are_sequences = [kind.endswith("[]") for kind in files.types.values()]
         self._opened: Bag | None = None
-        self._length = len(self._bag)
-        if files.is_unfinished:
-            self._length = self._n_whole()
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._bag)
 
     @property
     def _bag(self) -> Bag:
@@ -91,21 +93,32 @@ class SampleReferences:
             raise self._bag.undecodable(position, error) from error
         return entries
 
-    def _n_whole(self) -> int:
-        """How many samples have all their records: the last ones may name some that were never written."""
-        n_records = {}
-        for name in self._names:
-            bag = self._files.bag(name)
-            n_records[name] = len(bag)
-            bag.close()
-        length = len(self._bag)
+    def n_whole(self, n_records: Mapping[str, int]) -> int:
+        """How many samples have all their records, of columns that have so many: the last may name some that are not there."""
+        length = len(self)
         while length:
-            try:
-                entries = self.at(length - 1)
-            except DatasetFileCorruptError:
-                length -= 1
-                continue
-            if all(first + count <= n_records[name] for name, (first, count) in entries.items()):
+            entries = self._at_or_none(length - 1)
+            if entries is not None and all(first + count <= n_records[name] for name, (first, count) in entries.items()):
                 break
             length -= 1
         return length
+
+    def last_ends(self) -> dict[str, int]:
+        """How many records of each column the samples name, where the last ones of them tell it."""
+        if not len(self):
+            return dict.fromkeys(self._names, 0)
+        ends: dict[str, int] = {}
+        for position in range(len(self) - 1, max(-1, len(self) - 1 - _LAST_SAMPLES), -1):
+            entries = self._at_or_none(position)
+            if entries is None:  # an error of its own when it is read
+                break
+            ends = {**{name: first + count for name, (first, count) in entries.items() if count}, **ends}
+            if len(ends) == len(self._names):
+                break
+        return ends
+
+    def _at_or_none(self, position: int) -> dict[str, tuple[int, int]] | None:
+        try:
+            return self.at(position)
+        except DatasetFileCorruptError:
+            return None

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import (
     ColumnKey,
+    DeclaredColumn,
     IndexArrayOfInts,
     checked_index,
     checked_indices,
@@ -33,9 +34,10 @@ from data_stack.exception import (
 )
 from data_stack.formats.records.codecs.codec import Codec, Column
 from data_stack.formats.records.codecs.types import Codecs
+from data_stack.formats.records.completeness import Incomplete, checked_incomplete
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.place import Place, place_of
-from data_stack.formats.records.reader import Mask, RecordReader, names_of, opened_with
+from data_stack.formats.records.reader import DEFAULTS, Mask, RecordReader, names_of, opened_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -47,7 +49,6 @@ __all__ = ["ShardedRecordReader", "shard_names"]
 
 _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 _MOST_OPEN_FILES = 4096
-_DEFAULTS = {"codecs": None, "columns": None, "cache_index": False, "cache_columns": (), "mapped": True, "verified": True}
 
 _Integers = npt.NDArray[np.int64]
 
@@ -60,6 +61,7 @@ class ShardedRecordReader(DatasetIterator):
 
     Args:
         source, prefix, codecs, columns, cache_index, cache_columns, mapped, verified: as for RecordReader.
+        incomplete: likewise, of each shard by itself.
         shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
 
     Raises:
@@ -79,6 +81,7 @@ class ShardedRecordReader(DatasetIterator):
         cache_columns: Iterable[str] = (),
         mapped: bool = True,
         verified: bool = True,
+        incomplete: Incomplete = "raise",
         shardstart: int = 0,
         shardstep: int = 1,
     ) -> None:
@@ -99,6 +102,7 @@ class ShardedRecordReader(DatasetIterator):
             "cache_columns": tuple(names_of("cache_columns", cache_columns)),
             "mapped": mapped,
             "verified": verified,
+            "incomplete": checked_incomplete(incomplete),
         }
         self._begin(place, options, chosen, {})
         self._count([len(self._shard(number)) for number in range(len(chosen))])
@@ -133,6 +137,10 @@ class ShardedRecordReader(DatasetIterator):
     def schema(self) -> dict[str, Column]:
         """What each of these columns holds in the first shard; in others it may differ in what was not declared."""
         return self._shard(0).schema
+
+    def _declared_columns(self) -> dict[str, DeclaredColumn]:
+        # Of others the first value tells more, such as the dtype of an array.
+        return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.spec.items()}
 
     @property
     def shards(self) -> int:
@@ -256,6 +264,12 @@ class ShardedRecordReader(DatasetIterator):
             reader = self._shard(number)
         return reader._read_unchecked(index - self._starts_list[number])
 
+    def _arguments(self) -> dict[str, Any]:
+        return self._shard(0)._arguments()
+
+    def _source_content(self) -> list[dict[str, Any]]:
+        return [self._shard(number)._source_content() for number in range(len(self._names))]
+
     # ------------------------------------------------------------------ shards
 
     def _shard(self, number: int) -> RecordReader:
@@ -283,8 +297,10 @@ class ShardedRecordReader(DatasetIterator):
                 f"shard {place.name} is missing or empty, of {len(self._names)}: {error}. Restore it from a copy"
             ) from error
         first = self._readers[0]
-        if first is not None and reader.spec != first.spec:
-            raise DatasetFileCorruptError(f"shard {place.name} has the columns {reader.spec}, the first one has {first.spec}")
+        if first is not None and reader.stored_types != first.stored_types:
+            raise DatasetFileCorruptError(
+                f"shard {place.name} has the columns {reader.stored_types}, the first one has {first.stored_types}"
+            )
         known = getattr(self, "_lengths", None)
         if known is not None and len(reader) < known[number]:
             raise ResourceChangedError(place.full_name(SPEC), f"{known[number]} samples", f"{len(reader)}")
@@ -330,8 +346,7 @@ class ShardedRecordReader(DatasetIterator):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {name: value for name, value in self._options.items() if value not in (None, False, (), True)}
-        options |= {name: False for name in ("mapped", "verified") if not self._options[name]}
+        options = {name: value for name, value in self._options.items() if value != DEFAULTS[name]}
         # Shards of one length but for the last are the rule.
         runs = [(length, len(list(run))) for length, run in itertools.groupby(self._lengths)]
         numbers = [int(name) for name in self._names]
@@ -370,7 +385,7 @@ def _reopened(
     runs: list[tuple[int, int]],
 ) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
-    reader._begin(place, {**_DEFAULTS, **options}, [shard_name(number) for number in chosen], provided)
+    reader._begin(place, {**DEFAULTS, **options}, [shard_name(number) for number in chosen], provided)
     reader._count([length for length, n_shards in runs for _ in range(n_shards)])
     return reader
 
@@ -385,7 +400,7 @@ def _joined(pieces: list[npt.NDArray[Any]], order: _Integers | None) -> npt.NDAr
         column[order] = joined
         return column
     # As if all values had been stacked together.
-    values = [value for piece in pieces for value in (piece if piece.dtype == object or piece.ndim > 1 else piece.tolist())]
+    values = [value for piece in pieces for value in (piece if piece.dtype.kind in "OmM" or piece.ndim > 1 else piece.tolist())]
     if order is not None:
         values = [values[place] for place in np.argsort(order, kind="stable").tolist()]
     return stack_values(values)

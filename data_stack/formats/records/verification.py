@@ -8,6 +8,7 @@ import zlib
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.records.completeness import count_samples
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import BLOCK_BYTES, MANIFEST, FileRecord
 from data_stack.formats.records.place import Place
@@ -32,6 +33,8 @@ def verify_files(place: Place) -> None:
         for file, record in manifest.files.items():
             _verify_file(place, file, record)
     references = SampleReferences(files) if files.has_references else None
+    if manifest is None:
+        count_samples(files, references)
     n_records = {}
     count = None if manifest is None or references is not None else manifest.count
     for name in ([] if references is None else [REFS]) + list(files.types):

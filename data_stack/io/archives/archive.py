@@ -7,19 +7,18 @@ import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tqdm import tqdm
-
 from data_stack.exception import ArchiveError, ConfigError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.identifiers import checked_identifier
-from data_stack.io.progress import shows_progress
+from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_connectors.connector import COPY_BYTES, ResourceWriter
+from data_stack.util.request_limit import check_request
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -94,9 +93,18 @@ class Archive(ABC):
         """
 
     def read(self, member: ArchiveMember | str) -> bytes:
-        """All bytes of a file of the archive, for small ones."""
+        """All bytes of a file of the archive, for small ones.
+
+        Raises:
+            ArchiveError: as for :meth:`open`.
+            RequestLimitError: it has more than a request may take.
+        """
         with self.open(member) as stream:
-            return stream.read()
+            data, name = bytearray(), member if isinstance(member, str) else member.name
+            while chunk := stream.read(COPY_BYTES):
+                data += chunk
+                check_request(len(data), f"{name!r} of {self._name!r}")
+            return bytes(data)
 
     def names(self) -> list[str]:
         """Names of all files, in the order of the archive."""
@@ -121,7 +129,7 @@ class Archive(ABC):
             members: names of the files to unpack, or a function that says which; None for all.
             rename: new names, as a mapping (others stay) or a function. What is stored is in the grammar of
                 :mod:`data_stack.io.identifiers`; archives with spaces or umlauts in their names need this.
-            progress: show a bar; None to show it on a terminal.
+            progress: show a bar; None to show it on a terminal and in a notebook.
 
         Returns:
             The identifiers stored, in the order of the archive.
@@ -133,8 +141,7 @@ class Archive(ABC):
         wanted = None if members is None or callable(members) else set(members)
         stored: list[str] = []
         used = UniqueNames(self._name)
-        bar = tqdm(desc=self._name, unit=" files", disable=not shows_progress(progress))
-        with bar:
+        with new_bar(desc=self._name, unit=" files") if shows_progress(progress) else nullcontext() as bar:
             for member in self:
                 if member.is_folder or (wanted is not None and member.name not in wanted):
                     continue
@@ -148,7 +155,8 @@ class Archive(ABC):
                 if wanted is not None:
                     wanted.discard(member.name)
                 stored.append(identifier)
-                bar.update()
+                if bar is not None:
+                    bar.update()
         if wanted:
             raise self._no_member(min(wanted))
         return stored

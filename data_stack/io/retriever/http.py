@@ -57,8 +57,9 @@ def fetch_http(source: str, transfer: Transfer) -> None:
     """Download an ``https://`` or ``http://`` URL, resuming what is cut off.
 
     A cut transfer is resumed only where the server named a strong ETag, which both sides must still agree on; else it
-    begins again. TLS certificates are always verified, by ``REQUESTS_CA_BUNDLE`` where that is set. Proxies are taken
-    from the environment. A user and password in the URL go to that very host, scheme and port only.
+    begins again. So is one that an earlier call left, where a digest will tell whether its bytes are still right. TLS
+    certificates are always verified, by ``REQUESTS_CA_BUNDLE`` where that is set. Proxies are taken from the environment. A user
+    and password in the URL go to that very host, scheme and port only.
     """
     download = _Download(source, transfer)
     limits = transfer.limits
@@ -103,7 +104,7 @@ class _Download:
         self._url = _bare(parts)
         self._origin = _origin(self._url)
         self._authorization = _basic_authorization(parts)
-        self._etag: str | None = None
+        self._etag = transfer.taken_up()
 
     def exchange(self) -> None:
         """Ask once, and take what comes.
@@ -250,6 +251,7 @@ class _Download:
         transfer.expected_size = definition.size if length is None else length
         etag = response.headers.get("ETag", "").strip()
         self._etag = etag if _STRONG_ETAG.fullmatch(etag) and response.status_code == 200 else None
+        transfer.keep(self._etag)
 
     def _receive(self, response: requests.Response, length: int | None, overlap: bytes) -> None:
         transfer = self._transfer

@@ -27,7 +27,7 @@ from data_stack.exception import (
     SeveralRetrievalErrors,
     StorageError,
 )
-from data_stack.io.progress import shows_progress
+from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.file import copy_file, fetch_file, folder_definitions
 from data_stack.io.retriever.package import fetch_package
@@ -116,7 +116,7 @@ def retrieve(
         definitions: what to retrieve.
         storage_connector: where to.
         offline: ask no source that needs the network; None: as the environment variable DATA_STACK_OFFLINE says.
-        progress: a bar for each transfer on stderr; None: only if that is a terminal.
+        progress: a bar for each transfer on stderr; None: only if that is a terminal, and in a notebook.
         max_parallel: transfers at a time.
         timeout_seconds: longest time without news from a source; much less than ``limits.least_bytes_per_second``
             over this time is none.
@@ -128,7 +128,7 @@ def retrieve(
 
     Raises:
         RetrievalError: a resource could not be had from any of its sources; if there are several such resources, a
-            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came.
+            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came for each of them.
         StorageError: the store could not be written; transfers under way were given up.
         ConfigError: two different definitions have the same identifier.
         MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
@@ -379,7 +379,12 @@ def _deliver(
     """
     identifier, verified = definition.identifier, bool(definition.sha256 or definition.md5_sum)
     try:
-        with connector.create(identifier) as writer:
+        if fetch is _fetch_http and verified:  # else nothing would tell whether what waited on a disk is still right
+            promised = (source, identifier, definition.size, definition.sha256, definition.md5_sum)
+            created = connector.create_resumable(identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32])
+        else:
+            created = connector.create(identifier)
+        with created as writer:
             transfer = begin(writer)
             try:
                 fetch(source, transfer)
@@ -428,9 +433,7 @@ class _Bars:
     """One progress bar for each transfer under way."""
 
     def __init__(self) -> None:
-        from tqdm import tqdm  # only for those who look
-
-        self._new, self._bars = tqdm, dict[str, Any]()
+        self._bars = dict[str, Any]()
 
     def draw(self, under_way: Mapping[str, Transfer]) -> None:
         """Show how far ``under_way`` have come."""
@@ -438,7 +441,7 @@ class _Bars:
             self._bars.pop(identifier).close()
         for identifier, transfer in under_way.items():
             if identifier not in self._bars:
-                self._bars[identifier] = self._new(desc=identifier, unit="B", unit_scale=True, unit_divisor=1024, leave=False)
+                self._bars[identifier] = new_bar(desc=identifier, unit="B", unit_scale=True, unit_divisor=1024)
             bar = self._bars[identifier]
             bar.total, bar.n = transfer.expected_size, transfer.size
             bar.refresh()

@@ -150,6 +150,38 @@ class Transfer:
             raise _storage_error(self.definition.identifier, error) from error
         return last
 
+    def taken_up(self) -> str | None:
+        """Count what an earlier retrieval of this source left, before anything is written.
+
+        Returns:
+            What :meth:`keep` was told then; None if nothing is there to go on with.
+        """
+        partial = self._writer.partial
+        if partial is None or partial.validator is None:
+            return None
+        most = self.limits.max_bytes if self.definition.size is None else self.definition.size
+        try:
+            for data in self._writer.taken_up():
+                self.check()
+                self._md5.update(data)
+                self.head += data[: max(0, _HEAD_BYTES - len(self.head))]
+                self.size += len(data)
+        except OSError as error:
+            raise _storage_error(self.definition.identifier, error) from error
+        if not 0 < self.size <= most:
+            self.keep(None)
+            self.restart()
+        return partial.validator
+
+    def keep(self, validator: str | None) -> None:
+        """Let a later retrieval of this source go on with what is written from now on, if this one is interrupted.
+
+        Args:
+            validator: what has to be the same then, at the source; None if nothing tells.
+        """
+        if self._writer.partial is not None:
+            self._writer.partial.keep(validator)
+
     def restart(self) -> None:
         """Forget what was written; the next byte is the first."""
         try:

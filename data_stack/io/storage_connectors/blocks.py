@@ -34,6 +34,8 @@ class Blocks(ABC):
     size: int
     block_bytes: int
     sha256: str | None
+    #: What the store tells this version by where it knows no digest.
+    tag: str | None = None
 
     @abstractmethod
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
@@ -76,6 +78,10 @@ class BlockedSource(ByteSource):
     @property
     def sha256(self) -> str | None:
         return self._blocks.sha256
+
+    @property
+    def tag(self) -> str | None:
+        return self._blocks.tag
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         end = min(offset + len(buffer), self._blocks.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import functools
 import hashlib
 import io
 import os
@@ -13,16 +13,24 @@ import threading
 import weakref
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
 
-from data_stack.exception import ChecksumMismatchError, StorageError, StorageFullError, UnsupportedStorageOperationError
-from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.exception import ChecksumMismatchError, StorageError, UnsupportedStorageOperationError
+from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.partials import Partial, local_partial
+from data_stack.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+    from typing_extensions import ParamSpec
+
+    _Arguments = ParamSpec("_Arguments")
+
+_Result = TypeVar("_Result")
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 COPY_BYTES = 1 << 20
@@ -32,8 +40,6 @@ DAY_SECONDS = 24 * 3600.0
 _BACKGROUND_BYTES = 1 << 18
 #: So many pieces at most wait to be hashed.
 _MOST_WAITING = 4
-#: What an operating system says of a disk, a quota or a limit that is full.
-FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ class StorageConnector(ABC):
 
     Three methods are required, and a third party's connector that has just these works everywhere. The others
     have defaults built on the three where that is possible, and raise UnsupportedStorageOperationError where not.
+    What its ``get_resource`` returns reaches worker processes, where the connector, if it pickles, opens it again.
     """
 
     #: Whether ``stat`` knows the digest of all that was stored here and not touched since. What it does not know was then
@@ -118,6 +125,11 @@ class StorageConnector(ABC):
     knows_digests: ClassVar[bool] = False
     #: Whether each read, of a part too, is held against digests, so that damage is an error and never data.
     checks_reads: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "get_resource" in vars(cls):
+            cls.get_resource = _knowing_its_connector(cls.get_resource)  # type: ignore[method-assign]  # it is the same, and more
 
     @abstractmethod
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
@@ -175,6 +187,32 @@ class StorageConnector(ABC):
         and sought too, as HDF5 and zip writers need it.
         """
         return self._create_by_set_resource(identifier)
+
+    def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
+        """As :meth:`create`, for a download: what an interrupted block wrote is in the file of the next one with this ``key``.
+
+        It stays for a day if :attr:`ResourceWriter.partial` was told a validator, and only for who has a digest of the whole to
+        hold it against. While one process has it, others get a file of their own, as of :meth:`create`. An error that says that
+        the bytes are wrong, or the disk full, removes it.
+
+        Args:
+            identifier: the resource.
+            key: letters and digits that stand for source and digest.
+        """
+        return self._create_from_partial(identifier, key)
+
+    @contextlib.contextmanager
+    def _create_from_partial(self, identifier: str, key: str) -> Iterator[ResourceWriter]:
+        with local_partial(key) as opened:
+            if opened is None:
+                with self.create(identifier) as writer:
+                    yield writer
+                return
+            partial, file = opened
+            with sealing(LocalWriter(identifier, file, partial)) as writer:
+                yield writer
+            file.seek(0)
+            self.set_resource(identifier, StreamedResource(identifier, file))
 
     @contextlib.contextmanager
     def _create_by_set_resource(self, identifier: str) -> Iterator[ResourceWriter]:
@@ -286,6 +324,17 @@ class StorageConnector(ABC):
         return StoreUsage(len(sizes), sum(sizes))
 
 
+def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``get_resource`` whose resources other processes can open: those around a buffer of its own would not pickle."""
+
+    @functools.wraps(get_resource)
+    def open_resource(self: StorageConnector, *arguments: Any, **options: Any) -> Any:
+        resource = get_resource(self, *arguments, **options)
+        return resource.reopened_by(self) if isinstance(resource, (StreamedResource, StreamedTextResource)) else resource
+
+    return open_resource
+
+
 class Lease:
     """The right to do a piece of work alone. This one is always granted at once."""
 
@@ -377,23 +426,41 @@ def _hash_all(waiting: queue.SimpleQueue[bytes | None], room: threading.Semaphor
         room.release()
 
 
+def _failing(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """A method of a :class:`ResourceWriter` whose errors of the operating system it tells itself."""
+
+    @functools.wraps(method)
+    def telling(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return method(*args, **kwargs)
+        except StorageError:
+            raise
+        except OSError as error:
+            cast("ResourceWriter", args[0])._fail(error)
+
+    return telling
+
+
 class ResourceWriter(io.BufferedIOBase):
     """A file that becomes a resource. Hashes while it is written; rereads only if the writer sought back.
 
     Attributes:
         identifier: the name it will be published under.
         digest: size and digests of all bytes; complete once sealed.
+        partial: what can be told to keep the file if the block fails; None for one that does not outlive it.
     """
 
     mode = "w+b"
 
-    def __init__(self, identifier: str, file: IO[bytes]) -> None:
+    def __init__(self, identifier: str, file: IO[bytes], partial: Partial | None = None) -> None:
         self.identifier = identifier
+        self.partial = partial
         self.digest = Digest()
         self._file = file
         self._sequential = True
         self._sealed = False
 
+    @_failing
     def write(self, data: Buffer, /) -> int:
         self._check_open()
         view = memoryview(data).cast("B")
@@ -406,6 +473,14 @@ class ResourceWriter(io.BufferedIOBase):
             n_written += self._file.write(view[n_written:])
         return len(view)
 
+    def taken_up(self) -> Iterator[bytes]:
+        """The bytes that are in the file from before; each piece counts as written once it is handed out."""
+        self._file.seek(0)
+        while data := self._file.read(COPY_BYTES):
+            self.digest.update(data)
+            yield data
+
+    @_failing
     def seal(self) -> None:
         """Finish: no more writing, and ``digest`` is that of the whole."""
         if self._sealed:
@@ -419,6 +494,7 @@ class ResourceWriter(io.BufferedIOBase):
                 self.digest.update(chunk)
         self._sealed = True
 
+    @_failing
     def read(self, size: int | None = -1, /) -> bytes:
         self._check_open()
         return self._file.read(-1 if size is None else size)
@@ -432,19 +508,23 @@ class ResourceWriter(io.BufferedIOBase):
         view[: len(data)] = data
         return len(data)
 
+    @_failing
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         self._check_open()
         return self._file.seek(offset, whence)
 
+    @_failing
     def tell(self) -> int:
         self._check_open()
         return self._file.tell()
 
+    @_failing
     def truncate(self, size: int | None = None, /) -> int:
         self._check_open()
         self._sequential = False
         return self._file.truncate(size)
 
+    @_failing
     def flush(self) -> None:
         if not self.closed and not self._sealed:
             self._file.flush()
@@ -467,6 +547,10 @@ class ResourceWriter(io.BufferedIOBase):
     def closed(self) -> bool:
         return bool(self.__dict__.get("_sealed", True))
 
+    def _fail(self, error: OSError) -> NoReturn:
+        """Raise what an error of the file means; any call may be the one that writes what is buffered."""
+        raise error
+
     def _check_open(self) -> None:
         if self._sealed:
             raise ValueError(f"write to {self.identifier!r} after it was finished")
@@ -475,24 +559,17 @@ class ResourceWriter(io.BufferedIOBase):
 class LocalWriter(ResourceWriter):
     """A ResourceWriter to a :func:`local_file`; errors of its disk are ours."""
 
-    def write(self, data: Buffer, /) -> int:
-        with _local_errors(self.identifier):
-            return super().write(data)
-
-    def flush(self) -> None:
-        with _local_errors(self.identifier):
-            super().flush()
-
-    def seal(self) -> None:
-        with _local_errors(self.identifier):
-            super().seal()
+    def _fail(self, error: OSError) -> NoReturn:
+        raise _local_error(self.identifier, error) from error
 
 
 @contextlib.contextmanager
 def local_file(identifier: str) -> Iterator[IO[bytes]]:
     """A temporary file of this machine, in which a resource waits until it is complete and can be sent."""
-    with _local_errors(identifier):
+    try:
         file = tempfile.TemporaryFile()
+    except OSError as error:
+        raise _local_error(identifier, error) from error
     try:
         yield file
     finally:
@@ -500,19 +577,11 @@ def local_file(identifier: str) -> Iterator[IO[bytes]]:
             file.close()  # may fail again to write what a full disk refused
 
 
-@contextlib.contextmanager
-def _local_errors(identifier: str) -> Iterator[None]:
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        kind = StorageFullError if error.errno in FULL_ERRORS else StorageError
-        raise kind(
-            f"could not store {identifier!r}: the temporary file that it is written to before it is sent failed "
-            f"({error.strerror or error}). Nothing was published; make room in {tempfile.gettempdir()!r}, or set TMPDIR.",
-            error.errno,
-        ) from error
+def _local_error(identifier: str, error: OSError) -> StorageError:
+    folder = tempfile.gettempdir()
+    advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
+    problem = f"could not store {identifier!r}, whose temporary file in {folder!r} failed before it was sent"
+    return storage_error(problem, error, folder, if_full=advice, otherwise=advice)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """Resources as plain files below a folder.
 
 The file of ``a/b.gz`` is ``ROOT/a/b.gz``, so that other tools can read a store. Names that no identifier can
-have are ours: ``.~OWNER-RANDOM`` is an unfinished write of a process, and ``ROOT/.data_stack`` holds
+have are ours: ``.~OWNER-RANDOM`` is an unfinished write of a process, ``.~partial-…`` an interrupted download that the
+next one goes on with (:mod:`data_stack.io.storage_connectors.partials`), and ``ROOT/.data_stack`` holds
 
 - ``digests/a/b.gz~/…``: SHA-256 and block digests of ``a/b.gz``, with the size, times and inode they were taken of
   (:mod:`data_stack.io.storage_connectors.digest_records`). A file of which these agree is trusted; of any other one that
@@ -22,14 +23,13 @@ import hashlib
 import math
 import os
 import secrets
-import shutil
 import stat
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Literal, NoReturn, cast
+from typing import IO, Literal, NoReturn, cast
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -40,7 +40,6 @@ from data_stack.exception import (
     MaliciousFilePathError,
     ResourceNotFoundError,
     StorageError,
-    StorageFullError,
 )
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
@@ -61,14 +60,12 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.digest_records import TEMPORARY, Announcement, DigestRecords, FileVersion
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+from data_stack.io.storage_connectors.partials import PARTIAL, Partial, removed
+from data_stack.io.storage_errors import storage_error
 
 _OWN_FOLDER = ".data_stack"
 #: Temporaries of other machines (or containers) are left alone for this long: whether their owner lives cannot be seen.
 _FOREIGN_GRACE_SECONDS = DAY_SECONDS
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 #: A file that is replaced between two looks at it is opened again, so often at most.
@@ -175,19 +172,30 @@ class FileStorageConnector(StorageConnector):
             known, _ = self._records.found(identifier, status)
             return _info(identifier, status, known)
 
+    def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
+        return self._written(identifier)
+
+    def create_resumable(self, identifier: str, key: str) -> contextlib.AbstractContextManager[ResourceWriter]:
+        return self._written(identifier, key)
+
     @contextlib.contextmanager
-    def create(self, identifier: str) -> Iterator[ResourceWriter]:
+    def _written(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
         identifier = self._checked(identifier)
         with self._storage_errors("store", identifier):
             folder, name = self._target(identifier)
         try:
             temporary = TEMPORARY + this_process() + "-" + secrets.token_hex(4)
+            partial = None if key is None else Partial.open(folder, key)
             with self._storage_errors("store", identifier):
-                handle = os.open(
-                    temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+                handle = (
+                    partial.handle
+                    if partial is not None
+                    else os.open(
+                        temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+                    )
                 )
             file = open(handle, "w+b", buffering=1 << 17)
-            writer = _FileWriter(identifier, file, lambda error: self._raise("store", identifier, error))
+            writer = _FileWriter(identifier, file, lambda error: self._raise("store", identifier, error), partial)
             try:
                 yield writer
                 with self._storage_errors("store", identifier):
@@ -203,15 +211,19 @@ class FileStorageConnector(StorageConnector):
                         announced = self._records.announce(identifier, os.fstat(held), version)
                         try:
                             file.close()
-                            self._publish(folder, temporary, name, identifier)
+                            self._publish(folder, temporary if partial is None else partial.name, name, identifier)
                         finally:
                             self._note(announced, folder, name, os.fstat(held).st_ino)
                     finally:
                         os.close(held)
-            except BaseException:
+            except BaseException as error:
                 writer.digest.finish()
+                with contextlib.suppress(OSError, ValueError):
+                    file.flush()  # may fail again to write what a full disk refused
+                if partial is not None:
+                    partial.end(error)
                 with contextlib.suppress(OSError):
-                    file.close()  # may fail again to write what a full disk refused
+                    file.close()
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
                 raise
@@ -249,7 +261,7 @@ class FileStorageConnector(StorageConnector):
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
         return [
-            *self._abandoned(dry_run=dry_run),
+            *self._abandoned(dry_run=dry_run, grace_seconds=grace_seconds),
             *self._orphaned_notes(grace_seconds, dry_run),
         ]
 
@@ -272,12 +284,17 @@ class FileStorageConnector(StorageConnector):
             sum(garbage.size or 0 for garbage in self.collect_garbage(0.0, dry_run=True)),
         )
 
-    def _abandoned(self, prefix: str = "", *, dry_run: bool = False) -> Iterator[Garbage]:
-        """Remove what is unfinished below ``prefix``, of writers that died."""
+    def _abandoned(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
+        """Remove what writers that died left below ``prefix``; of downloads, which can go on, after the grace period."""
         below = checked_prefix(prefix).rpartition("/")[0]
         for start in (below, os.path.join(_OWN_FOLDER, "digests", below), os.path.join(_OWN_FOLDER, "aside")):
             for folder, _, files in os.walk(os.path.join(self._root_path, start)):
                 for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
+                    if os.path.basename(path).startswith(PARTIAL):
+                        size = removed(path, grace_seconds, dry_run=dry_run)
+                        if size is not None:
+                            yield Garbage(os.path.relpath(path, self._root_path), size, "an interrupted download")
+                        continue
                     if not _is_abandoned(path):
                         continue
                     if self._is_needed(path):
@@ -529,17 +546,12 @@ class FileStorageConnector(StorageConnector):
             self._raise(action, identifier, error)
 
     def _raise(self, action: str, identifier: str, error: OSError) -> NoReturn:
-        reason = error.strerror or str(error)
-        if error.errno in _FULL:
-            with contextlib.suppress(OSError):
-                reason += f"; {shutil.disk_usage(self._root_path).free:,} bytes are free"
-            raise StorageFullError(
-                f"could not {action} {identifier!r} in {self!r}: {reason}. Nothing was published; make room and try again.",
-                error.errno,
-            ) from error
-        raise StorageError(
-            f"could not {action} {identifier!r} in {self!r}: {reason}. The store is as it was; check permissions and the disk.",
-            error.errno,
+        raise storage_error(
+            f"could not {action} {identifier!r} in {self!r}",
+            error,
+            self._root_path,
+            if_full="Nothing was published; make room and try again.",
+            otherwise="The store is as it was; check permissions and the disk.",
         ) from error
 
     @contextlib.contextmanager
@@ -714,29 +726,14 @@ class _FileSource(ByteSource):
 class _FileWriter(ResourceWriter):
     """A ResourceWriter whose operating system errors are ours."""
 
-    def __init__(self, identifier: str, file: IO[bytes], fail: Callable[[OSError], NoReturn]) -> None:
-        super().__init__(identifier, file)
-        self._fail = fail
+    def __init__(
+        self, identifier: str, file: IO[bytes], fail: Callable[[OSError], NoReturn], partial: Partial | None = None
+    ) -> None:
+        super().__init__(identifier, file, partial)
+        self._raise = fail
 
-    def write(self, data: Buffer, /) -> int:
-        try:
-            return super().write(data)
-        except StorageError:
-            raise
-        except OSError as error:
-            self._fail(error)
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except OSError as error:
-            self._fail(error)
-
-    def seal(self) -> None:
-        try:
-            super().seal()
-        except OSError as error:
-            self._fail(error)
+    def _fail(self, error: OSError) -> NoReturn:
+        self._raise(error)
 
 
 class _FileLease(Lease):

@@ -6,7 +6,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled, InOrder, Order
 from data_stack.loader.petastorm.row_group_batches import RowGroupBatches, parts_of_blocks
 from data_stack.loader.petastorm.rows import batch_as_tuples, rows_of
+from data_stack.loader.state import LoaderState, check_seal, seal
 
 __all__ = ["Reader", "lanes_of"]
 
@@ -227,15 +228,19 @@ class Reader:
         if n_given == self._n_of_chunk:  # the loader is behind them
             n_given = 0
         elif self._before is not None:
-            state.update(zip(("epoch", "position", "first_epoch"), self._before, strict=True))
-        return {
-            _STATE: 1,
-            "loader": state,
-            "rows": n_given,
-            "chunk": self._n_chunk,
-            "shards": self._options["shard"][1],
-            "is_over": is_over,
-        }
+            epoch, position, first_epoch = self._before
+            before = replace(LoaderState.from_dict(state), epoch=epoch, position=position, first_epoch=first_epoch)
+            state = before.to_dict()
+        return seal(
+            {
+                _STATE: 2,
+                "loader": state,
+                "rows": n_given,
+                "chunk": self._n_chunk,
+                "shards": self._options["shard"][1],
+                "is_over": is_over,
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken, with any pool and number of workers.
@@ -247,8 +252,9 @@ class Reader:
             LoaderStateError: the state is of other rows or another order, or no state; the reader stays as it was.
         """
         given: Any = state
-        if not isinstance(given, Mapping) or given.get(_STATE) != 1:
-            raise LoaderStateError(f"this is not the state of a reader: {state!r:.120}; state_dict() gives one")
+        if not isinstance(given, Mapping) or given.get(_STATE) != 2:
+            raise LoaderStateError(f"this is not the state of a reader of this version: {state!r:.120}; state_dict() gives one")
+        check_seal(given, "a reader")
         n_given, chunk, shards = state.get("rows"), state.get("chunk"), state.get("shards")
         if not isinstance(n_given, int) or not isinstance(chunk, int) or not isinstance(shards, int) or n_given < 0:
             raise LoaderStateError(f"this state of a reader is damaged: {state!r:.120}")
@@ -316,12 +322,12 @@ class Reader:
             n_mixed, shuffle_rows = max(n_mixed, math.ceil(n_rows / float(lengths.mean()))), True
         order: Order = InOrder()
         if shuffle_rows or n_mixed > 1:
-            order = BlockShuffled(lengths, window=n_mixed, blocks=shuffle_row_groups)
+            order = BlockShuffled(block_lengths=lengths, window=n_mixed, blocks=shuffle_row_groups)
         elif shuffle_row_groups:
-            order = BlockShuffled(lengths, window=1, samples=False)
+            order = BlockShuffled(block_lengths=lengths, window=1, samples=False)
         n_lanes, batch_size_of_lanes = (self._options["shard"][1], batch_size) if lanes is None else lanes
         if n_lanes > 1:
-            order = Lanes(order, n_lanes, batch_size_of_lanes)
+            order = Lanes(order, lanes=n_lanes, batch_size=batch_size_of_lanes)
         return Loader(
             self.iterator, batch_size, shuffle=order, drop_last=drop_last, collate=collate, transform=transform, **self._options
         )
@@ -331,7 +337,7 @@ class Reader:
         shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
         lengths, n_of_each = parts_of_blocks(block_lengths(self.iterator), n_mixed)
         batches = RowGroupBatches(self.iterator, lengths, seed=self._options["seed"] if shuffle_rows else None)
-        order: bool | Order = BlockShuffled(n_of_each, window=n_mixed) if shuffle_row_groups else False
+        order: bool | Order = BlockShuffled(block_lengths=n_of_each, window=n_mixed) if shuffle_row_groups else False
         return Loader(batches, 1, shuffle=order, collate=_the_one, **self._options)
 
     def _rows_at_once(self) -> int:

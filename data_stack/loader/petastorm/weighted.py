@@ -14,6 +14,7 @@ from data_stack.dataset.iterator.iterator import checked_integer
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.petastorm.reader import Reader
+from data_stack.loader.state import check_seal, seal
 
 __all__ = ["WeightedSamplingReader"]
 
@@ -153,14 +154,16 @@ class WeightedSamplingReader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where it is, and where each reader is: plain JSON data."""
-        return {
-            _STATE: 1,
-            "seed": self._seed,
-            "drawn": self._n_drawn,
-            "exhausted": np.flatnonzero((self._alive == 0) & (self._weights > 0)).tolist(),
-            "is_over": self._is_over,
-            "readers": [reader.state_dict() for reader in self._readers],
-        }
+        return seal(
+            {
+                _STATE: 2,
+                "seed": self._seed,
+                "drawn": self._n_drawn,
+                "exhausted": np.flatnonzero((self._alive == 0) & (self._weights > 0)).tolist(),
+                "is_over": self._is_over,
+                "readers": [reader.state_dict() for reader in self._readers],
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken, with the same readers and probabilities.
@@ -169,8 +172,9 @@ class WeightedSamplingReader:
             LoaderStateError: that is no such state, or one of other readers.
         """
         given: Any = state
-        if not isinstance(given, Mapping) or given.get(_STATE) != 1:
+        if not isinstance(given, Mapping) or given.get(_STATE) != 2:
             raise LoaderStateError(f"this is not the state of a weighted reader: {state!r:.120}; state_dict() gives one")
+        check_seal(given, "a weighted reader")
         if len(state["readers"]) != len(self._readers):
             raise LoaderStateError(f"this state is of {len(state['readers'])} readers, there are {len(self._readers)}")
         for reader, its_state in zip(self._readers, state["readers"], strict=True):

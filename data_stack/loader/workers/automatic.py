@@ -1,4 +1,4 @@
-"""Batches made where they are made fastest, which the first of them show, and later ones again."""
+"""Batches made by the kind of workers that makes them soonest, which a few batches of each kind show."""
 
 from __future__ import annotations
 
@@ -7,71 +7,52 @@ import statistics
 import time
 import warnings
 from collections import deque
-from dataclasses import replace
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.reports.held_memory import HeldMemory
-from data_stack.exception import ConfigError, LoadingError, WorkerError
+from data_stack.exception import ConfigError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.choice import Choice, Cost, Trial, chosen, kept_or_chosen, nature_of, overall
-from data_stack.loader.workers.clocks import delayed_seconds, wanted_seconds
+from data_stack.loader.workers.choice import Figure, chosen
 from data_stack.loader.workers.inline import InlineWorkers
 from data_stack.loader.workers.processes import ProcessWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
-from data_stack.loader.workers.trial import made_by_two
-from data_stack.loader.workers.watching import Pace, Watch, seconds_of
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import n_processors
 
 __all__ = ["AutomaticWorkers"]
 
-# So many batches are measured, or so much time of them.
-_N_MEASURED = 4
-_SECONDS_MEASURED = 0.1
+# Worker processes are fresh interpreters: so long they take to start, until that has been measured.
+_START_SECONDS = 0.6
+_BYTES_SENT_A_SECOND = 1e9
+_MOST_BYTES_SENT = 4 << 30
 
-# Two threads are tried on so many batches each that Python's lock, which changes hands every 5 ms, weighs little.
-_SECONDS_TRIED = 0.02
-_MOST_TRIED = 8
-_MOST_TRIALS = 4  # if other programs keep the processors
-_N_BETWEEN_TRIALS = 4  # batches; each time twice as many
+# So many batches are measured inline, or one that takes long; of others so many from each worker, and for so long that the
+# GIL, which changes hands every 5 ms, weighs little.
+_N_INLINE = 3
+_N_ROUNDS = 4
+_LONG_SECONDS = 0.1
+_SHORT_SECONDS = 0.05
 
-# Batches that are made here while processes start are measured again if they become so many times as cheap or as dear.
-_CHANGED = 1.5
-_N_RECENT = 4
-_MOST_MEASURED_AGAIN = 4
+# Batches that cost another multiple than before are of another kind: what was measured of other workers is out of date.
+_CHANGED = 2.0
 
-# A choice is examined after so many batches if these have become cheaper or dearer, each time after twice as many, and at most
-# for this part of the time.
-_N_BEFORE_EXAMINED = 32
-_PART_EXAMINED_ONCE_CHANGED = 0.25
-# Without a sign of change it is examined first after so long, or at most for this part of the time: batches that are made at
-# once may hide that each by itself has become cheaper. Then it is each time after twice as long, until it is as long, and as
-# small a part, as below. That doubles with each examination that leads to a change.
-_SECONDS_BEFORE_FIRST_EXAMINED = 1.0
-_PART_FIRST_EXAMINED = 0.05
-_SECONDS_BEFORE_EXAMINED = 10.0
-_PART_EXAMINED = 0.01
-
-_N_STEPS = 16
 _MOST_CHARACTERS = 160
 
 
 class AutomaticWorkers(Workers):
-    """Makes the first batches in the consumer's thread, measures them, and goes on as suits them. No batch is made twice.
+    """Makes a few batches by each kind of workers that may be worth it, and goes on with the kind that was fastest.
 
-    What is measured: how long a batch takes, and how much of that is computing, of how many threads; then, if one thread computes
-    all the time, how much faster two are (at first a source is believed that tells, see :meth:`_is_told`). What that leads to is
-    in :mod:`data_stack.loader.workers.choice`. If it is processes, batches are made here until the first of them is ready.
+    What only copies rows of arrays stays in the consumer's thread. Of all else the first batches are made there, some by threads
+    if that could be faster, some by processes if what is left of the iteration is worth starting them;
+    :func:`~data_stack.loader.workers.choice.chosen` says which. Batches that are measured are handed out like all others, each is
+    made once, and while processes start they are made as before.
 
-    First batches are often not like later ones: files are opened, caches filled, checksums checked, functions compiled. So a
-    choice is examined again when batches have come to cost something else, and now and then without a sign of that: the workers
-    hand out what they have, then batches are measured here as at first, and their rate is compared with that of the workers, who
-    rest meanwhile. That takes a hundredth of the time, and none if the consumer hardly waits for batches; intervals grow, so that
-    there are few changes.
+    The choice stays until the epoch ends. Then the figures of the whole epoch take the place of those of its first batches, and
+    all is chosen again; if batches have come to cost half or twice as much, every kind is measured again.
 
     Args:
         maker: makes the batches.
-        n_workers: the most threads or processes, at least 1.
+        n_workers: threads or processes, at least 1.
         prefetch: batches that each of them makes ahead.
         timeout_seconds: how long to wait for a batch that another thread or process makes.
     """
@@ -81,427 +62,268 @@ class AutomaticWorkers(Workers):
         self._prefetch, self._timeout_seconds = prefetch, timeout_seconds
         self.choice = ""
 
-        self._jobs: deque[Job] = deque()  # that nobody has been given
-        self._tried: deque[MadeBatch | LoadingError] = deque()  # what a trial made, the batches before those of the jobs
-        self._chosen: Workers | None = None
-        self._given: deque[Job] = deque()  # to the chosen ones, and not handed out
-        self._n_given = 0
-        self._has_proved = False  # whether the chosen ones have made a batch
+        self._workers: Workers = InlineWorkers(maker)
+        self._has_proved = False  # whether these have made a batch
         self._starting: Workers | None = None  # processes that are chosen, and not ready
-        self._started_at = self._start_seconds = 0.0  # of them; and what the slowest took
-        self._resting: Workers | None = None  # that were chosen, while the choice is examined
-        self._is_draining = False  # whether the chosen ones are to rest when they have handed out what they were given
+        self._started_at, self._start_seconds = 0.0, _START_SECONDS
+        self._wanted = "inline"  # the kind to go on with when all that was given has been handed out
+        self._given: deque[Job] = deque()  # to the workers, and not handed out
+        self._n_given = 0
+        self._jobs: deque[Job] = deque()  # that wait for the wanted ones
 
-        self._costs: list[Cost] = []
-        self._cost = Cost(1, 0.0, 0.0, 0.0)  # of a batch, when it was measured last
-        self._recent: deque[float] = deque(maxlen=_N_RECENT)  # seconds a sample, of batches made here since
-        self._n_measured_again = 0
-        self._trial: Trial | None = None
-        self._n_trials = 0
-        self._n_made, self._next_trial = 0, 0  # batches made here, and after how many to try again what was not conclusive
-        self._refusal = ""  # why there can be no processes
-        self._steps: list[tuple[float, float]] = []  # of the consumer between two batches: how long, and how long it did nothing
-        self._left: tuple[float, float] | None = None  # when it went for the last time
-        self._asks = True  # whether there is something to decide
-        self._n_expected: int | None = None
-        self._is_used = False  # whether this iteration has had a batch
-        self._n_iterations = 1  # with the same workers
-
-        self._current: Choice | None = None  # that is followed
-        self._watch, self._pace = Watch(0.0), Pace(0.0)
-        self._waits_at_times = False  # whether the chosen ones were because some of many batches wait
-        self._n_examined = self._n_changes = 0
-        self._chosen_at = 0.0
+        self._figures: dict[str, Figure] = {}
+        self._meter = _Meter(1)
+        self._epoch: int | None = None
+        self._n_left, self._n_expected = math.inf, 0
+        self._n_iterations = 0  # since the workers are kept
+        self._is_kept = False
+        self._left_at: float | None = None  # when the consumer went with its last batch
+        self._refusal: str | None = None  # why there can be no processes; None if that has not been looked at
 
     @property
     def kind(self) -> str:  # type: ignore[override]  # read-only here
-        workers = self._chosen or self._resting
-        return "inline" if workers is None else workers.kind
+        return self._workers.kind
 
     @property
     def n_workers(self) -> int:  # type: ignore[override]  # read-only here
-        workers = self._chosen or self._resting
-        return 0 if workers is None else workers.n_workers
+        return self._workers.n_workers
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        if self._chosen is not None:
-            return len(self._tried) + self._chosen.capacity
-        return len(self._tried) + (2 * self._n_pairs() if self._wants_trial() else 1)
-
-    def expect(self, n_jobs: int) -> None:
-        self._n_expected = n_jobs
-
-    def submit(self, job: Job) -> None:
-        if self._chosen is None or self._is_draining:
-            self._jobs.append(job)
-        else:
-            self._give(job, self._chosen)
-
-    def next(self) -> MadeBatch:
-        try:
-            if self._is_draining and not self._given:
-                self._rest()
-            if self._chosen is None and not self._tried:
-                self._decide()
-            if self._tried:
-                made = _told(self._tried.popleft())
-            elif self._chosen is None:
-                made = self._made_here(self._jobs.popleft())
-            else:
-                made = self._made_by(self._chosen)
-        except BaseException:
-            self.cancel()
-            raise
-        self._is_used = True
-        if self._n_expected is not None:
-            self._n_expected -= 1
-        if self._chosen is not None or not self._asks:
-            self._left = None
-        else:
-            wanted = wanted_seconds()
-            self._left = time.perf_counter(), wanted
-        return made
+        return self._workers.capacity
 
     @property
     def n_ready(self) -> int:
-        return len(self._tried) + (0 if self._chosen is None else self._chosen.n_ready)
+        return self._workers.n_ready
+
+    def start(self) -> None:
+        self._is_kept = True  # what starting processes costs is paid once for all iterations
+
+    def expect(self, n_jobs: int) -> None:
+        self._n_expected = self._n_left = n_jobs
+
+    def submit(self, job: Job) -> None:
+        if job.epoch != self._epoch:
+            self._begin_epoch(job.epoch)
+        self._jobs.append(job)
+        if self._wanted == self.kind:
+            self._give_jobs()
+
+    def next(self) -> MadeBatch:
+        asked = time.perf_counter()
+        try:
+            if self._starting is not None and self._starting.is_ready:
+                self._wanted = "processes"
+            if not self._given and self._wanted != self.kind:
+                self._change()
+            elif self._wanted == self.kind:
+                self._give_jobs()
+            made = self._next_made()
+        except BaseException:
+            self.cancel()
+            raise
+        self._given.popleft()
+        self._has_proved = True
+        self._n_left -= 1
+        now = time.perf_counter()
+        self._meter.add(made, now - asked, None if self._left_at is None else asked - self._left_at)
+        if self.kind not in self._figures and self._meter.is_enough(self._workers):
+            self._figures[self.kind] = self._meter.figure()
+            self._choose()
+        self._left_at = time.perf_counter()
+        return made
 
     def cancel(self) -> None:
         self._forget()
-        if self._chosen is not None:
-            self._chosen.cancel()
+        self._workers.cancel()
 
     def close(self) -> None:
         self._forget()
+        self._workers.close()
         self._end_starting()
-        if self._chosen is not None:
-            self._chosen.close()
-            if self._chosen.kind == "processes":  # batches are made here again until others are ready, if they are worth it
-                self._chosen, self._asks = None, True
-        self._n_iterations = 1
+        self._is_kept, self._n_iterations = False, 0
+        if self.kind == "processes":  # batches are made here again until others are ready, if they are worth it
+            self._go_over(self._workers_of(self._best_without_processes()))
 
     def _forget(self) -> None:
         """All jobs. What was measured, and chosen, stays."""
         self._jobs.clear()
-        self._tried.clear()
         self._given.clear()
-        self._n_given = 0
-        self._is_draining = False
-        self._left, self._n_expected = None, None
-        self._pace.pause()
-        if self._is_used:
-            self._is_used = False
+        self._n_given, self._wanted = 0, self.kind
+        self._left_at = None
+        if self._epoch is not None:
             self._n_iterations += 1
-        self._asks = self._starting is None
-        if self._resting is not None:  # what is left undone is done another time: iterations may be too short for it
-            self._chosen, self._resting, self._asks = self._resting, None, False
-            self._chosen_at = time.monotonic()
+            self._end_epoch()
+            self._epoch = None
 
     # --------------------------------------------------------------------------------------------------------- making batches
 
-    def _made_here(self, job: Job) -> MadeBatch:
-        self._n_made += 1
-        if self._has_measured():
-            made = self._maker.make(job)
-            self._notice(made)
-            return made
-        delayed, began, own, every = delayed_seconds(), time.perf_counter(), time.thread_time(), time.process_time()
-        made = self._maker.make(job)
-        every, own, seconds = time.process_time() - every, time.thread_time() - own, time.perf_counter() - began
-        seconds = max(1e-9, own, seconds - (delayed_seconds() - delayed))
-        self._costs.append(Cost(made.n_samples, seconds, own, every))
-        if self._has_measured():
-            self._cost = overall(self._costs)
-        return made
-
-    def _notice(self, made: MadeBatch) -> None:
-        """Measure batches again that are made here if they have changed."""
-        self._recent.append(seconds_of(made))
-        if len(self._recent) == _N_RECENT and self._n_measured_again < _MOST_MEASURED_AGAIN:
-            # cheaper or dearer all of them: a busy machine makes some batches dear, and none cheap
-            measured = self._cost.seconds_a_sample
-            if max(self._recent) * _CHANGED < measured or min(self._recent) > 2 * _CHANGED * measured:
-                self._measure_again()
-
-    def _measure_again(self) -> None:
-        self._n_measured_again += 1
-        self._forget_costs()
-
-    def _forget_costs(self) -> None:
-        self._costs.clear()
-        self._recent.clear()
-        self._steps.clear()
-        self._trial, self._n_trials, self._next_trial = None, 0, 0
-        self._asks = True
-
-    def _made_by(self, workers: Workers) -> MadeBatch:
+    def _next_made(self) -> MadeBatch:
         try:
-            made = self._watch.next_of(workers) if workers.kind == "inline" else self._pace.next_of(workers)
+            return self._workers.next()
         except WorkerError as error:
-            if self._has_proved or workers.kind != "processes":
+            if self._has_proved or self.kind != "processes":
                 raise
             # They do not work here at all: their interpreter lacks something, say. What this thread can make shall not fail.
             warnings.warn(f"no worker process works, so there will be none: {error}", RuntimeWarning, stacklevel=4)
             self._refusal = f"they failed ({_in_short(error)})"
-            workers.close()
-            self._take_back()
-            self._asks = True
-            self._settle()
-            return self.next()
-        self._given.popleft()
-        self._has_proved = True
-        if workers.kind == "inline":
-            self._look_at_own(workers)
-        elif self._pace.is_time_to_look and not self._is_draining:
-            self._is_draining = self._should_examine_workers()
-        return made
+            self._jobs.extendleft(reversed(self._given))
+            self._given.clear()
+            self._wanted = self._best_without_processes()
+            self._change()
+            return self._workers.next()
 
-    def _give(self, job: Job, workers: Workers) -> None:
-        """Submit a job to the chosen workers, for whom those that were made here do not count."""
-        if job.number != self._n_given:
-            job = job._replace(number=self._n_given)
-        self._n_given += 1
-        self._given.append(job)
-        workers.submit(job)
+    def _give_jobs(self) -> None:
+        while self._jobs:
+            job = self._jobs.popleft()
+            self._given.append(job)
+            self._workers.submit(job._replace(number=self._n_given))  # jobs that others made do not count for them
+            self._n_given += 1
 
-    def _take_back(self) -> None:
-        """Have no chosen workers any more, and the jobs again that they had, before those that nobody was given."""
-        self._jobs.extendleft(reversed(self._given))
-        self._given.clear()
-        self._n_given, self._chosen = 0, None
-        self._is_draining = False
-
-    # ------------------------------------------------------------------------------------------------------- examining a choice
-
-    def _look_at_own(self, workers: Workers) -> None:
-        """After a batch of inline workers."""
-        if workers.n_ready > 0:
-            return  # some are made already, in the same request
-        watch = self._watch
-        if watch.waits:
-            self._take_back()
-            self._n_changes += 1
-            self._choose(Choice("threads", self._most_workers, watch.waits))
-            # a few batches made here would not show it, only that all of the threads' have become cheaper
-            self._waits_at_times, self._pace = True, Pace(watch.seconds_a_sample)
-        elif watch.n_windows:
-            watch.n_windows = 0
-            if (watch.is_dearer and self._may_examine_again()) or self._should_try_again():
-                self._take_back()
-                self._begin_examination()
-
-    def _may_examine_again(self) -> bool:
-        return time.monotonic() > self._chosen_at + math.ldexp(_SECONDS_MEASURED, self._n_examined)
-
-    def _should_try_again(self) -> bool:
-        """Whether batches that were no better made by others may be so by now."""
-        nature = nature_of(self._cost)
-        if nature == "cheap" or (nature == "computes" and self._trial is None and not self._is_told()):
-            return False
-        return time.monotonic() > self._chosen_at + self._interval(self._cost.seconds)
-
-    def _should_examine_workers(self) -> bool:
-        pace = self._pace
-        making_seconds = pace.making_seconds * self._cost.n_samples
-        seems_cheap = nature_of(Cost(self._cost.n_samples, making_seconds, making_seconds, making_seconds)) == "cheap"
-        if not (pace.keeps_consumer_waiting or (seems_cheap and pace.is_cheaper)):
-            return False
-        elapsed = time.monotonic() - self._chosen_at
-        if pace.is_cheaper:
-            is_due = pace.n_batches >= _N_BEFORE_EXAMINED << self._n_examined
-            return is_due and elapsed * _PART_EXAMINED_ONCE_CHANGED > _examining_seconds(making_seconds)
-        return not self._waits_at_times and elapsed > self._interval(max(making_seconds, self._cost.seconds))
-
-    def _interval(self, batch_seconds: float) -> float:
-        """After how many seconds to examine the choice without a sign of change."""
-        spent = _examining_seconds(batch_seconds)
-        first = max(_SECONDS_BEFORE_FIRST_EXAMINED, spent / _PART_FIRST_EXAMINED)
-        longest = max(math.ldexp(_SECONDS_BEFORE_EXAMINED, self._n_changes), spent / _PART_EXAMINED)
-        return min(longest, math.ldexp(first, self._n_examined))
-
-    def _rest(self) -> None:
-        """Let the chosen workers do nothing, as they have handed out all they were given, while batches are measured here."""
-        workers = self._chosen
-        if workers is not None:
-            self._take_back()
-            self._resting = workers
-            workers.cancel()  # there is nothing; the next of their jobs will have the number 0
-            self._begin_examination()
-
-    def _begin_examination(self) -> None:
-        self._n_examined += 1
-        self._n_measured_again = 0
-        self._forget_costs()
-
-    def _end_examination(self, choice: Choice, resting: Workers, step_seconds: float) -> None:
-        """Go on with the workers that rested, or with others."""
-        own_cycle = (self._cost.seconds + step_seconds) / self._cost.n_samples
-        old = self._current or Choice("inline", 0, "")
-        choice = kept_or_chosen(choice, old=old, old_cycle_seconds=self._pace.cycle_seconds, own_cycle_seconds=own_cycle)
-        self._resting = None
-        if (choice.kind, choice.n_workers) == (resting.kind, resting.n_workers):
-            self._follow(choice)
-            self._go_over(resting)
-            self._has_proved = True
+    def _change(self) -> None:
+        """Go on with the wanted workers; these are over."""
+        self._workers.close()
+        if self._wanted == "processes" and self._starting is not None:
+            self._start_seconds = max(self._start_seconds / 2, time.monotonic() - self._started_at)
+            workers, self._starting = self._starting, None
         else:
-            resting.close()
-            self._n_changes += 1
-            self._choose(choice)
+            workers = self._workers_of(self._wanted)
+        self._go_over(workers)
+        self._give_jobs()
+
+    def _go_over(self, workers: Workers) -> None:
+        self._workers, self._wanted, self._n_given, self._has_proved = workers, workers.kind, 0, False
+        self._meter = _Meter(max(1, int(min(workers.n_workers, self._n_left // 2))))
+
+    def _workers_of(self, kind: str) -> Workers:
+        if kind == "inline":
+            return InlineWorkers(self._maker)
+        made_by = ThreadWorkers if kind == "threads" else ProcessWorkers
+        return made_by(self._maker, self._most_workers, prefetch=self._prefetch, timeout_seconds=self._timeout_seconds)
 
     # --------------------------------------------------------------------------------------------------------------- choosing
 
-    def _decide(self) -> None:
-        """Before a batch is made here: choose, if enough is known and there is a choice."""
-        if self._left is not None:
-            wall, wanted = time.perf_counter() - self._left[0], wanted_seconds() - self._left[1]
-            self._steps.append((wall, max(0.0, wall - wanted)))
-            del self._steps[:-_N_STEPS]
-        if self._asks and self._has_measured():
-            if self._wants_trial():
-                n_pairs = self._n_pairs()
-                # there are fewer if the iteration ends, or if nobody knew that so many would be wanted
-                if len(self._jobs) >= 2 * n_pairs and self._try_two(n_pairs):
-                    self._settle()
-            elif self._trial is None or self._trial.is_conclusive:
-                self._settle()
-        elif self._starting is not None and not self._asks and self._starting.is_ready:
-            self._go_over(self._starting)
+    def _begin_epoch(self, epoch: int) -> None:
+        if self._epoch is not None:
+            self._end_epoch()
+        self._epoch = epoch
+        if self._figures:
+            self._choose()
 
-    def _has_measured(self) -> bool:
-        return len(self._costs) >= _N_MEASURED or sum(cost.seconds for cost in self._costs) >= _SECONDS_MEASURED
+    def _end_epoch(self) -> None:
+        """Keep what the epoch's batches took; if that is another thing than before, forget all other figures."""
+        if not self._meter.n_batches or self._meter.n_batches < self.n_workers:
+            return
+        before, now = self._figures.get(self.kind), self._meter.figure()
+        if before is not None and not 1 / _CHANGED < now.making_seconds / max(before.making_seconds, 1e-9) < _CHANGED:
+            self._figures.clear()
+        self._figures[self.kind] = now
+        self._meter = _Meter(0)
 
-    def _wants_trial(self) -> bool:
-        return (
-            self._asks
-            and not self._is_told()
-            and (self._trial is None or not self._trial.is_conclusive)
-            and self._n_made >= self._next_trial
-            and self._has_measured()
-            and n_processors() > 1
-            and nature_of(self._cost) == "computes"
-        )
-
-    def _is_told(self) -> bool:
-        """Whether two threads are not tried out, since the source tells what suits it: that it leaves Python's lock, or that rows
-        are only copied, which one thread does as fast. That saves the first tenth of a second; a later examination looks for
-        itself.
-        """
-        return self._n_examined == 0 and (self._maker.leaves_lock or self._maker.only_gathers)
-
-    def _n_pairs(self) -> int:
-        return max(1, min(_MOST_TRIED, math.ceil(_SECONDS_TRIED / self._cost.seconds)))
-
-    def _try_two(self, n_pairs: int) -> bool:
-        """Make batches in this thread and another at once; gives whether that is a result, or as good as there will be one."""
-        jobs = [self._jobs.popleft() for _ in range(2 * n_pairs)]
-        alone = self._cost.seconds
-        made, trial = made_by_two(self._maker, jobs, seconds_alone=alone, timeout_seconds=self._timeout_seconds)
-        self._tried.extend(made)
-        if trial is None:
-            return False
-        self._left = None
-        if trial.is_of_stale_cost and self._n_measured_again < _MOST_MEASURED_AGAIN:
-            self._measure_again()
-            return False
-        trial = replace(trial, gain=min(2.0, trial.gain))
-        if self._trial is not None and not trial.is_conclusive:
-            trial = max(self._trial, trial, key=lambda each: each.n_at_once)
-        self._trial = trial
-        self._n_trials += 1
-        self._next_trial = self._n_made + (_N_BETWEEN_TRIALS << self._n_trials)
-        if self._n_trials == _MOST_TRIALS:  # on a machine so busy it matters less; but threads have been given their chance
-            self._trial = replace(trial, is_last=True)
-        return True
-
-    def _settle(self) -> None:
-        """Choose, all being known that there is to know."""
-        steps = self._steps or [(0.0, 0.0)]
-        step_seconds = statistics.median(wall for wall, _ in steps)
-        left = None if self._n_expected is None else self._n_expected * self._n_iterations  # more of them will come
+    def _choose(self) -> None:
+        if "inline" not in self._figures or self._maker.only_gathers:
+            # Copying rows is over before a thread could hand them over, and is as fast in one thread as in two.
+            self._wanted, self.choice = "inline", "inline: it only copies rows of arrays" if self._maker.only_gathers else ""
+            return
+        if self._refusal is None and "threads" in self._figures:
+            self._look_for_refusal()
         choice = chosen(
-            self._cost,
-            self._trial,
+            self._figures,
+            n_left=self._n_left + self._n_expected * self._n_iterations * self._is_kept,
             n_workers=self._most_workers,
             n_processors=n_processors(),
-            step_seconds=step_seconds,
-            idle_seconds=statistics.median(idle for _, idle in steps),
-            n_left=left,
-            n_bytes_held=0 if self._trial is None else _n_bytes_held(self._maker.stacks.at(0)),
-            start_seconds=self._start_seconds,
-            refusal=self._refusal or ("rows of arrays are copied no faster by processes" if self._maker.only_gathers else ""),
-            leaves_lock=self._is_told() and self._maker.leaves_lock,
-            only_gathers=self._is_told() and self._maker.only_gathers,
+            start_seconds=0.0 if self.kind == "processes" else self._start_seconds,
+            refusal=self._refusal or "",
         )
-        if self._resting is not None:
-            self._end_examination(choice, self._resting, step_seconds)
-        elif choice.is_final:
-            self._choose(choice)
-        else:
-            self._current, self.choice = None, f"inline for now: {choice.reason}"
-            self._asks = self._trial is not None and not self._trial.is_conclusive
+        self.choice = f"{choice.kind}: {choice.reason}"
+        if choice.kind == self.kind or choice.kind != "processes":
             self._end_starting()
+            self._wanted = choice.kind
+            return
+        self._wanted = self._best_without_processes()
+        if self._starting is None:
+            self._start_processes()
 
-    def _choose(self, choice: Choice) -> None:
-        number = choice.n_workers
-        self._follow(choice)
-        if choice.kind != "processes":
-            self._end_starting()
-        if choice.kind == "inline":
-            self._go_over(InlineWorkers(self._maker))
-        elif choice.kind == "threads":
-            self._go_over(ThreadWorkers(self._maker, number, prefetch=self._prefetch, timeout_seconds=self._timeout_seconds))
-        elif self._starting is None:
-            processes = ProcessWorkers(self._maker, number, prefetch=self._prefetch, timeout_seconds=self._timeout_seconds)
-            try:
-                processes.start()
-            except (ConfigError, OSError) as error:
-                processes.close()
-                self._refusal = f"there are none ({_in_short(error)})"
-                self._settle()
-                return
-            self._starting, self._started_at = processes, time.monotonic()
-            if processes.is_ready:
-                self._go_over(processes)
+    def _best_without_processes(self) -> str:
+        without = {kind: figure.cycle_seconds for kind, figure in self._figures.items() if kind != "processes"}
+        return min(without, key=without.__getitem__, default="inline")
+
+    def _look_for_refusal(self) -> None:
+        n_bytes = _n_bytes_held(self._maker.stacks.at(0))
+        self._start_seconds += n_bytes / _BYTES_SENT_A_SECOND
+        if n_processors() == 1:
+            self._refusal = "there is one processor"
+        elif self._maker.leaves_lock:
+            self._refusal = "the source decodes without the GIL, as it says"
+        else:
+            too_much = f"{n_bytes / 1e9:.1f} GB in memory are too much to send"
+            self._refusal = too_much if n_bytes > _MOST_BYTES_SENT else ""
+
+    def _start_processes(self) -> None:
+        processes = self._workers_of("processes")
+        self._started_at = time.monotonic()
+        try:
+            processes.start()
+        except (ConfigError, OSError) as error:
+            processes.close()
+            self._refusal = _in_short(error)
+            self._choose()
+            return
+        self._starting = processes
 
     def _end_starting(self) -> None:
         if self._starting is not None:
-            starting, self._starting = self._starting, None
             self._start_seconds = max(self._start_seconds, time.monotonic() - self._started_at)
-            starting.close()
-
-    def _follow(self, choice: Choice) -> None:
-        self._current, self.choice = choice, f"{choice.kind}: {choice.reason}"
-        self._asks = False
-
-    def _go_over(self, workers: Workers) -> None:
-        if self._starting is not None:
-            self._start_seconds = max(self._start_seconds, time.monotonic() - self._started_at)
-        self._chosen, self._starting, self._has_proved = workers, None, False
-        self._chosen_at = time.monotonic()
-        self._watch, self._pace = Watch(self._cost.seconds_a_sample), Pace(self._cost.seconds_a_sample)
-        self._waits_at_times = False
-        jobs = list(self._jobs)
-        self._jobs.clear()
-        for job in jobs:
-            self._give(job, workers)
+            self._starting.close()
+            self._starting = None
 
 
-def _told(outcome: MadeBatch | LoadingError) -> MadeBatch:
-    if isinstance(outcome, LoadingError):
-        raise outcome
-    return outcome
+class _Meter:
+    """Measures the batches of one kind of workers.
+
+    Args:
+        n_skipped: how many of the first do not count, as they open files and fill queues.
+    """
+
+    def __init__(self, n_skipped: int) -> None:
+        self._n_skipped = n_skipped
+        self.n_batches = 0
+        self._making = self._waiting = 0.0
+        self._steps: deque[float] = deque(maxlen=64)  # whose median tells nothing of a pause of the consumer
+
+    def add(self, made: MadeBatch, waiting_seconds: float, step_seconds: float | None) -> None:
+        """A batch was waited for so long, and before it the consumer was busy so long."""
+        is_long = self._n_skipped == 1 and waiting_seconds > _LONG_SECONDS
+        if self._n_skipped and not is_long:
+            self._n_skipped -= 1
+            return
+        self._n_skipped = 0
+        self.n_batches += 1
+        self._making += made.read_seconds + made.collate_seconds + made.transform_seconds
+        self._waiting += waiting_seconds
+        if step_seconds is not None:
+            self._steps.append(step_seconds)
+
+    def figure(self) -> Figure:
+        """What they took until now; at least one must have been counted."""
+        step = statistics.median(self._steps) if self._steps else 0.0
+        return Figure(self._making / self.n_batches, self._waiting / self.n_batches, step)
+
+    def is_enough(self, workers: Workers) -> bool:
+        """Whether this tells enough of these workers."""
+        n_at_once = workers.n_workers
+        if n_at_once == 0:  # several may be made in one request
+            return workers.n_ready == 0 and (self.n_batches >= _N_INLINE or self._waiting > _LONG_SECONDS)
+        if self.n_batches < n_at_once:
+            return False
+        seconds = self.n_batches * self.figure().cycle_seconds
+        return seconds >= (_SHORT_SECONDS if self.n_batches >= _N_ROUNDS * n_at_once else 10 * _LONG_SECONDS)
 
 
 def _in_short(error: Exception) -> str:
     """What an error says, without where that came from."""
     said = " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split()).rstrip(":. ")
     return said if len(said) <= _MOST_CHARACTERS else f"{said[:_MOST_CHARACTERS]}…"
-
-
-def _examining_seconds(batch_seconds: float) -> float:
-    """What it costs about to examine a choice: batches made one by one, and the wait for the first of the workers again."""
-    return min(_N_MEASURED * batch_seconds, max(_SECONDS_MEASURED, batch_seconds)) + batch_seconds
 
 
 def _n_bytes_held(iterator: DatasetIteratorIF) -> int:

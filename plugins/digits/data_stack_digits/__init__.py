@@ -26,7 +26,7 @@ _SOURCES = (
 class DigitsFactory(DatasetFactory):
     """Handwritten digits of the UCI repository, 8 × 8 pixels.
 
-    Samples are ``(image, target, tag)``: a uint8 array of shape ``(8, 8)`` with values from 0 (paper) to 16 (ink), and
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(8, 8)`` with values from 0 (paper) to 16 (ink), and
     twice the digit as an int. The file has one order and no official split: the first 1,437 of its rows (80 %) are
     ``train``, the last 360 are ``test``.
     """
@@ -40,6 +40,7 @@ class DigitsFactory(DatasetFactory):
     )
     sources = (ResourceDefinition("raw/digits.csv.gz", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),)
     splits = ("train", "test")
+    columns = ("image", "label", "tag")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Turn rows of 64 pixels and a label into two arrays for each split."""

@@ -55,7 +55,7 @@ def test_other_bytes_under_the_name_are_found(factory: DigitsFactory) -> None:
     factory.prepare()
     assert factory.verify() == []
 
-    with factory.storage_connector.create("digits/preprocessed/test/targets.npy") as file:
+    with factory.storage_connector.create("digits/1.0.0/preprocessed/test/targets.npy") as file:
         file.write(b"other bytes")
 
-    assert [finding.identifier for finding in factory.verify()] == ["digits/preprocessed/test/targets.npy"]
+    assert [finding.identifier for finding in factory.verify()] == ["digits/1.0.0/preprocessed/test/targets.npy"]

@@ -21,7 +21,7 @@ _SOURCES = (
 class IrisFactory(DatasetFactory):
     """Fisher's iris flowers: four lengths of 150 flowers of three species.
 
-    Samples are ``(features, target, tag)``: a float64 array of shape ``(4,)`` in centimetres, in the order of
+    Samples are ``(features, species, tag)``: a float64 array of shape ``(4,)`` in centimetres, in the order of
     ``feature_names``, and twice the species as an int, a position in ``class_names``. There is one split, ``all``:
     the flowers are sorted by species, and nobody has published a division of them.
     """
@@ -35,6 +35,7 @@ class IrisFactory(DatasetFactory):
     )
     sources = (ResourceDefinition("raw/iris.csv", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),)
     splits = ("all",)
+    columns = ("features", "species", "tag")
     feature_names = ("sepal length", "sepal width", "petal length", "petal width")
     class_names = ("setosa", "versicolor", "virginica")
 

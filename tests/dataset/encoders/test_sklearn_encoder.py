@@ -15,7 +15,6 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -194,13 +193,13 @@ def test_one_without_scikit_learn_s_conventions_can_be_said_to_be_fitted() -> No
 @pytest.mark.parametrize(
     ("transformer", "attribute"),
     [
-        (FunctionTransformer(np.log1p), "func"),
-        (SplineTransformer(), "bsplines_"),
+        (FunctionTransformer(np.log1p), "FunctionTransformer cannot be written"),
+        (SplineTransformer(), "SplineTransformer cannot be written"),
         (CountVectorizer(tokenizer=str.split, token_pattern=None), "tokenizer"),
         (QuantileTransformer(n_quantiles=9, random_state=np.random.RandomState(0)), "random_state"),
         (CountVectorizer(input="filename"), "input='filename'"),
         (make_pipeline(StandardScaler(), memory="/tmp/cache"), "memory='/tmp/cache'"),
-        (make_pipeline(FunctionTransformer(np.log1p), "passthrough"), "attribute func"),
+        (make_pipeline(FunctionTransformer(np.log1p), "passthrough"), "steps"),
     ],
 )
 def test_an_attribute_that_is_no_plain_data_is_named(transformer: Any, attribute: str) -> None:
@@ -352,19 +351,11 @@ def test_a_state_keeps_which_way_a_matrix_lies_in_memory() -> None:
     assert np.array_equal(rebuilt.transform(TABLE), encoder.transform(TABLE))
 
 
-def test_transformers_of_modules_without_a_list_of_names_are_public_too() -> None:
-    encoder = SklearnEncoder(RBFSampler(n_components=4, random_state=1)).fit(TABLE)
-
-    rebuilt = encoder_from_state(encoder.state())
-
-    assert np.allclose(rebuilt.transform(TABLE), encoder.transform(TABLE))
-
-
 def test_a_state_that_asks_for_more_names_than_there_is_memory_is_refused() -> None:
     state = SklearnEncoder(StandardScaler()).fit(TABLE).state()
     state["config"]["transformer"]["sklearn"]["attributes"]["n_features_in_"] = 10**12
 
-    with pytest.raises(ConfigError, match="a list of so many names"):
+    with pytest.raises(ConfigError, match="n_features_in_=1000000000000 is not what fitting gives"):
         encoder_from_state(state)
 
 

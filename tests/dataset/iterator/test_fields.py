@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -31,7 +32,8 @@ from data_stack.dataset.iterator.fields import (
     RenamedDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetOutOfBoundsError
+from data_stack.formats import records
 
 
 @st.composite
@@ -133,11 +135,11 @@ def test_tuples_become_dicts_under_other_names_and_tuples_again(
     check_all_ways_agree(pickle.loads(pickle.dumps(renamed.as_tuple())), plain, data)
 
 
-def test_nothing_is_read_when_columns_are_chosen_and_only_they_are_read_later() -> None:
+def test_only_sample_0_is_read_when_columns_are_chosen_and_only_they_are_read_later() -> None:
     source = Recording()
 
     selected = source.select("label", "tag").rename({"label": "target"}).as_tuple("target")
-    assert (source.requests, len(selected)) == ([], 5)
+    assert (set(source.requests), len(selected)) == ({0}, 5)
     batch = selected.read_batch([1, 0])
 
     assert isinstance(batch, tuple)
@@ -165,7 +167,7 @@ def test_all_columns_are_read_as_one_batch() -> None:
 
     assert isinstance(batch, dict)
     assert list(batch) == ["tag", "image", "label"]
-    assert source.requests == [0, "batch", "batch"]
+    assert source.requests == [0, "batch", 0, "batch"]
 
 
 def test_two_columns_may_swap_their_names() -> None:
@@ -235,23 +237,53 @@ DICTS = [{"a": 1, "b": 2}]
 @pytest.mark.parametrize(
     ("samples", "make", "message"),
     [
-        (TUPLES, lambda it: it.select(3), "no column 3: they have the columns 0 to 2"),
-        (TUPLES, lambda it: it.select(-4), "no column -4: they have the columns 0 to 2"),
         (TUPLES, lambda it: it.select("a"), "no column 'a': they have the columns 0 to 2"),
-        (TUPLES, lambda it: it.select(2, -1), r"column -1 .* is selected twice"),
-        (TUPLES, lambda it: it.as_tuple(0, 5), "no column 5: they have the columns 0 to 2"),
-        (TUPLES, lambda it: it.as_dict("a", "b"), "3 columns were given 2 names: 'a', 'b'"),
+        (TUPLES, lambda it: it.select(0, "a"), "no column 'a': they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.as_tuple("a"), "no column 'a': they have the columns 0 to 2"),
         (TUPLES, lambda it: it.rename({"a": "b"}), r"tuples of 3 columns.*as_dict"),
         (DICTS, lambda it: it.select("c"), "no column 'c': they have the columns 'a', 'b'"),
-        (DICTS, lambda it: it.select(0), "no column 0: they have the columns 'a', 'b'"),
         (DICTS, lambda it: it.as_tuple("a", "x"), "no column 'x': they have the columns 'a', 'b'"),
         (DICTS, lambda it: it.rename({"x": "y"}), "no column 'x': they have the columns 'a', 'b'"),
         (DICTS, lambda it: it.rename({"a": "b"}), "'a' cannot be renamed to 'b'"),
+        ([5], lambda it: it.select("a"), "they are bare values"),
+        ([np.ones(3)], lambda it: it.rename({"a": "b"}), "they are bare values"),
+    ],
+)
+def test_a_key_that_samples_lack_is_refused_where_it_is_asked_for(
+    samples: list[Any], make: Callable[[Any], DatasetIteratorIF], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(Samples(samples))
+
+
+def test_a_key_is_looked_for_in_the_schema_where_there_is_one(tmp_path: Path) -> None:
+    with records.RecordWriter(tmp_path / "records", {"a": "i64", "b": "utf8[]"}) as writer:
+        writer.append({"a": 1, "b": ["x"]})
+    data = bytearray((tmp_path / "records" / "b.bag").read_bytes())
+    data[-1] ^= 1  # whoever reads a sample finds it
+    (tmp_path / "records" / "b.bag").write_bytes(data)
+    reader = records.open(tmp_path / "records")
+
+    with pytest.raises(ConfigError, match="no column 'c': they have the columns 'a', 'b'"):
+        reader.take(1).select("c")
+
+    with pytest.raises(DatasetFileCorruptError):
+        reader.take(1).select("b")[0]
+
+
+@pytest.mark.parametrize(
+    ("samples", "make", "message"),
+    [
+        (TUPLES, lambda it: it.select(3), "no column 3: they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.select(-4), "no column -4: they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.select(2, -1), r"column -1 .* is selected twice"),
+        (TUPLES, lambda it: it.as_tuple(0, 5), "no column 5: they have the columns 0 to 2"),
+        (TUPLES, lambda it: it.as_dict("a", "b"), "3 columns were given 2 names: 'a', 'b'"),
+        (DICTS, lambda it: it.select(0), "no column 0: they have the columns 'a', 'b'"),
         (DICTS, lambda it: it.as_dict("x", "y"), "dicts already.*'a', 'b'"),
         ([5], lambda it: it.select(0), "they are bare values"),
         (["text"], lambda it: it.as_tuple(), "they are bare values"),
         ([np.ones(3)], lambda it: it.as_dict("a", "b", "c"), "they are bare values"),
-        ([np.ones(3)], lambda it: it.rename({"a": "b"}), "they are bare values"),
         ([(1, 2), {"a": 1}], lambda it: it.as_tuple(), "."),
     ],
 )

@@ -88,6 +88,11 @@ class Counting(InMemoryStorageConnector):
         return super().read_ranges(identifier, ranges)
 
 
+def cached(source: Any, storage: StorageConnector, identifier: str | None = None) -> StoredCacheDatasetIterator:
+    """A cache of a client's source, which needs a version."""
+    return StoredCacheDatasetIterator(source, storage, identifier, version="1")
+
+
 @pytest.fixture(params=["files", "memory", "three methods"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
     return {"files": lambda: FileStorageConnector(tmp_path), "memory": InMemoryStorageConnector, "three methods": ThreeMethods}[
@@ -97,7 +102,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
 
 def in_small_blocks(samples: list[Any], storage: StorageConnector, most_in_block: int = 4) -> StoredCacheDatasetIterator:
     """A cache whose resource is there already, in blocks of a few samples."""
-    cache = StoredCacheDatasetIterator(Listed(samples), storage)
+    cache = cached(Listed(samples), storage)
     with storage.create(cache.identifier) as file:
         write_samples(file, samples, len(samples), cache.identifier.removeprefix("caches/"), most_in_block=most_in_block)
     return cache
@@ -221,12 +226,12 @@ def test_values_of_each_kind_come_back_the_same_from_a_file(kind: str, tmp_path:
 )
 def test_samples_that_differ_in_their_structure_come_back_the_same(samples: list[Any], storage: StorageConnector) -> None:
     check_equal_to_list(in_small_blocks(samples, storage), samples, [1, 0, -1, 1])
-    check_equal_to_list(StoredCacheDatasetIterator(Listed(samples), storage, "large"), samples, [1, 0, -1, 1])
+    check_equal_to_list(cached(Listed(samples), storage, "large"), samples, [1, 0, -1, 1])
 
 
 def test_every_storage_serves_the_same(storage: StorageConnector) -> None:
     samples = [(np.full((3, 5), i, dtype=np.float32), f"text {i}", i) for i in range(2000)]
-    cache = StoredCacheDatasetIterator(Listed(samples), storage)
+    cache = cached(Listed(samples), storage)
 
     check_equal_to_list(cache, samples, [1999, 0, 7, 7, -2])
 
@@ -234,7 +239,7 @@ def test_every_storage_serves_the_same(storage: StorageConnector) -> None:
 def test_nothing_is_read_or_written_before_the_first_sample_is_asked_for(tmp_path: Path) -> None:
     source = Listed([(1, "a"), (2, "b")])
 
-    cache = StoredCacheDatasetIterator(source, FileStorageConnector(tmp_path))[::-1].cache()
+    cache = cached(source, FileStorageConnector(tmp_path))[::-1].cache()
     view = DatasetIteratorView(cache, [0])
     pickle.loads(pickle.dumps(view))
 
@@ -245,10 +250,10 @@ def test_nothing_is_read_or_written_before_the_first_sample_is_asked_for(tmp_pat
 def test_the_source_is_read_once_by_whoever_comes_first(storage: StorageConnector) -> None:
     first, second = Listed([(1, "a"), (2, "b")]), Listed([(1, "a"), (2, "b")])
 
-    StoredCacheDatasetIterator(first, storage, "x").fill()
+    cached(first, storage, "x").fill()
     n_read_by_fingerprint = Listed([(1, "a"), (2, "b")])
     n_read_by_fingerprint.fingerprint()
-    cache = StoredCacheDatasetIterator(second, storage, "x")
+    cache = cached(second, storage, "x")
 
     assert list(cache) == [(1, "a"), (2, "b")]
     assert second.n_read == n_read_by_fingerprint.n_read
@@ -307,15 +312,15 @@ def test_what_is_no_cache_is_refused_and_stays(content: bytes, storage: StorageC
 
 
 def test_a_named_tuple_is_of_the_class_that_the_source_gives(storage: StorageConnector, caplog: pytest.LogCaptureFixture) -> None:
-    StoredCacheDatasetIterator(Listed([Point(1, "a")]), storage, "x").fill()
+    cached(Listed([Point(1, "a")]), storage, "x").fill()
 
     class Moved(NamedTuple):
         x: Any
         y: Any
 
-    assert exact(StoredCacheDatasetIterator(Listed([Point(1, "a")]), storage, "x")[0]) == exact(Point(1, "a"))
+    assert exact(cached(Listed([Point(1, "a")]), storage, "x")[0]) == exact(Point(1, "a"))
     with caplog.at_level(logging.WARNING, logger="data_stack"):
-        assert exact(StoredCacheDatasetIterator(Listed([Moved(1, "a")]), storage, "x")[0]) == exact(Moved(1, "a"))
+        assert exact(cached(Listed([Moved(1, "a")]), storage, "x")[0]) == exact(Moved(1, "a"))
     assert "stored anew" in caplog.text
 
 
@@ -323,15 +328,15 @@ def test_a_client_may_have_members_named_like_methods_of_iterators(storage: Stor
     class Client(Listed):
         fingerprint = cache = "mine"  # type: ignore[assignment]  # a client knows nothing of our methods
 
-    assert StoredCacheDatasetIterator(Client([(1,)]), storage)[0] == (1,)
+    assert cached(Client([(1,)]), storage)[0] == (1,)
 
 
 def test_an_empty_iterator_is_stored_and_found_too(storage: StorageConnector) -> None:
     source = SequenceDatasetIterator([[]])
-    cache = StoredCacheDatasetIterator(source, storage)
+    cache = cached(source, storage)
 
     assert (list(cache), cache.__getitems__([]), cache.read_batch([]), len(cache.read_column(0))) == ([], [], (), 0)
-    assert StoredCacheDatasetIterator(source, storage).fill() == cache.fill()
+    assert cached(source, storage).fill() == cache.fill()
     with pytest.raises(DatasetOutOfBoundsError):
         cache[0]
 
@@ -370,7 +375,7 @@ def test_a_column_reads_no_other() -> None:
 
 
 def test_what_is_handed_out_may_be_written_to(storage: StorageConnector) -> None:
-    cache = StoredCacheDatasetIterator(Listed([(np.zeros(3), torch.zeros(2), np.zeros(i % 2)) for i in range(4)]), storage)
+    cache = cached(Listed([(np.zeros(3), torch.zeros(2), np.zeros(i % 2)) for i in range(4)]), storage)
 
     for array, tensor, ragged in [cache[0], *cache.__getitems__([0, 1]), *cache]:
         array[:], tensor[:], ragged[:] = 1, 1, 1
@@ -434,7 +439,7 @@ class Colour(enum.IntEnum):
 def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(
     value: Any, named: str, storage: StorageConnector
 ) -> None:
-    cache = StoredCacheDatasetIterator(Listed([(0, 0), (1, 1), (2, value)]), storage, "x")
+    cache = cached(Listed([(0, 0), (1, 1), (2, value)]), storage, "x")
 
     with pytest.raises(ConfigError, match=f"(?s)column 1 of sample 2 cannot be kept.*{named}.*map"):
         cache[0]
@@ -451,7 +456,7 @@ def test_an_iterator_that_gives_more_or_fewer_samples_than_it_says_is_refused(n_
     storage = InMemoryStorageConnector()
 
     with pytest.raises(ConfigError, match=f"has 3 samples, and gave {n_given}"):
-        StoredCacheDatasetIterator(Lying([(0,)] * 3), storage, "x")[0]
+        cached(Lying([(0,)] * 3), storage, "x")[0]
 
     assert not storage.has_resource("x")
 
@@ -467,7 +472,7 @@ def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_t
             yield from self._listed[2:]
 
     source = Failing([(i,) for i in range(5)])
-    cache = StoredCacheDatasetIterator(source, storage, "x")
+    cache = cached(source, storage, "x")
 
     with pytest.raises(OSError, match="unplugged"):
         cache[0]
@@ -514,7 +519,7 @@ def test_samples_are_written_a_block_at_a_time() -> None:
 def test_ragged_arrays_are_few_kinds_however_many_shapes_there_are() -> None:
     storage = InMemoryStorageConnector()
     samples = [np.zeros((1000, 1000 + i), dtype=np.uint8) for i in range(6)]  # each fills a block
-    cache = StoredCacheDatasetIterator(Listed(samples), storage, "x")
+    cache = cached(Listed(samples), storage, "x")
     cache.fill()
 
     assert [array.shape for array in cache] == [array.shape for array in samples]
@@ -524,9 +529,7 @@ def test_ragged_arrays_are_few_kinds_however_many_shapes_there_are() -> None:
 def test_the_same_samples_give_the_same_bytes(storage: StorageConnector) -> None:
     samples = [(np.arange(3) + i, f"{i}", None, {"a": i}) for i in range(10)]
 
-    written = [
-        stored_bytes(storage, StoredCacheDatasetIterator(Listed(samples), storage, name).fill()) for name in ("a/one", "a/two")
-    ]
+    written = [stored_bytes(storage, cached(Listed(samples), storage, name).fill()) for name in ("a/one", "a/two")]
 
     assert written[0] == written[1]
 
@@ -618,10 +621,10 @@ def test_a_flipped_bit_is_an_error_or_makes_no_difference(tmp_path: Path, in_fil
 
 def test_a_damaged_cache_is_named_with_what_to_do_and_never_replaced_silently(storage: StorageConnector) -> None:
     source = SequenceDatasetIterator([np.arange(10_000), np.arange(10_000)])
-    data = bytearray(stored_bytes(storage, StoredCacheDatasetIterator(source, storage, "x").fill()))
+    data = bytearray(stored_bytes(storage, cached(source, storage, "x").fill()))
     data[20_000] ^= 1
     storage.set_resource("x", io.BytesIO(data))
-    cache = StoredCacheDatasetIterator(source, storage, "x")
+    cache = cached(source, storage, "x")
 
     assert cache.read_column(0, [0]).tolist() == [0]
     for read in (lambda: list(cache), lambda: cache.read_batch(range(10_000)), lambda: cache.read_column(0)):
@@ -663,7 +666,7 @@ def test_a_resource_that_was_replaced_while_it_was_read_is_told_from_a_damaged_o
 
 def test_threads_share_one_cache(storage: StorageConnector) -> None:
     source = Listed([(np.full(100, i), f"text {i}") for i in range(500)])
-    cache = StoredCacheDatasetIterator(source, storage)
+    cache = cached(source, storage)
     barrier = threading.Barrier(6)
 
     def read(seed: int) -> bool:
@@ -693,8 +696,8 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
             raise AssertionError("stored twice")
 
     samples = [(i,) for i in range(5)]
-    first = StoredCacheDatasetIterator(Slow(samples), FileStorageConnector(tmp_path), "x")
-    second = StoredCacheDatasetIterator(Untouched(samples), FileStorageConnector(tmp_path), "x")
+    first = cached(Slow(samples), FileStorageConnector(tmp_path), "x")
+    second = cached(Untouched(samples), FileStorageConnector(tmp_path), "x")
     second._samples_fingerprint = first._fingerprint()  # the classes differ
 
     with ThreadPoolExecutor(2) as threads:

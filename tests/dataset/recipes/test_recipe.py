@@ -166,7 +166,7 @@ def test_a_recipe_is_a_list_of_nodes_lowest_first() -> None:
 
     column = {"array": {"dtype": "<i8", "shape": [3], "values": [5, 6, 7]}}
     assert recipe == {
-        "data_stack_recipe": 1,
+        "data_stack_recipe": 2,
         "nodes": [
             {"layer": "sequence", "of": [], "arguments": {"dataset_sequences": [column, ["a", "b", "c"]]}},
             {"layer": "view", "of": [0], "arguments": {"indices": {"range": [1, 3, 1]}, "view_tags": None}},
@@ -257,29 +257,45 @@ def test_an_informed_iterator_is_described_with_its_meta() -> None:
     }
 
 
-def test_a_loaded_dataset_is_its_name_version_split_and_options() -> None:
-    origin = {"name": "numbers", "version": "1.0.0", "split": "train", "config": {"scaled": True}, "license": "CC0-1.0"}
+ORIGIN = {"name": "numbers", "version": "1.0.0", "split": "train", "config": {"scaled": True}}
+RESOURCES = {"prepared/a.npy": "a" * 64, "prepared/b.npy": "b" * 64}
+
+
+def test_a_dataset_of_a_plugin_is_its_name_version_split_options_and_the_digests_of_what_was_prepared() -> None:
+    origin = {**ORIGIN, "resources": RESOURCES, "distribution": "numbers", "license": "CC0-1.0"}
     loaded = InformedDatasetIterator(ClientIterator([1, 2, 3]), META, origin=origin)
 
     recipe = loaded[:2].recipe()
 
+    resources = {"dict": [["prepared/a.npy", "a" * 64], ["prepared/b.npy", "b" * 64]]}
+    config = {"dict": [["scaled", True]]}
     assert recipe["nodes"][0] == {
         "layer": "dataset",
         "of": [],
-        "arguments": {"name": "numbers", "version": "1.0.0", "split": "train", "config": {"dict": [["scaled", True]]}},
+        "arguments": {**ORIGIN, "config": config, "resources": resources, "samples": None},
     }
     assert recipe["reproducible"]
 
 
+@pytest.mark.parametrize("more", [{}, {"resources": RESOURCES}, {"distribution": "numbers"}])
+def test_a_dataset_without_digests_or_of_the_program_is_also_what_its_factory_opened(more: dict[str, Any]) -> None:
+    loaded = InformedDatasetIterator(source(3), META, origin={**ORIGIN, **more})
+    other = InformedDatasetIterator(source(4), META, origin={**ORIGIN, **more})
+
+    assert top(loaded)["arguments"]["samples"] == source(3).fingerprint()
+    assert loaded.fingerprint() != other.fingerprint()
+
+
 def test_a_dataset_has_the_same_fingerprint_whatever_its_licence() -> None:
-    origin = {"name": "numbers", "version": "1.0.0", "split": "train", "config": {}}
+    origin = {**ORIGIN, "resources": RESOURCES, "distribution": "numbers"}
 
     one = InformedDatasetIterator(source(), META, origin={**origin, "license": "CC0-1.0"})
-    same = InformedDatasetIterator(source(3), META, origin=origin)
-    others = [InformedDatasetIterator(source(), META, origin={**origin, key: "2"}) for key in ("name", "version", "split")]
+    same = InformedDatasetIterator(source(), META, origin=origin)
+    changes = {"name": "2", "version": "2", "split": "2", "resources": {**RESOURCES, "prepared/b.npy": "c" * 64}}
+    others = [InformedDatasetIterator(source(), META, origin={**origin, key: value}) for key, value in changes.items()]
 
     assert one.fingerprint() == same.fingerprint()
-    assert len({one.fingerprint(), *(other.fingerprint() for other in others)}) == 4
+    assert len({one.fingerprint(), *(other.fingerprint() for other in others)}) == 5
 
 
 def test_an_option_that_is_no_plain_data_is_told() -> None:
@@ -650,7 +666,7 @@ GOLDEN: dict[str, tuple[Callable[[], DatasetIteratorIF], str]] = {
         lambda: array_source().map(functools.partial(max, 1.5, key=abs)),
         "f881717781f5fd6d79f3c66510fd5398d0bcf54c5edbe6a6fca1013cb164c36a",
     ),
-    "dataset": (lambda: origin_source()[1:], "5f35f85e4bcb7aad4ec5ab3676c808801a518f70e3bc2ac1984b121a250a6c6c"),
+    "dataset": (lambda: origin_source()[1:], "ac6bac161bb8b38238c1d4c76e24f4356eac64fb9c84f8a768dbd6b7f6d2e0c8"),
     "client": (
         lambda: DatasetIteratorView(FixedClient(), range(2)),
         "b2dcce251ea03c344ae844a9bf4cba39e1583bfb2d5a499fb9d2ab9cdca337c3",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
@@ -22,6 +23,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.reports.explanation import Explanation, explain
+from data_stack.dataset.reports.held_memory import HeldMemory
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")
 ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC-BY-4.0"}
@@ -336,3 +338,23 @@ def test_an_explanation_prints_in_a_session_as_it_prints_by_itself() -> None:
 
     assert isinstance(explanation, Explanation)
     assert repr(explanation) == str(explanation)
+
+
+def test_what_is_held_is_told_while_a_thread_changes_it() -> None:
+    kept: OrderedDict[int, Any] = OrderedDict()
+
+    class Restless:
+        """Adds to what it lies in whenever it is looked at, as a thread that reads ahead may at that moment."""
+
+        @property
+        def nbytes(self) -> int:
+            kept[len(kept)] = 0
+            return 0
+
+    kept.update({number: Restless() for number in range(3)})
+    source = SequenceDatasetIterator([[1, 2, 3]])
+    vars(source)["_kept"] = kept
+
+    HeldMemory().of(source)
+
+    assert len(kept) > 3

@@ -421,7 +421,7 @@ def test_a_loader_shuffles_sequences_by_the_row_groups_of_their_first_rows() -> 
     ngrams = NGramIterator(
         ParquetDataset(PETASTORM / "timeseries"), NGram({0: ["timestamp"], 1: ["timestamp"]}, 100, "timestamp")
     )
-    order = BlockShuffled(ngrams.block_lengths, window=2)
+    order = BlockShuffled(block_lengths=ngrams.block_lengths, window=2)
 
     with Loader(ngrams, 64, shuffle=order, seed=1, worker_kind="threads", workers=2) as loader:
         first, second = [

@@ -149,7 +149,7 @@ def test_a_loader_without_a_shuffle_reads_the_next_row_group_ahead(folder: Path)
 
 def test_each_rank_reads_its_own_lane_ahead(folder: Path) -> None:
     dataset = ParquetDataset(folder)
-    order = Lanes(BlockShuffled(window=2), 2, 25)
+    order = Lanes(BlockShuffled(window=2), lanes=2, batch_size=25)
     found = []
 
     for rank in range(2):

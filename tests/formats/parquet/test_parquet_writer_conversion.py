@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,11 @@ def test_what_parquet_or_others_cannot_hold_is_refused(tmp_path: Path) -> None:
         convert(mixed, tmp_path / "a", target_format="parquet")
     with pytest.raises(ConfigError, match="'frames' holds sequences"):
         convert(tmp_path / "sequences", tmp_path / "b", target_format="parquet")
-    with pytest.raises(ConfigError, match="price"):
-        convert(petastorm_folder("timeseries"), tmp_path / "c", columns=["price"])
-    with pytest.raises(ConfigError, match="Decimals"):
-        convert(petastorm_folder("timeseries"), tmp_path / "d", columns=["price"], target_format="parquet")
+
+
+def test_decimals_that_petastorm_wrote_are_converted(tmp_path: Path) -> None:
+    there = convert(petastorm_folder("timeseries"), tmp_path / "c", columns=["price"])
+    kept = convert(petastorm_folder("timeseries"), tmp_path / "d", columns=["price"], target_format="parquet")
+
+    assert there.n_verified == kept.n_verified == there.n_samples > 0
+    assert ParquetDataset(tmp_path / "d").schema["price"].dtype is Decimal

@@ -95,6 +95,15 @@ def test_indexes_of_other_row_groups_are_never_used(tmp_path: Path) -> None:
     assert len(ParquetDataset(folder, row_groups=SingleIndexSelector("by_car", ["car 2"]))) == 10 + 8
 
 
+def test_indexes_of_files_that_were_replaced_by_others_of_as_many_rows_are_never_used(tmp_path: Path) -> None:
+    folder = written(tmp_path, indexes=INDEXES)
+    (file,) = folder.glob("*.parquet")
+    pq.write_table(pq.read_table(file)[::-1], file, row_group_size=5)
+
+    with pytest.raises(ConfigError, match=r"of other files, sizes or values now: .*[Bb]uild them again"):
+        ParquetDataset(folder, row_groups=SingleIndexSelector("by_car", ["car 0"]))
+
+
 def test_indexes_go_when_rows_are_appended(tmp_path: Path) -> None:
     folder = written(tmp_path, indexes=INDEXES)
 

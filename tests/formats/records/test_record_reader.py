@@ -438,21 +438,6 @@ def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path:
 # ------------------------------------------------------------------ length
 
 
-def test_without_a_manifest_there_are_as_many_samples_as_all_columns_have_complete(tmp_path: Path) -> None:
-    expected = write(tmp_path, 6, manifest=False)
-    index, bag = tmp_path / "name.idx", tmp_path / "mat.bag"
-    index.write_bytes(index.read_bytes()[:-3])  # a torn entry
-    bag.write_bytes(bag.read_bytes()[:-20])  # the last record is not whole, though its entry is there
-
-    with RecordReader(tmp_path) as reader:
-        assert len(reader) == 5
-        assert_same(list(reader), expected[:5])
-    with bag.open("r+b") as file:
-        file.truncate(0)
-    with RecordReader(tmp_path) as reader:
-        assert len(reader) == 0
-
-
 def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_checkpointed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,6 +17,7 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     DataStackError,
+    RequestLimitError,
     ResourceNotFoundError,
     StorageError,
 )
@@ -43,6 +44,10 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "webp": (np.ndarray,),
     "zstd(array)": (np.ndarray,),
 }
+
+
+# A manifest that lies may claim records that are larger than a request may be.
+_DAMAGE = (DatasetFileCorruptError, ResourceNotFoundError, StorageError, RequestLimitError)
 
 
 class Violation(Exception):
@@ -162,9 +167,9 @@ class Reading:
         if self._promise == "truth":
             if not self._is_damaged:
                 raise Violation("what is whole cannot be opened") from error
-            if not isinstance(error, (DatasetFileCorruptError, ResourceNotFoundError, StorageError)):
+            if not isinstance(error, _DAMAGE):
                 raise Violation("damage is another kind of error") from error
-        elif not isinstance(error, (DatasetFileCorruptError, ResourceNotFoundError, ConfigError, StorageError)):
+        elif not isinstance(error, (*_DAMAGE, ConfigError)):
             raise Violation("this is no error for what cannot be opened") from error
 
     def _read(self, reader: Any) -> None:
@@ -210,7 +215,7 @@ class Reading:
     def _check_damage(self, error: DataStackError) -> None:
         if self._promise == "truth" and not self._is_damaged:
             raise Violation("what is whole cannot be read") from error
-        if not isinstance(error, (DatasetFileCorruptError, ResourceNotFoundError, StorageError)):
+        if not isinstance(error, _DAMAGE):
             raise Violation("damage is another kind of error") from error
 
     def _check_agreement(self, way: str, attempt: Attempt, singles: Sequence[Attempt]) -> None:

@@ -877,5 +877,7 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setattr(registry, "_registry", {})
     monkeypatch.setattr(registry, "registry", {})
 
-    with pytest.raises(MissingDependencyError, match=rf"needs {package}: pip install 'datastack\[cloud\]'"):
+    with pytest.raises(
+        MissingDependencyError, match=rf"needs {package}: pip install '{package}.*', or pip install '\.\[cloud\]'"
+    ):
         FsspecStorageConnector(f"{scheme}://host/folder")

@@ -232,6 +232,32 @@ def test_read_concern_and_preference_reach_the_server(mongodb_with_auth: MongoDB
     assert all(command["readConcern"]["level"] == "majority" for command in sent.of("find"))
 
 
+def test_only_what_changes_is_read_linearizably(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
+    uri = on_replica_set(mongodb_auth_uri) + "&readConcernLevel=linearizable&readPreference=nearest"
+    with MongoDBStorageConnector(uri) as connector:
+        connector.set_resource("a", CONTENT)
+        with SentCommands() as sent:
+            assert content(connector, "a") == CONTENT
+            assert connector.list_resources() == ["a"]
+            assert connector.stat("a").size == len(CONTENT)
+            assert not connector.has_resource("b")
+
+    pointers, chunks = sent.of("find", ".resources"), sent.of("find", ".chunks")
+    # Of the primary: the driver says no preference then. And with a limit, as it waits for the majority of the members.
+    assert [command.get("$readPreference", "primary") for command in pointers] == ["primary"] * len(pointers)
+    assert [command["readConcern"] for command in pointers[:3]] == [{"level": "linearizable"}] * 3
+    assert all("maxTimeMS" in command for command in pointers)
+    assert chunks
+    assert all(command["readConcern"]["level"] == "majority" for command in chunks)
+    assert all(command["$readPreference"]["mode"] == "nearest" for command in chunks)
+
+
+def test_linearizable_reads_of_a_server_that_is_no_replica_set_are_refused_by_it(mongodb_uri: str) -> None:
+    with MongoDBStorageConnector(mongodb_uri, read_concern="linearizable") as connector:
+        with pytest.raises(StorageError, match="needs to be a replica set member"):
+            connector.has_resource("a")
+
+
 def on_replica_set(uri: str) -> str:
     """A connection to all of it: one to a single server asks that, whatever is preferred."""
     return uri.replace("directConnection=true", "replicaSet=rs0")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.stacking import as_array
+from data_stack.dataset.iterator.stacking import as_array, exact_array
 from data_stack.formats.parquet.types import numpy_dtype
 
 if TYPE_CHECKING:
@@ -149,7 +149,11 @@ def _array_of(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if dtype.kind in "Mm":
         return np.asarray(value, dtype)
     try:
-        array = np.asarray(value, object if dtype.kind in "USO" else None)
+        array = np.asarray(value, object) if dtype.kind in "USO" else exact_array(value)
+        if array is None:
+            array = np.asarray(value)
+            if array.dtype.kind in "fc":
+                raise ValueError(f"no dtype holds the numbers of {value!r:.60} as they are")
     except OverflowError as error:
         raise ValueError(f"{value!r:.60} does not fit into dtype {dtype}") from error
     if array.dtype.kind == "f" and dtype.kind == "f":
@@ -271,6 +275,8 @@ def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
     Raises:
         ValueError: it has none that is the same.
     """
+    if np.datetime_data(value.dtype)[0] == "generic" and not np.isnat(value):
+        raise ValueError(f"{value!r} has no unit; give it one, such as {dtype}")
     found: Any = value.astype(dtype)
     if found.astype(value.dtype) != value and not np.isnat(value):
         raise ValueError(f"{value} does not fit into dtype {dtype}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -13,6 +14,7 @@ from data_stack.formats.parquet.codecs.cells import CellViews
 from data_stack.formats.parquet.codecs.png_streams import LARGEST_IMAGE_BYTES, inflated_images, is_left_filtered, row_bytes_of
 from data_stack.formats.parquet.columns import CellColumn, CellError, GroupColumn, Rows
 from data_stack.formats.records.codecs.opencv_png import END, HEAD_BYTES, PlainPng, opencv, plain_png, reading_flags
+from data_stack.util.request_limit import current_request
 
 __all__ = ["PngColumn"]
 
@@ -78,6 +80,7 @@ class PngColumn(CellColumn):
         plain, n_at_once = self._plain, self._n_at_once
         if plain is None or not n_at_once or sum(map(len, rows)) < _FEWEST_AT_ONCE:
             return None
+        current_request().check(sum(map(len, rows)) * row_bytes_of(plain.shape, plain.dtype) * plain.shape[0], "images")
         streams: list[memoryview] = []
         checksums: list[int] = []
         sums = []
@@ -106,6 +109,7 @@ class PngColumn(CellColumn):
         cv2, (flags, has_bgr) = opencv(), reading_flags(plain.shape)
         if cv2 is None or has_bgr:
             return super().take(rows)
+        self._reserve(current_request(), len(rows) * math.prod(plain.shape) * plain.dtype.itemsize, rows)
         images = np.empty((len(rows), *plain.shape), plain.dtype)
         data, view = self._data, self._view
         decode, crc32, shape = cv2.imdecode, zlib.crc32, plain.shape

@@ -12,9 +12,10 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.stacking import as_array, exact_array
 from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
 
-__all__ = ["ArrayCodec", "array_of", "bytes_of", "checked_dtype", "checked_shape", "storable"]
+__all__ = ["ArrayCodec", "array_of", "bytes_of", "checked_dtype", "checked_shape", "exactly_array", "storable"]
 
 #: dtype.str of what has values in its own bytes: no Python objects, no strings of varying length, no fields.
 _DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)
@@ -74,9 +75,7 @@ def storable(value: Any) -> npt.NDArray[Any]:
     """
     if isinstance(value, (str, bytes)) and not isinstance(value, np.generic):
         raise TypeError(f"a column of arrays stores arrays, not {type(value).__name__}; the types utf8 and bytes are for these")
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
-    array = np.asarray(value)
+    array = exactly_array(value)
     if not _is_storable(array.dtype):
         raise TypeError(
             f"an array of dtype {array.dtype} is not stored (from {type(value).__name__}): give it a dtype of numbers, booleans, "
@@ -84,6 +83,26 @@ def storable(value: Any) -> npt.NDArray[Any]:
         )
     if array.nbytes > _MAX_BIN_BYTES:
         raise ValueError(f"an array of {array.nbytes} bytes does not fit into a record, which holds {_MAX_BIN_BYTES}")
+    return array
+
+
+def exactly_array(value: Any) -> npt.NDArray[Any]:
+    """``value`` as an array that says just the same.
+
+    Raises:
+        TypeError, ValueError: there is no such array.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
+    if hasattr(value, "__array__"):
+        return as_array(value)
+    array = exact_array(value)
+    if array is not None:
+        return array
+    array = np.asarray(value)
+    given = np.asarray(value, dtype=object)
+    if array.dtype.kind in "biufc" or (array.dtype.kind in "US" and bool((array.astype(object) != given).any())):
+        raise ValueError(f"no array holds {value!r:.60} as it is: numpy would round numbers, and cut zeros at the end of text")
     return array
 
 

@@ -108,6 +108,8 @@ class Codec(ABC):
 
     #: Whether :meth:`decode` spends its time outside of Python's lock, so that threads decode at once.
     releases_lock: bool = False
+    #: Whether a value may take far more memory than its record, as images do: values then count for the limit of a request.
+    is_compressed: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

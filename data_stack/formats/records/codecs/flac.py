@@ -38,6 +38,7 @@ class FlacCodec(SoundCodec):
     """
 
     releases_lock = True
+    is_compressed = True
 
     _name = "flac"
     _dtypes = ("int16", "int32")

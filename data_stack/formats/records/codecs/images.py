@@ -14,6 +14,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.records.codecs.codec import Codec
 from data_stack.formats.records.codecs.opencv_png import check_chunks, decoded_png, plain_png
+from data_stack.util.request_limit import check_request
 
 try:
     from PIL import Image, ImageFile, PngImagePlugin, WebPImagePlugin
@@ -26,6 +27,10 @@ __all__ = ["MAX_PIXELS", "ImageCodec", "PngCodec", "WebpCodec", "check_range"]
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 #: What Pillow warns from on: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
+
+
+#: Images of no more are not looked at before they are decoded, for that takes time too.
+_FEW_PIXELS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,7 @@ class ImageCodec(Codec):
     max_pixels: int = MAX_PIXELS
 
     releases_lock = True
+    is_compressed = True
 
     _name: ClassVar[str]
     _signature: ClassVar[bytes]
@@ -107,6 +113,7 @@ class ImageCodec(Codec):
                 f"an image of {width} x {height} pixels is larger than max_pixels={self.max_pixels}; give its codec more if "
                 f"it is meant: codecs={{{self._name!r}: {type(self).__name__}(max_pixels=…)}}"
             )
+        check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
     def _opened(self, record: bytes) -> ImageFile.ImageFile:
         if not record.startswith(self._signature):
@@ -159,7 +166,7 @@ class PngCodec(ImageCodec):
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         plain = plain_png(record)
         if plain is not None:
-            if plain.n_pixels > self.max_pixels:
+            if plain.n_pixels > min(self.max_pixels, _FEW_PIXELS):
                 self._check_pixels(plain.shape[1], plain.shape[0])
             is_as_stored = self.mode is None or self.mode == _MODES[plain.shape[2:]]
             if is_as_stored and (self.deep or not plain.is_deep_colour):

@@ -10,8 +10,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from data_stack.formats.records.codecs.codec import Codec
+from data_stack.util.request_limit import check_request
 
 __all__ = ["JsonCodec"]
+
+#: A record of no more takes some MiB at most.
+_HARMLESS_BYTES = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class JsonCodec(Codec):
         return text.encode("utf-8")
 
     def decode(self, record: bytes) -> Any:
+        if len(record) > _HARMLESS_BYTES:
+            check_request(_object_bytes(record), "a record of JSON")
         try:
             text = str(record, "utf-8")
             return json.loads(text) if self.allow_nan else json.loads(text, parse_constant=_refused, parse_float=_finite)
@@ -44,9 +50,16 @@ class JsonCodec(Codec):
             raise ValueError("JSON is nested too deeply") from error
 
 
+def _object_bytes(record: bytes) -> int:
+    """About how much memory the objects take that JSON describes: of each dict, list and item."""
+    return len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
+
+
 def _plain(part: Any) -> Any:
     """A numpy scalar as the number that JSON has for it."""
-    if isinstance(part, (np.bool_, np.integer, np.float16, np.float32)):
+    if (
+        isinstance(part, (np.bool_, np.integer, np.float16, np.float32)) and part.dtype.kind != "m"
+    ):  # a span is an integer to numpy
         return part.item()
     raise TypeError(
         f"JSON holds None, booleans, numbers, text, lists and dicts of them, not {type(part).__name__} ({part!r:.60}); "

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.numpy_arrays import read_npy, write_npy
+from data_stack.formats.records.codecs.arrays import exactly_array
 from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
 
 __all__ = ["NpyCodec"]
@@ -25,10 +26,8 @@ class NpyCodec(Codec):
     """
 
     def encode(self, value: Any) -> bytes:
-        if isinstance(value, np.ma.MaskedArray):
-            raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
         file = io.BytesIO()
-        write_npy(file, value)
+        write_npy(file, exactly_array(value))
         return file.getvalue()
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
@@ -36,8 +35,6 @@ class NpyCodec(Codec):
         array = read_npy(file)
         if file.tell() != len(record):
             raise ValueError(f"an .npy file of {file.tell()} bytes is followed by {len(record) - file.tell()} others")
-        if array.size and not array.dtype.itemsize:
-            raise ValueError(f"an .npy file claims {array.size} values without a byte")
         return array
 
     def fixed_layout(self, column: Column) -> FixedLayout | None:

@@ -86,7 +86,9 @@ def _packed(value: Any, plain: Any) -> bytes:
 
 def _plain(part: Any) -> Any:
     """A numpy scalar as the number that msgpack stores in its place."""
-    if isinstance(part, (np.bool_, np.integer, np.float16, np.float32)):
+    if (
+        isinstance(part, (np.bool_, np.integer, np.float16, np.float32)) and part.dtype.kind != "m"
+    ):  # a span is an integer to numpy
         return part.item()
     if isinstance(part, np.ndarray):
         raise TypeError("msgpack stores no arrays; the type tree does")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 from data_stack.formats.records.codecs.codec import Codec
+from data_stack.util.request_limit import check_request
 
 __all__ = ["SoundCodec"]
 
@@ -87,3 +88,4 @@ class SoundCodec(Codec):
     def _check_bytes(self, n_bytes: int) -> None:
         if n_bytes > self.max_bytes:
             raise ValueError(f"sound of more than max_bytes={self.max_bytes}; give its codec more if it is meant")
+        check_request(n_bytes, f"sound of {n_bytes:,} bytes")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.records.codecs.codec import Codec
+from data_stack.util.request_limit import check_request
 
 try:
     import av
@@ -45,6 +46,7 @@ class VideoCodec(Codec):
     max_bytes: int = 1 << 30
 
     releases_lock = True
+    is_compressed = True
 
     _name: ClassVar[str]
     _needs_even: ClassVar[bool]
@@ -103,6 +105,7 @@ class VideoCodec(Codec):
                     n_bytes += 3 * frame.width * frame.height
                     if n_bytes > self.max_bytes:
                         raise ValueError(f"a video of more than max_bytes={self.max_bytes}; give its codec more if it is meant")
+                    check_request(n_bytes, "a video")
                     if frame.is_corrupt:
                         raise ValueError(f"frame {len(frames)} of a video is damaged")
                     frames.append(frame.to_ndarray(format="rgb24"))

@@ -9,6 +9,7 @@ from typing import Any
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.records.codecs.codec import Codec
+from data_stack.util.request_limit import check_request, current_request
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -23,6 +24,7 @@ __all__ = ["ZstdCodec"]
 #: What a decompressor may allocate for itself.
 _MAX_WINDOW_LOG = 27
 _HARMLESS_BYTES = 1 << 20
+_WHAT = "a record of zstd"
 #: What is fed at a time to a decompressor whose output has no bound: four bytes give at most 128 KiB.
 _PIECE_BYTES = 1 << 10
 #: Output that is made room for at once, for each byte that is stored; more is made room for as it comes.
@@ -46,6 +48,7 @@ class ZstdCodec(Codec):
     max_bytes: int = 1 << 30
 
     releases_lock = True
+    is_compressed = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Codec):
@@ -62,7 +65,13 @@ class ZstdCodec(Codec):
         return _compressed(data, self.level)
 
     def decode(self, record: bytes) -> Any:
-        return self.inner.decode(_decompressed(record, self.max_bytes))
+        data = _decompressed(record, self.max_bytes)
+        request = current_request()
+        request.reserve(len(data), _WHAT)  # also around another zstd
+        value = self.inner.decode(data)
+        if hasattr(value, "nbytes"):
+            request.n_bytes -= len(data)  # gone by now; who asked for the value counts it
+        return value
 
 
 def _too_large(max_bytes: int) -> ValueError:
@@ -78,6 +87,8 @@ if sys.version_info >= (3, 14):
         return zstd.compress(data, options=options)
 
     def _decompressed(record: bytes, max_bytes: int) -> bytes:
+        request = current_request()
+        max_bytes = min(max_bytes, max(1, request.limit_bytes - request.n_bytes))
         decompressor = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
         try:
             data = decompressor.decompress(record, max_length=max_bytes + 1)
@@ -109,6 +120,8 @@ else:
             stated = zstandard.frame_content_size(record)
             if stated > max_bytes:
                 raise _too_large(max_bytes)
+            if stated > _HARMLESS_BYTES:
+                check_request(stated, _WHAT)
             if 0 < stated <= max(_HARMLESS_BYTES, _PLAUSIBLE_RATIO * len(record)):
                 data: bytes = decompressor.decompress(record, allow_extra_data=False)
                 return data
@@ -120,6 +133,7 @@ else:
                 n_bytes += len(pieces[-1])
                 if n_bytes > max_bytes:
                     raise _too_large(max_bytes)
+                check_request(n_bytes, _WHAT)
         except zstandard.ZstdError as error:
             raise ValueError(f"a zstd record is damaged: {error}") from error
         if not frame.eof or frame.unused_data or start + _PIECE_BYTES < len(record):

@@ -205,6 +205,11 @@ class CachedStorageConnector(StorageConnector):
         with self._changing(identifier), self._remote.create(identifier) as writer:
             yield writer
 
+    @contextlib.contextmanager
+    def create_resumable(self, identifier: str, key: str) -> Iterator[ResourceWriter]:
+        with self._changing(identifier), self._remote.create_resumable(identifier, key) as writer:
+            yield writer
+
     def store_known(self, identifier: str, size: int, sha256: str) -> bool:
         with self._changing(identifier):
             return self._remote.store_known(identifier, size, sha256)

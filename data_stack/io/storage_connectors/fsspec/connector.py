@@ -595,6 +595,8 @@ class _AdoptedBlocks(Blocks):
     def __init__(self, files: RemoteFiles, file: RemoteFile, identifier: str, sha256: str | None) -> None:
         self._files, self._file, self._identifier = files, file, identifier
         self.size, self.sha256 = file.size, sha256
+        etag = file.tag.partition("|")[0]  # the times behind it change with each copy
+        self.tag = f"{etag}, {file.size} bytes" if etag else None
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         ranges = [

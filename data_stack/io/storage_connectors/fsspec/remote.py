@@ -31,6 +31,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.storage_connectors.owners import this_process
+from data_stack.io.storage_errors import FULL_ERRORS
 
 try:
     import fsspec
@@ -52,7 +53,6 @@ _PACKAGES: Final = {
     "sftp": "paramiko", "ssh": "paramiko", "hdfs": "pyarrow",
 }  # fmt: skip
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BUSY: Final = {
     errno.EBUSY, errno.EAGAIN, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EBUSY, errno.ETIMEDOUT, errno.EPIPE,
     errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN,
@@ -349,7 +349,7 @@ class RemoteFiles:
     def _fail(self, action: str, path: str, error: Exception, n_attempts: int = 1, *, is_unreachable: bool = False) -> NoReturn:
         number = error.errno if isinstance(error, OSError) else None
         where = f"could not {action} {path or 'the store'!r} in {self.place}: {self._reason(error)}"
-        if number in _FULL:
+        if number in FULL_ERRORS:
             raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
         if is_unreachable:
             tries = f"tried {n_attempts} times " if n_attempts > 1 else ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blake3 import blake3
 from bson import Binary, ObjectId
 from pymongo import ReadPreference
+from pymongo.client_session import ClientSession
 
 from data_stack.exception import DamagedBlockError, DataStackError
 from data_stack.io.storage_connectors.blocks import Blocks
@@ -75,8 +76,10 @@ class FileChunks(Blocks):
             found = self._asked_for(numbers)
         self._ask_ahead(numbers)
         if len(found) < len(numbers):
-            # A secondary may not have them yet.
-            found = self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._from_primary()))
+            # A secondary, or a primary that was deposed, may not have them yet.
+            found = self._connection.reading_in_session(
+                "read", self._identifier, lambda session: self._found(numbers, self._from_primary(), session)
+            )
         return [self._verified(number, found.get(number)) for number in numbers]
 
     def close(self) -> None:
@@ -99,13 +102,19 @@ class FileChunks(Blocks):
     def _asked_for(self, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
         return self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._chunks()))
 
-    def _found(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
+    def _found(
+        self, numbers: Sequence[int], chunks: Documents, session: ClientSession | None = None
+    ) -> dict[int, dict[str, Any]]:
         first, last = numbers[0], numbers[-1]
         is_run = last - first == len(numbers) - 1
         places = {"$gte": first, "$lte": last} if is_run else {"$in": list(numbers)}
         # The limit lets the server close its cursor with the answer, and bounds what a hostile collection can send.
         query = chunks.find(
-            {"files_id": self._file_id, "n": places}, _WANTED, limit=len(numbers) + 1, batch_size=len(numbers) + 1
+            {"files_id": self._file_id, "n": places},
+            _WANTED,
+            limit=len(numbers) + 1,
+            batch_size=len(numbers) + 1,
+            session=session,
         )
         with query as cursor:
             return {document["n"]: document for document in cursor if isinstance(document.get("n"), int)}

@@ -10,13 +10,16 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import pymongo
+from bson import Timestamp
 from bson.codec_options import CodecOptions
 from bson.errors import BSONError, InvalidBSON
-from pymongo import MongoClient, ReadPreference
+from pymongo import IndexModel, MongoClient, ReadPreference
+from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.errors import (
     ConfigurationError,
@@ -72,6 +75,7 @@ class Connection:
         self._collections: dict[tuple[int, str, str], Documents] = {}
         self._is_prepared = False
         self._reached_by = -1
+        self._seen, self._is_replica_set = _Seen(), False
 
     # ------------------------------------------------------------------ collections
 
@@ -104,7 +108,10 @@ class Connection:
             return MongoClient(settings.uri, connect=False, **options)
 
     def readable(self, name: str) -> Documents:
-        """The collection ``bucket.name`` with the read preference and concern of the settings."""
+        """The collection ``bucket.name`` with the read preference and concern of the settings.
+
+        Chunks never change: reading them linearizably would cost each query a write and give the same bytes.
+        """
         return self._collection(name, "readable")
 
     def writable(self, name: str, *, durable: bool = True) -> Documents:
@@ -124,6 +131,8 @@ class Connection:
                 with _configuration_errors():
                     mode = read_pref_mode_from_name(self.settings.read_preference)
                     preference = make_read_preference(mode, None)
+                if level == "linearizable":
+                    level, preference = ("majority", preference) if name == "chunks" else (level, ReadPreference.PRIMARY)
             self._collections[key] = self.client[self.settings.database].get_collection(
                 f"{self.settings.bucket}.{name}",
                 codec_options=CodecOptions(),  # a connection string can make dates be read with a zone
@@ -137,11 +146,16 @@ class Connection:
         """Make sure of the indexes, once a process: a bucket that another tool filled may lack them."""
         if self._is_prepared:
             return
-        self.writable("chunks").create_index([("files_id", 1), ("n", 1)], unique=True)
-        self.writable("files").create_index([("filename", 1), ("uploadDate", 1)])
-        self.writable("files").create_index([("metadata.sha256", 1)], sparse=True)
-        self.writable("resources").create_index([("file_id", 1)], sparse=True)
-        self.writable("leases").create_index([("expires", 1)], expireAfterSeconds=60)
+        # By default an index is made once all members have it, so one that is down would keep all from storing.
+        quorum: dict[str, Any] = {"commitQuorum": "majority"} if self._is_replica_set else {}
+        for name, index in (
+            ("chunks", IndexModel([("files_id", 1), ("n", 1)], unique=True)),
+            ("files", IndexModel([("filename", 1), ("uploadDate", 1)])),
+            ("files", IndexModel([("metadata.sha256", 1)], sparse=True)),
+            ("resources", IndexModel([("file_id", 1)], sparse=True)),
+            ("leases", IndexModel([("expires", 1)], expireAfterSeconds=60)),
+        ):
+            self.writable(name).create_indexes([index], **quorum)
         self._is_prepared = True
 
     # ------------------------------------------------------------------ operations
@@ -158,7 +172,9 @@ class Connection:
             if self._reached_by != os.getpid():
                 seconds = min(seconds, self.client.options.server_selection_timeout)
                 with pymongo.timeout(seconds):
-                    self.client.admin.command("ping", read_preference=ReadPreference.NEAREST)
+                    hello = self.client.admin.command("hello", read_preference=ReadPreference.NEAREST)
+                self._seen = _seen_of(str(hello.get("setName")), hello.get("hosts") or [self.settings.deployment])
+                self._is_replica_set = "setName" in hello
                 self._reached_by, seconds = os.getpid(), self.settings.timeout_seconds
             with pymongo.timeout(seconds), readable_answers():
                 yield
@@ -169,6 +185,34 @@ class Connection:
     def briefly() -> contextlib.AbstractContextManager[Any]:
         """A limit of 2 s around operations, if their own is longer: for cleaning up after a server that did not answer."""
         return pymongo.timeout(_BRIEF_SECONDS)
+
+    @contextlib.contextmanager
+    def session(self, level: str = "majority") -> Iterator[ClientSession]:
+        """A session for one operation that sees all that this process has seen of the deployment, over any client.
+
+        A primary that was deposed and does not know it yet thus waits instead of answering with what was acknowledged to be
+        replaced. ``level`` is the read concern: "linearizable" needs none of this, and "available" cannot.
+        """
+        is_causal = level in ("local", "majority")
+        with self.client.start_session(causal_consistency=is_causal) as session:
+            with _LOOKING:
+                operation_time, cluster_time = self._seen.operation_time, self._seen.cluster_time
+            if operation_time is not None and cluster_time is not None:
+                session.advance_cluster_time(cluster_time)
+                session.advance_operation_time(operation_time)
+            yield session
+            # Not after an error: what was refused for want of a majority may never be readable.
+            with _LOOKING:
+                self._seen.advance(session.operation_time, session.cluster_time)
+
+    def reading_in_session(self, action: str, identifier: str, work: Callable[[ClientSession], _Result]) -> _Result:
+        """As :meth:`reading`, in a :meth:`session`: for what changes, as chunks do not."""
+
+        def in_session() -> _Result:
+            with self.session(self.settings.read_concern) as session:
+                return work(session)
+
+        return self.reading(action, identifier, in_session)
 
     def reading(self, action: str, identifier: str, work: Callable[[], _Result]) -> _Result:
         """What ``work`` returns; it only reads, so it is done again when the connection breaks, until the time is over."""
@@ -260,6 +304,34 @@ def _configuration_errors() -> Iterator[None]:
         ) from None
 
 
+@dataclass
+class _Seen:
+    """The latest times of a deployment that this process was told of: what had happened by then, no read may lack.
+
+    Attributes:
+        operation_time: of the last operation.
+        cluster_time: as servers hand it on to each other, signed by them: one that is behind refuses a time without it.
+    """
+
+    operation_time: Timestamp | None = None
+    cluster_time: Mapping[str, Any] | None = None
+
+    def advance(self, operation_time: Timestamp | None, cluster_time: Mapping[str, Any] | None) -> None:
+        """Note later times; a standalone server tells none."""
+        if operation_time is not None and (self.operation_time is None or operation_time > self.operation_time):
+            self.operation_time = operation_time
+        if cluster_time is not None and (
+            self.cluster_time is None or cluster_time["clusterTime"] > self.cluster_time["clusterTime"]
+        ):
+            self.cluster_time = cluster_time
+
+
+def _seen_of(replica_set: str, hosts: Iterable[str]) -> _Seen:
+    """What this process, or the one that it was forked from, has seen of a deployment, which is known by its members."""
+    with _LOOKING:
+        return _SEEN.setdefault((replica_set, *sorted(map(str, hosts))), _Seen())
+
+
 def _close(client: MongoClient[dict[str, Any]], pid: int) -> None:
     # Python's collection of garbage may call this anywhere, before 3.12 also in the middle of a change of a context variable such
     # as the driver's timeout; changing another one of the same context then ended in a segmentation fault.
@@ -275,6 +347,7 @@ def _close_in_time(client: MongoClient[dict[str, Any]]) -> None:
 #: Clients of the process that this one was forked from: neither used nor closed here.
 _INHERITED: Final[list[Any]] = []
 _CONNECTIONS: Final[weakref.WeakValueDictionary[Settings, Connection]] = weakref.WeakValueDictionary()
+_SEEN: Final[dict[tuple[str, ...], _Seen]] = {}
 _LOOKING: Final = threading.Lock()
 os.register_at_fork(before=_LOOKING.acquire, after_in_parent=_LOOKING.release, after_in_child=_LOOKING.release)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from blake3 import blake3
 from bson import ObjectId
+from pymongo.client_session import ClientSession
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError
 
 from data_stack.exception import (
@@ -92,6 +93,9 @@ class MongoDBStorageConnector(StorageConnector):
     file: it goes on reading it when the identifier is replaced or deleted. Equal content is stored once. Every chunk is verified
     on every read.
 
+    What was acknowledged to a connector, or read by it, is what all connectors of this process for the same replica set read from
+    then on, also of a primary that has been replaced and does not know it yet.
+
     Reading asks for the chunks that hold the wanted bytes, and for no others; a batch of ranges is one query. Operations end
     within ``timeout_seconds`` (an upload: each batch of it). Nothing is contacted before the first operation. Connectors of the
     same settings share one client a process; :meth:`close`, or the end of the last of them, closes it.
@@ -109,7 +113,8 @@ class MongoDBStorageConnector(StorageConnector):
         read_preference: from which servers to read, e.g. ``"secondaryPreferred"``, ``"nearest"``; default: what ``uri`` says, or
             else ``"primary"``. What a secondary does not have yet is asked of the primary.
         read_concern: level of reads; default: what ``uri`` says, or else ``"majority"``. Below that one may see what a failover
-            takes back.
+            takes back. With ``"linearizable"``, looking for resources and listing them tells what is current at this moment, and
+            asks the majority of the servers each time; chunks, which never change, are read by ``"majority"``.
         allow_invalid_certificates: accept that the connection string turns the check of certificates off.
 
     Raises:
@@ -210,13 +215,13 @@ class MongoDBStorageConnector(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         checked_prefix(prefix)
 
-        def found() -> list[str]:
-            resources = self._connection.readable("resources")
-            with resources.find({"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}, {"_id": 1}, sort=[("_id", 1)]) as cursor:
+        def found(session: ClientSession) -> list[str]:
+            resources, below = self._connection.readable("resources"), {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
+            with resources.find(below, {"_id": 1}, sort=[("_id", 1)], session=session) as cursor:
                 return [document["_id"] for document in cursor]
 
         identifiers = []
-        for identifier in self._connection.reading("list", prefix, found):
+        for identifier in self._connection.reading_in_session("list", prefix, found):
             with contextlib.suppress(MalformedIdentifierError):
                 identifiers.append(checked_identifier(identifier))
         return identifiers
@@ -235,13 +240,17 @@ class MongoDBStorageConnector(StorageConnector):
 
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         connection = self._connection
-        document = connection.reading(
-            "look for", identifier, lambda: connection.readable("resources").find_one({"_id": identifier}, projection)
+        document = connection.reading_in_session(
+            "look for",
+            identifier,
+            lambda session: connection.readable("resources").find_one({"_id": identifier}, projection, session=session),
         )
         if document is None and self._settings.read_preference != "primary":
             # A secondary may not have it yet.
-            document = connection.reading(
-                "look for", identifier, lambda: connection.writable("resources").find_one({"_id": identifier}, projection)
+            document = connection.reading_in_session(
+                "look for",
+                identifier,
+                lambda session: connection.writable("resources").find_one({"_id": identifier}, projection, session=session),
             )
         return document
 
@@ -269,10 +278,11 @@ class MongoDBStorageConnector(StorageConnector):
 
     def _explain_damage(self, connection: Connection, pointer: Pointer) -> None:
         """Tell what was swept long after it was replaced from damage; and see to it that no other resource becomes this file."""
-        file = connection.reading(
+        unmarked = {"_id": pointer.file_id, "metadata.condemned": None}
+        file = connection.reading_in_session(
             "look for the file of",
             pointer.identifier,
-            lambda: connection.writable("files").find_one({"_id": pointer.file_id, "metadata.condemned": None}, {"_id": 1}),
+            lambda session: connection.writable("files").find_one(unmarked, {"_id": 1}, session=session),
         )
         if file is None:
             current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
@@ -331,13 +341,13 @@ class MongoDBStorageConnector(StorageConnector):
 
     def delete_resource(self, identifier: str) -> None:
         self._check_writable("delete", identifier)
-        with self._connection.operation("delete", identifier):
+        with self._connection.operation("delete", identifier), self._connection.session() as session:
             resources = self._connection.writable("resources")
             try:
-                deleted = resources.find_one_and_delete({"_id": identifier}, {"file_id": 1, "_id": 1})
+                deleted = resources.find_one_and_delete({"_id": identifier}, {"file_id": 1, "_id": 1}, session=session)
             except ConnectionFailure:
                 # Done or not done: done again, both come to the same.
-                resources.delete_one({"_id": identifier})
+                resources.delete_one({"_id": identifier}, session=session)
                 return
             if deleted is not None:
                 with contextlib.suppress(PyMongoError):  # it is deleted; the sweeper finds its file without
@@ -456,10 +466,11 @@ class MongoDBStorageConnector(StorageConnector):
                 if not is_condemned(connection, file_id):
                     return True
                 resources, ours = connection.writable("resources"), {"_id": identifier, "write_id": pointer.write_id}
-                if before is None:
-                    resources.delete_one(ours)
-                else:
-                    resources.replace_one(ours, before)
+                with connection.session() as session:
+                    if before is None:
+                        resources.delete_one(ours, session=session)
+                    else:
+                        resources.replace_one(ours, before, session=session)
         except StorageError as error:
             raise self._unknown(identifier, error) from error  # the claim stays
         return False
@@ -472,16 +483,19 @@ class MongoDBStorageConnector(StorageConnector):
             StorageUnavailableError: it was not published; _OutcomeUnknownError, which is one: or perhaps it was.
         """
         connection, identifier = self._connection, pointer.identifier
-        with connection.operation("publish", identifier):
+        with connection.operation("publish", identifier), connection.session() as session:
             resources = connection.writable("resources")
             is_asking = False
             for attempt in range(_ATTEMPTS):
                 try:
                     with readable_answers():
-                        if is_asking and self._is_published(pointer):
+                        if is_asking and self._is_published(pointer, session):
                             return None
                         before = resources.find_one_and_update(
-                            _condition(identifier, expected), pointer.update(), upsert=expected is ANYTHING or expected is None
+                            _condition(identifier, expected),
+                            pointer.update(),
+                            upsert=expected is ANYTHING or expected is None,
+                            session=session,
                         )
                     is_conflict = before is None and expected not in (ANYTHING, None)
                 except DuplicateKeyError:
@@ -501,7 +515,7 @@ class MongoDBStorageConnector(StorageConnector):
                     is_asking = True
                     continue
                 if is_conflict:
-                    if is_asking and self._is_published(pointer):
+                    if is_asking and self._is_published(pointer, session):
                         return None  # the server was still at it when it was asked
                     raise self._conflict(identifier, expected)
                 if before is not None and before.get("file_id") != pointer.file_id:
@@ -512,10 +526,11 @@ class MongoDBStorageConnector(StorageConnector):
             f"could not publish {identifier!r} in {self!r}: {_ATTEMPTS} times somebody else created and deleted it"
         )
 
-    def _is_published(self, pointer: Pointer) -> bool:
+    def _is_published(self, pointer: Pointer, session: ClientSession) -> bool:
         """Whether an update whose answer was lost was done; if it was, it is durable when this returns."""
         ours = {"_id": pointer.identifier, "write_id": pointer.write_id}
-        return bool(self._connection.writable("resources").update_one(ours, {"$currentDate": {"modified": True}}).matched_count)
+        resources = self._connection.writable("resources")
+        return bool(resources.update_one(ours, {"$currentDate": {"modified": True}}, session=session).matched_count)
 
     def _mark_replaced(self, file_id: Any) -> None:
         """Start the grace period of a file that its resource does not need any more."""

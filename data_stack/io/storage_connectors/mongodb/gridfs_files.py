@@ -65,11 +65,17 @@ class GridFSFile:
 
 def _document(connection: Connection, query: dict[str, Any], filename: str) -> dict[str, Any]:
     newest_first = [("uploadDate", -1), ("_id", -1)]
-    document = connection.reading("look for", filename, lambda: connection.readable("files").find_one(query, sort=newest_first))
+    document = connection.reading_in_session(
+        "look for",
+        filename,
+        lambda session: connection.readable("files").find_one(query, sort=newest_first, session=session),
+    )
     if document is None and connection.settings.read_preference != "primary":
         # A secondary may not have it yet.
-        document = connection.reading(
-            "look for", filename, lambda: connection.writable("files").find_one(query, sort=newest_first)
+        document = connection.reading_in_session(
+            "look for",
+            filename,
+            lambda session: connection.writable("files").find_one(query, sort=newest_first, session=session),
         )
     if document is None:
         raise ResourceNotFoundError(filename, f"the GridFS bucket of {connection.settings.name}")

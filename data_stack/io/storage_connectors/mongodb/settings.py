@@ -45,7 +45,8 @@ class Settings:
         timeout_seconds: how long one operation may take in all.
         chunk_bytes: length of the chunks that are written; also what one digest covers.
         inline_bytes: resources up to this length lie in their pointer document.
-        read_preference, read_concern: as MongoDB calls them, e.g. ``"secondaryPreferred"``, ``"majority"``.
+        read_preference, read_concern: as MongoDB calls them, e.g. ``"secondaryPreferred"``, ``"majority"``; ``"linearizable"`` is
+            for what changes, not for chunks.
         allow_invalid_certificates: accept a server that cannot prove who it is.
     """
 
@@ -104,6 +105,11 @@ class Settings:
         authority = match["authority"].rpartition("@")[2] if match else ""
         scheme = match["scheme"] if match else "mongodb"
         return f"{scheme}://{authority}/{self.database}?bucket={self.bucket}"
+
+    @property
+    def deployment(self) -> str:
+        """The URL as far as the hosts, without credentials."""
+        return self.name.rpartition("/")[0]
 
     def options_given(self) -> set[str]:
         """Options that the connection string sets by itself, in lower case."""

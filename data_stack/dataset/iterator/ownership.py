@@ -1,22 +1,70 @@
-"""Makes the arrays of a batch its receiver's own, by a copy of those that somebody else may have."""
+"""Makes what is given its receiver's own, by a copy of what something else may have."""
 
 from __future__ import annotations
 
 import itertools
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from data_stack.dataset.iterator.sample_columns import is_plain_tensor
 from data_stack.dataset.iterator.stacking import Batch, Column
 from data_stack.util.large_arrays import has_own_memory
 
-__all__ = ["owned"]
+__all__ = ["copied", "copied_objects", "owned"]
 
 # What sys.getrefcount counts of something that one list, tuple, dict or array refers to: that, and its own argument. It must be
 # looked at where it lies, for a variable counts, too, and more than once in some versions of Python.
 _ONE_HOLDER = 2
+
+
+_Batch = TypeVar("_Batch")
+
+# What cannot be written into.
+_CONSTANT: frozenset[type] = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, *set(np.sctypeDict.values())} - {np.object_, np.void}
+)
+
+
+def copied(value: Any) -> Any:
+    """A value that may be written into: arrays, plain tensors, lists, dicts, sets and bytearrays are copied, at any depth.
+
+    Objects of other classes are given as they are, and so are the values in them.
+    """
+    kind = type(value)
+    if kind in _CONSTANT:
+        return value
+    if kind is tuple:
+        return tuple([copied(item) for item in value])
+    if kind is np.ndarray or isinstance(value, np.ndarray):
+        return copied_objects(value.copy("K")) if value.dtype.hasobject else value.copy("K")
+    if kind is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if kind is list:
+        return [copied(item) for item in value]
+    if kind is set or kind is bytearray:
+        return value.copy()
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        made = tuple.__new__(kind, map(copied, value))
+        if getattr(value, "__dict__", None):  # a subclass may have more than its fields
+            made.__dict__.update(copied(value.__dict__))
+        return made
+    return value.clone() if is_plain_tensor(value) else value
+
+
+def copied_objects(batch: _Batch) -> _Batch:
+    """A batch, or a column; in its columns of objects, which must not be shared, values are replaced by copies."""
+    given: Any = batch
+    if isinstance(given, (dict, tuple)):
+        for column in given.values() if isinstance(given, dict) else given:
+            copied_objects(column)
+    elif given.dtype == object:
+        for place in np.ndindex(given.shape):
+            if type(given[place]) not in _CONSTANT:
+                given[place] = copied(given[place])
+    return batch
 
 
 def owned(held: list[Batch]) -> Batch:
@@ -89,12 +137,18 @@ def _are_apart(spans: list[tuple[int, int]]) -> bool:
 
 
 def _own_values(column: Column) -> None:
-    """Copy the arrays among the values of a column of objects that may be the source's, such as rows of different lengths."""
+    """Copy the values of a column of objects that may be the source's: all but arrays that it cannot have."""
     flat = column.reshape(-1)  # of an array of our own, so it is a view
     values = flat.tolist()
-    for place in [place for place, value in enumerate(values) if isinstance(value, np.ndarray)]:
+    for place in [place for place, value in enumerate(values) if type(value) not in _CONSTANT]:
         # besides the column, the list has it
         is_ours = sys.getrefcount(values[place]) == _ONE_HOLDER + 1
         value = values[place]
-        if not (is_ours and value.flags.writeable and (has_own_memory(value) or _is_only_view(value, {}))):
-            flat[place] = value.copy()
+        if not (
+            is_ours
+            and isinstance(value, np.ndarray)
+            and value.dtype != object
+            and value.flags.writeable
+            and (has_own_memory(value) or _is_only_view(value, {}))
+        ):
+            flat[place] = copied(value)

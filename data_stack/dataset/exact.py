@@ -1,0 +1,152 @@
+"""What numpy's arrays hold exactly: where it would round numbers, let times wrap, or let masked entries come to light."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["as_array", "common_dtype", "comparable", "in_unit", "leaf_types", "python_values", "ticks_of"]
+
+_Array = npt.NDArray[Any]
+
+_NUMERIC_KINDS = "biufc"
+# Where times have no place in the finest of their units, they are tried in these.
+_COARSER_UNITS = ("ns", "us", "ms", "s")
+_SECONDS = {"W": 7 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
+_MONTHS_OF_A_CYCLE, _DAYS_OF_A_CYCLE = 4_800, 146_097  # the calendar repeats every 400 years
+
+
+def as_array(values: Any) -> _Array:
+    """An array or tensor as a numpy array, without a copy where its memory can be shared.
+
+    Raises:
+        TypeError: a tensor of a dtype that numpy lacks, such as bfloat16; or an array with masked entries, which would come
+            to light.
+    """
+    if isinstance(values, np.ma.MaskedArray) and b"\1" in np.ma.getmaskarray(values).tobytes():  # also of records
+        raise TypeError("masked entries would lose their mask; fill the array first, or keep the mask in a column of its own")
+    if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
+        values = values.detach().cpu()
+        if values.is_conj() or values.is_neg():  # marked as to be conjugated or negated, which numpy cannot know
+            values = values.resolve_conj().resolve_neg()
+    return np.asarray(values)
+
+
+def common_dtype(arrays: Sequence[_Array]) -> np.dtype[Any] | None:
+    """The dtype that holds the values of all arrays exactly; None if only object does.
+
+    The values are looked at only where arrays have several dtypes, of which numpy's common one might round or wrap.
+    """
+    dtypes = {array.dtype for array in arrays}
+    if len(dtypes) == 1:
+        return next(iter(dtypes))
+    kinds = {dtype.kind for dtype in dtypes}
+    if kinds <= set(_NUMERIC_KINDS):
+        return _common_number(arrays, dtypes)
+    if kinds in ({"M"}, {"m"}):
+        return _common_time(arrays, dtypes)
+    return np.result_type(*dtypes) if kinds in ({"S"}, {"U"}) else None
+
+
+def _common_number(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.dtype[Any] | None:
+    common: np.dtype[Any] = np.result_type(*dtypes)
+    if common.kind not in "fc":
+        return common
+    if not any(dtype.kind in "fc" for dtype in dtypes):  # numpy meets int64 and uint64 in float64, which rounds
+        return None
+    exact = 2 ** (np.finfo(common).nmant + 1)
+    for dtype in dtypes:
+        if dtype.kind in "iu" and np.iinfo(dtype).max > exact:
+            values = _values_of(arrays, dtype)
+            if len(values) and (int(values.max()) > exact or int(values.min()) < -exact):
+                return None
+    return common
+
+
+def _common_time(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.dtype[Any] | None:
+    kind = next(iter(dtypes)).kind
+    try:
+        finest = np.result_type(*dtypes)
+    except (TypeError, OverflowError):  # months have no number of days; no unit is fine enough
+        return None
+    for dtype in (finest, *[np.dtype(f"{kind}8[{unit}]") for unit in _COARSER_UNITS]):
+        if all(_is_held(_values_of(arrays, each), dtype) for each in dtypes):
+            return dtype
+    return None
+
+
+def _is_held(times: _Array, dtype: np.dtype[Any]) -> bool:
+    if np.datetime_data(times.dtype)[0] == "generic":  # a number of no unit is none of seconds
+        return bool(np.isnat(times).all())
+    try:
+        return in_unit(times, dtype) is not None
+    except OverflowError:  # the units are too far apart
+        return False
+
+
+def in_unit(times: _Array, dtype: np.dtype[Any]) -> _Array | None:
+    """The same times in another unit; None if one of them has no place there, which numpy would let wrap."""
+    converted = times.astype(dtype)
+    return converted if bool(((converted.astype(times.dtype) == times) | np.isnat(times)).all()) else None
+
+
+def _values_of(arrays: Sequence[_Array], dtype: np.dtype[Any]) -> _Array:
+    """The values of the arrays of that dtype, shape ``(n,)``."""
+    return np.concatenate([array.reshape(-1) for array in arrays if array.dtype == dtype])
+
+
+def leaf_types(values: Sequence[Any]) -> set[type]:
+    """The types of what is in nested lists and tuples."""
+    types = set(map(type, values))
+    nested = tuple(kind for kind in types if issubclass(kind, (list, tuple)))
+    if not nested:
+        return types
+    return types.difference(nested).union(*[leaf_types(value) for value in values if isinstance(value, nested)])
+
+
+def python_values(values: Any) -> Any:
+    """Scalars of numpy's, one or an array of them, as Python's; times stay numpy's, for Python has none of nanoseconds."""
+    if values.dtype.kind in "mM":
+        return list(values) if values.ndim else values[()]
+    return values.tolist()
+
+
+def ticks_of(time: Any) -> tuple[str, int]:
+    """A datetime64 or timedelta64 other than NaT as what it is counted in, and how much of that it is.
+
+    Returns:
+        ``("as", n)``: attoseconds, since 1970 or as a span; ``("M", n)`` months, ``("", n)`` ticks of no unit, of spans only.
+    """
+    unit, count = np.datetime_data(time.dtype)
+    ticks = int(time.astype(time.dtype.newbyteorder("=")).view(np.int64)) * count
+    if unit == "generic":
+        return "", ticks
+    if unit in ("Y", "M"):
+        months = ticks * (12 if unit == "Y" else 1)
+        if time.dtype.kind == "m":
+            return "M", months
+        cycles, rest = divmod(months, _MONTHS_OF_A_CYCLE)
+        days = int(np.datetime64(rest, "M").astype("M8[D]").view(np.int64)) + cycles * _DAYS_OF_A_CYCLE
+        return "as", days * 86_400 * 10**18
+    return "as", ticks * (_SECONDS[unit] * 10**18 if unit in _SECONDS else 10**18 // _A_SECOND[unit])
+
+
+def comparable(values: Sequence[Any]) -> list[Any]:
+    """The same values, in tuples and lists too, but times of numpy's as integers that compare as they should.
+
+    Values that are no such times, NaT, and spans in months, which have no number of days, stay as they are.
+    """
+    return [_comparable(value) for value in values]
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_comparable, value)) if type(value) in (tuple, list) else value
+    if not isinstance(value, (np.datetime64, np.timedelta64)) or np.isnat(value):
+        return value
+    counted_in, ticks = ticks_of(value)
+    return ticks if counted_in == "as" else value

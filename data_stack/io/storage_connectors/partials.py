@@ -1,0 +1,164 @@
+"""Files of downloads that outlive the process that wrote them, so that the next one can go on with them.
+
+A partial file is named by a key and by the validator (an ETag) under which its bytes came: ``.~partial-KEY-VALIDATOR``. So bytes
+and validator cannot fall apart, whenever the process is killed. Its bytes are not trusted: the process that goes on with it has a
+digest of the whole. A lock of the operating system, which dies with its process, gives it to one process at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import IO, Final
+
+from data_stack.exception import ChecksumMismatchError, StorageFullError
+
+__all__ = ["PARTIAL", "Partial", "local_partial", "removed", "removed_locally"]
+
+#: What names of partial files begin with; no identifier can.
+PARTIAL: Final = ".~partial-"
+_MOST_NAME_BYTES: Final = 200
+_KEPT_SECONDS: Final = 24 * 3600.0
+_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Partial:
+    """A partial file that this process has alone, as long as ``handle`` is open.
+
+    Attributes:
+        name: in its folder.
+        handle: open for reading and writing; it may become the handle of a published resource.
+        validator: under which its bytes came; None: it has no bytes, or they are of no use to others.
+    """
+
+    def __init__(self, folder: int, name: str, handle: int, validator: str | None) -> None:
+        self._folder, self._key = folder, name[len(PARTIAL) :].partition("-")[0]
+        self.name, self.handle, self.validator = name, handle, validator
+
+    @classmethod
+    def open(cls, folder: int, key: str) -> Partial | None:
+        """Open or make the file of ``key`` (letters and digits) in an open folder; None: another has it, or it cannot be."""
+        handle = -1
+        try:
+            name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
+            handle = os.open(name, _FLAGS | os.O_CREAT, 0o600, dir_fd=folder)
+            _lock(handle)
+            # Published, renamed or removed before the lock was free, it is not ours; nor is it if it has another name too, as
+            # when a process was killed while it renamed it.
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if status.st_nlink > 1:
+                os.unlink(name, dir_fd=folder)
+            elif stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.fstat(handle)):
+                encoded = name.rpartition("-")[2].replace("~", "-")
+                validator = base64.urlsafe_b64decode(encoded).decode("latin-1") or None
+                if validator is None:
+                    os.ftruncate(handle, 0)
+                partial, handle = cls(folder, name, handle, validator), -1
+                return partial
+        except (OSError, ValueError):
+            pass
+        finally:
+            if handle >= 0:
+                os.close(handle)
+        return None
+
+    def keep(self, validator: str | None) -> None:
+        """Name it by the validator under which its bytes come from now on."""
+        encoded = base64.urlsafe_b64encode((validator or "").encode("latin-1")).decode().replace("-", "~")
+        name = f"{PARTIAL}{self._key}-{encoded}"
+        if len(name) > _MOST_NAME_BYTES:
+            self.keep(None)
+            return
+        if name != self.name:
+            # Not by rename(), which would replace the file of a process that was faster.
+            try:
+                os.link(self.name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
+            except OSError:  # it is there, or the file system has no links
+                validator, name = None, self.name
+            else:
+                old, self.name = self.name, name
+                os.unlink(old, dir_fd=self._folder)
+        self.validator = validator
+
+    def end(self, error: BaseException | None) -> None:
+        """Remove it, unless the next process can go on with it after this error. All that was written is in the file by now."""
+        is_useless = error is None or isinstance(error, (ChecksumMismatchError, StorageFullError))
+        with contextlib.suppress(OSError):
+            if is_useless or self.validator is None or not os.stat(self.name, dir_fd=self._folder).st_size:
+                os.unlink(self.name, dir_fd=self._folder)
+
+
+def removed(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
+    """Remove a partial file that no process has and that is so old; its size. None: it is to stay."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, _FLAGS)
+        try:
+            # Held until it is gone: a process that waits for it sees that it has lost its name.
+            _lock(handle)
+            status = os.fstat(handle)
+            if time.time() - status.st_mtime >= least_age_seconds:
+                if not dry_run:
+                    os.unlink(path)
+                return status.st_size
+        finally:
+            os.close(handle)
+    return None
+
+
+def local_partials() -> str:
+    """The folder of this user's partial files for stores that are elsewhere: beside their other temporary files."""
+    return os.path.join(tempfile.gettempdir(), f"data_stack-{os.getuid()}")
+
+
+def removed_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int]]:
+    """Remove partial files of this user for stores that are elsewhere; their paths and sizes."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(local_partials()):
+            if entry.name.startswith(PARTIAL):
+                size = removed(entry.path, least_age_seconds, dry_run=dry_run)
+                if size is not None:
+                    yield entry.path, size
+
+
+@contextlib.contextmanager
+def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
+    """The partial file of ``key`` for a store that is elsewhere; None if there cannot be one. Those of a day ago are removed."""
+    list(removed_locally(_KEPT_SECONDS, dry_run=False))
+    folder = -1
+    partial = None
+    try:
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(local_partials(), 0o700)
+            folder = os.open(local_partials(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            status = os.fstat(folder)
+            if status.st_uid == os.getuid() and not status.st_mode & 0o077:  # and not what another user put there
+                partial = Partial.open(folder, key)
+        if partial is None:
+            yield None
+            return
+        with open(partial.handle, "r+b") as file:
+            try:
+                yield partial, file
+                partial.end(None)
+            except BaseException as error:
+                with contextlib.suppress(OSError):
+                    file.flush()
+                partial.end(error)
+                raise
+    finally:
+        if folder >= 0:
+            os.close(folder)
+
+
+def _lock(handle: int) -> None:
+    try:
+        import fcntl
+    except ImportError as error:  # each download begins at its start then
+        raise OSError("no such locks on this system") from error
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

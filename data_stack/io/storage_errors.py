@@ -1,0 +1,59 @@
+"""What the operating system says of a disk, as errors of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Final
+
+from data_stack.exception import DataStackError, StorageError, StorageFullError
+
+__all__ = ["FULL_ERRORS", "storage_error", "storage_errors"]
+
+#: Of a disk, a quota or a limit of the size of files that is reached.
+FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def storage_error(
+    problem: str, error: OSError, path: str | os.PathLike[str] | None = None, *, if_full: str = "", otherwise: str = ""
+) -> StorageError:
+    """What to raise for an error of the operating system.
+
+    Args:
+        problem: what could not be done, to what: ``"could not write '/data/x.bag'"``.
+        error: what the operating system said.
+        path: where there is no room, if there is none; it is told how many bytes are free there.
+        if_full: what to do then.
+        otherwise: what to do about anything else.
+    """
+    reason = f"{problem}: {error.strerror or error}"
+    if error.errno not in FULL_ERRORS:
+        return StorageError(f"{reason}. {otherwise}" if otherwise else reason, error.errno)
+    free = None if path is None else _free_bytes(os.path.abspath(path))
+    reason += "" if free is None else f"; {free:,} bytes are free"
+    return StorageFullError(f"{reason}. {if_full or 'Make room and try again.'}", error.errno)
+
+
+@contextlib.contextmanager
+def storage_errors(action: str, path: str | os.PathLike[str], *, if_full: str = "", otherwise: str = "") -> Iterator[None]:
+    """Raise errors of the operating system in the block as :func:`storage_error` gives them; ``could not {action} {path}``."""
+    try:
+        yield
+    except DataStackError:
+        raise
+    except OSError as error:
+        problem = f"could not {action} {os.fspath(path)!r}"
+        raise storage_error(problem, error, path, if_full=if_full, otherwise=otherwise) from error
+
+
+def _free_bytes(path: str) -> int | None:
+    """How much room there is at a path, or above it where it is not there yet."""
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return None

@@ -1,0 +1,179 @@
+"""Removes datasets from a store, so that at no moment something looks ready that is not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from data_stack.dataset.journal import Journal
+from data_stack.dataset.resource_names import JOURNAL, MANIFEST
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    ResourceNotFoundError,
+    StorageConflictError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.inventory import StoredVersion, found_in
+
+__all__ = ["RemovalReport", "RemovedVersion", "remove_dataset"]
+
+_MARK = Journal("0" * 64).to_json()
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedVersion:
+    """What was removed of one version of a dataset, or (``dry_run``) would be.
+
+    Attributes:
+        folder: what it lay below, e.g. ``"digits/1.0.0"``.
+        version: None where it is not known, and for what lay below the name and belonged to no version.
+        n_resources: how many resources.
+        n_bytes: their bytes.
+    """
+
+    folder: str
+    version: str | None
+    n_resources: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalReport:
+    """What :func:`remove_dataset` did.
+
+    Attributes:
+        storage: the store, without credentials.
+        name: of the dataset.
+        removed: by version.
+        dry_run: whether all of it is still there.
+    """
+
+    storage: str
+    name: str
+    removed: tuple[RemovedVersion, ...]
+    dry_run: bool
+
+    @property
+    def n_resources(self) -> int:
+        """How many resources in all."""
+        return sum(each.n_resources for each in self.removed)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all of them. A store that keeps replaced content for its readers frees it with ``data-stack gc``."""
+        return sum(each.n_bytes for each in self.removed)
+
+
+def remove_dataset(
+    name: str,
+    storage: Storage | None = None,
+    *,
+    version: str | None = None,
+    all_versions: bool = False,
+    dry_run: bool = False,
+) -> RemovalReport:
+    """Remove what a store holds of a dataset; its plugin need not be installed.
+
+    ::
+
+        data_stack.remove_dataset("digits", version="1.0.0", dry_run=True).n_bytes
+
+    A mark is stored first, which says that the dataset is not complete; then the manifest goes, then all else, the mark last.
+    So a removal that is killed leaves nothing that looks ready, and the same call again removes the rest.
+
+    Args:
+        name: of the dataset, as the store has it.
+        storage: a connector, URL or path; None for the default store.
+        version: which one; None: the only one there is.
+        all_versions: remove all, and whatever else lies below the name.
+        dry_run: only say what would be removed.
+
+    Raises:
+        DatasetNotFoundError: the store has nothing of it, or not that version.
+        ConfigError: several versions are there, and neither ``version`` nor ``all_versions`` says which is meant.
+        StorageConflictError: another process is preparing, copying or removing it.
+        UnsupportedStorageOperationError: the store cannot list or delete; nothing was removed.
+        StorageError: the store failed; the same call again goes on.
+    """
+    if version is not None and all_versions:
+        raise ConfigError("version and all_versions exclude each other")
+    if "/" in name:
+        raise ConfigError(f"{name!r:.80} is no name of a dataset; give its version as version=… (--version)")
+    connector = as_storage_connector(storage)
+    stored = found_in(connector, [name])
+    innermost = connector
+    while isinstance(innermost, CachedStorageConnector):
+        innermost = innermost.remote
+    can_delete = type(innermost).delete_resource is not StorageConnector.delete_resource
+    if not (stored.is_listed and can_delete):
+        raise UnsupportedStorageOperationError(
+            f"{connector!r} cannot {'delete' if stored.is_listed else 'list'} resources, so no dataset can be removed from it; "
+            f"remove what lies below {name + '/'!r} by the store's own means, {MANIFEST} first"
+        )
+    chosen = _chosen(list(stored.versions.values()), name, version, all_versions)
+    others = stored.loose if all_versions or (version is None and not chosen) else []
+    if not chosen and not others:
+        known = ", ".join(str(each.version) for each in stored.versions.values())
+        raise DatasetNotFoundError(
+            f"no version {version!r} of dataset {name!r} is in {connector!r}; it has: {known}"
+            if version is not None and known
+            else f"nothing of a dataset {name!r} is in {connector!r}; `data-stack du` shows what there is"
+        )
+    removed = [_removed(connector, each, dry_run) for each in chosen]
+    if others:
+        removed.append(RemovedVersion(name, None, len(others), _size(connector, others)))
+        for identifier in others if not dry_run else ():
+            _delete(connector, identifier)
+    return RemovalReport(repr(connector), name, tuple(removed), dry_run)
+
+
+def _chosen(versions: list[StoredVersion], name: str, version: str | None, all_versions: bool) -> list[StoredVersion]:
+    if all_versions:
+        return versions
+    if version is not None:
+        return [each for each in versions if each.version == version]
+    if len(versions) > 1:
+        known = ", ".join(str(each.version or "(unfinished)") for each in versions)
+        raise ConfigError(
+            f"several versions of dataset {name!r} are stored: {known}; say which one to remove (version=…, --version), "
+            f"or all of them (all_versions=True, --all-versions)"
+        )
+    return versions
+
+
+def _removed(connector: StorageConnector, version: StoredVersion, dry_run: bool) -> RemovedVersion:
+    manifest, mark = f"{version.folder}/{MANIFEST}", f"{version.folder}/{JOURNAL}"
+    report = RemovedVersion(version.folder, version.version, len(version.identifiers), _size(connector, version.identifiers))
+    if dry_run:
+        return report
+    with connector.lease(manifest) as lease:
+        if not lease.acquire():
+            raise StorageConflictError(
+                f"dataset {version.folder!r} is being prepared, copied or removed by another process in {connector!r}; "
+                f"nothing was removed of it. Wait for that, or end it, and try again"
+            )
+        connector.set_resource(mark, _MARK)
+        for identifier in [manifest, *(each for each in version.identifiers if each not in (manifest, mark)), mark]:
+            _delete(connector, identifier)
+        if "/" in version.folder:  # else other versions lie below it
+            connector.remove_abandoned(f"{version.folder}/")
+    return report
+
+
+def _size(connector: StorageConnector, identifiers: Sequence[str]) -> int:
+    n_bytes = 0
+    for identifier in identifiers:
+        with contextlib.suppress(ResourceNotFoundError, DatasetFileCorruptError):
+            n_bytes += connector.stat(identifier).size
+    return n_bytes
+
+
+def _delete(connector: StorageConnector, identifier: str) -> None:
+    with contextlib.suppress(ResourceNotFoundError):  # the manifest may not be there, or another process was faster
+        connector.delete_resource(identifier)

@@ -1,0 +1,85 @@
+"""Names, labels and messages of a stranger's data cannot steer the terminal: escape sequences are printed as text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_stack.cli.main import PrintableFormatter
+from data_stack.display.text import columns, printable
+from data_stack.formats.numpy_arrays import write_npz
+
+HOSTILE = "\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    table = pa.table({HOSTILE: [1, 2], "plain": [HOSTILE, "b"]})
+    pq.write_table(table, folder / "a.parquet")
+    return folder
+
+
+def check(text: str) -> None:
+    assert all(each.isprintable() or each in "\n\t" for each in text), repr(text)
+
+
+@pytest.mark.parametrize("arguments", [["info"], ["info", "--values"], ["generate-metadata"]])
+def test_commands_on_parquet_print_no_escape_sequence(command: Callable[..., Any], dataset: Path, arguments: list[str]) -> None:
+    outcome = command("parquet", arguments[0], str(dataset), *arguments[1:])
+
+    assert outcome.code == 0
+    check(outcome.out + outcome.err)
+
+
+def test_names_are_shown_escaped(command: Callable[..., Any], dataset: Path) -> None:
+    assert r"\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J" in command("parquet", "info", str(dataset)).out
+
+
+def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset: Path, tmp_path: Path) -> None:
+    for arguments in (
+        ["parquet", "copy", str(dataset), str(tmp_path / "copy")],
+        ["convert", str(dataset), str(tmp_path / "target.npz")],
+        ["convert", str(dataset), str(tmp_path / "target")],
+        ["convert", str(tmp_path / HOSTILE), str(tmp_path / "other")],
+        ["verify", HOSTILE],
+        ["info", HOSTILE],
+        ["report", HOSTILE],
+    ):
+        outcome = command(*arguments)
+        assert outcome.out + outcome.err
+        check(outcome.out + outcome.err)
+
+
+def test_errors_and_warnings_print_none(command: Callable[..., Any], tmp_path: Path) -> None:
+    with (tmp_path / "a.npz").open("wb") as file:
+        write_npz(file, {HOSTILE: [np.arange(3)]}, shapes={HOSTILE: (3,)})
+
+    outcome = command("convert", str(tmp_path / "a.npz"), str(tmp_path / "b.h5"))
+
+    check(outcome.out + outcome.err)
+
+
+def test_logged_names_are_escaped() -> None:
+    record = logging.LogRecord("data_stack", logging.WARNING, "", 0, "column %s", (HOSTILE,), None)
+
+    assert PrintableFormatter("%(levelname)s: %(message)s").format(record).startswith(r"WARNING: column \x1b[31m")
+
+
+def test_a_cell_of_a_table_is_one_line() -> None:
+    assert list(columns([("name",), ("a\nb\x1b[0m",)])) == ["name", "-" * len(r"a\nb\x1b[0m"), r"a\nb\x1b[0m"]
+
+
+def test_text_of_any_script_stays_as_it_is() -> None:
+    text = "Größe, Київ, 数据, عدد 🙂"
+
+    assert printable(text) == text
+    assert printable("a\nb\x00", keep="\n") == "a\nb\\x00"

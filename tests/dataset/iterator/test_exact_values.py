@@ -1,0 +1,220 @@
+"""No value becomes another one on its way to a batch, whichever values it shares its column with, and however it is read."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from exact_values import EXAMPLES, meaning
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_stack.dataset.digests import column_digests, sample_digest
+from data_stack.dataset.iterator import (
+    DatasetIterator,
+    DatasetIteratorIF,
+    InMemoryDatasetIterator,
+    InterleavedDatasetIterator,
+    MixedDatasetIterator,
+    SequenceDatasetIterator,
+    ZippedDatasetIterator,
+)
+from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.exception import ConfigError
+from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.loader import Collation, Concatenated, Loader, Padded
+from data_stack.loader.torch import collate
+
+PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
+
+
+class OfAClient(DatasetIterator):
+    """What a client writes: nothing but what must be there."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return {"x": self._values[index], "n": index}
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return []
+
+
+def column_of(value: Any) -> Any:
+    """A column of nothing but this value: an array or tensor where it is one of these."""
+    if isinstance(value, torch.Tensor):
+        return torch.stack([value])
+    if isinstance(value, np.ma.MaskedArray):
+        return np.ma.array(value.data[np.newaxis], mask=np.ma.getmaskarray(value)[np.newaxis])
+    if isinstance(value, np.ndarray):
+        return value[np.newaxis]
+    return np.array([value]) if isinstance(value, np.generic) and not isinstance(value, (np.str_, np.bytes_)) else [value]
+
+
+def sequence(values: tuple[Any, ...]) -> DatasetIteratorIF:
+    return SequenceDatasetIterator([list(values)])
+
+
+def parts(values: tuple[Any, ...]) -> list[DatasetIteratorIF]:
+    return [SequenceDatasetIterator([column_of(value)]) for value in values]
+
+
+def combined(values: tuple[Any, ...]) -> DatasetIteratorIF:
+    first, *others = parts(values)
+    return first.combine(*others)
+
+
+STACKS: dict[str, Callable[[tuple[Any, ...]], tuple[DatasetIteratorIF, Any]]] = {
+    "sequence": lambda values: (sequence(values), 0),
+    "client's": lambda values: (OfAClient(list(values)), "x"),
+    "combined": lambda values: (combined(values), 0),
+    "interleaved": lambda values: (InterleavedDatasetIterator(parts(values)), 0),
+    "mixed": lambda values: (MixedDatasetIterator(parts(values), [1] * len(values), seed=1), 0),
+    "kept": lambda values: (InMemoryDatasetIterator(combined(values)), 0),
+    "cached": lambda values: (combined(values).cache(), 0),
+    "repeated": lambda values: (combined(values).repeat(2), 0),
+    "shuffled": lambda values: (combined(values).shuffle(3), 0),
+    "mapped": lambda values: (combined(values).map(lambda sample: sample), 0),
+    "mapped by batches": lambda values: (combined(values).map(lambda batch: batch, batched=True), 0),
+    "renamed": lambda values: (combined(values).as_dict("x"), "x"),
+    "zipped": lambda values: (ZippedDatasetIterator([combined(values), sequence(values)]), 1),
+}
+
+
+def batches_of_a_loader(iterator: DatasetIteratorIF, key: Any, **options: Any) -> Iterator[Any]:
+    with Loader(iterator, len(iterator), **options) as loader:
+        for batch in loader:
+            yield from batch[key]
+
+
+def assert_same_in_all_ways(iterator: DatasetIteratorIF, key: Any) -> None:
+    positions = range(len(iterator))
+    expected = [meaning(iterator[position][key]) for position in positions]
+
+    for values in (
+        [sample[key] for sample in iterator.__getitems__(positions)],
+        [sample[key] for sample in iterator],
+        iterator.read_batch(positions)[key],
+        iterator.read_column(key),
+        iterator.read_column(key, positions),
+        iterator.batches(len(iterator))[0][key],
+        iterator.windows(len(iterator))[0][key],
+        [window[0] for window in iterator.windows(1).read_batch(positions)[key]],
+        list(batches_of_a_loader(iterator, key, workers=0)),
+    ):
+        assert list(map(meaning, values)) == expected
+    assert list(map(meaning, iterator.read_batch([1, 0])[key])) == [expected[1], expected[0]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(values=PAIRS, stack=st.sampled_from(sorted(STACKS)))
+def test_values_stay_what_they_are_beside_any_other(values: tuple[Any, Any], stack: str) -> None:
+    iterator, key = STACKS[stack](values)
+
+    if stack not in ("shuffled", "mixed", "repeated"):
+        assert [meaning(sample[key]) for sample in iterator] == list(map(meaning, values))
+    assert_same_in_all_ways(iterator, key)
+
+
+@settings(max_examples=25, deadline=None)
+@given(values=PAIRS)
+def test_a_stored_cache_gives_the_values_or_refuses_them(
+    values: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cached: Any = sequence(values).cache(storage=FileStorageConnector(tmp_path_factory.mktemp("cache")))
+    try:
+        cached.fill()
+    except ConfigError as error:
+        assert "cannot be kept in a store" in str(error)  # noqa: PT017  # either is right
+        return
+
+    assert [meaning(value) for (value,) in cached] == list(map(meaning, values))
+    assert_same_in_all_ways(cached, 0)
+
+
+def many_pairs(*without: type) -> list[Any]:
+    """A thousand pairs, one after the other."""
+    values = [value for value in EXAMPLES if not isinstance(value, without)]
+    return [value for pair in random.Random(20).sample(list(itertools.product(values, values)), 1000) for value in pair]
+
+
+@pytest.mark.filterwarnings("ignore:.*takes long:RuntimeWarning")  # where a processor is busy
+@pytest.mark.parametrize(
+    "options", [{"workers": 0}, {"workers": 2, "worker_kind": "threads"}, {"workers": 1, "worker_kind": "processes"}]
+)
+def test_a_loader_gives_each_pair_of_values_as_it_is(options: dict[str, Any]) -> None:
+    values = many_pairs()
+    with Loader(SequenceDatasetIterator([values]), 2, **options) as loader:
+        found = [meaning(value) for (column,) in loader for value in column]
+
+    assert found == list(map(meaning, values))
+
+
+def test_torch_gets_each_pair_of_values_as_it_is() -> None:
+    values = many_pairs(dict)  # of dicts torch gets columns
+    pairs = [[(first,), (second,)] for first, second in zip(values[::2], values[1::2], strict=True)]
+
+    with Loader(SequenceDatasetIterator([values]), 2, workers=0) as loader:
+        found = [meaning(value) for (column,) in loader.torch() for value in column]
+    collated = [meaning(value) for pair in pairs for (column,) in [collate(pair)] for value in column]
+
+    assert found == list(map(meaning, values))
+    assert collated == found
+
+
+@pytest.mark.parametrize("collation", [Padded(), Concatenated()])
+def test_padded_and_ragged_batches_have_each_pair_of_values_as_it_is_or_refuse_it(collation: Collation) -> None:
+    values = [value for value in EXAMPLES if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim)]
+
+    for first, second in itertools.product(values, values):
+        column = stack_values([first, second])
+        try:
+            made = collation.collated(column)
+        except ConfigError:
+            continue
+        kept = made[0] if isinstance(made, tuple) else made
+        lengths = made[1] if isinstance(made, tuple) else [None, None]
+        found = [meaning(row[:length]) for row, length in zip(kept, lengths, strict=True)]
+        assert found == [meaning(first), meaning(second)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(values=PAIRS)
+def test_a_value_has_one_digest_by_itself_and_in_a_batch(values: tuple[Any, Any]) -> None:
+    try:
+        expected = [sample_digest((value,)) for value in values]
+        found = column_digests(stack_values(values))
+    except ConfigError:  # of no known content, or of more digits than other machines have
+        return
+
+    assert [bytes(each) for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([2**53 + 1, 0.5], [2**53, 0.5]),
+        ([2**63, -1], [2**63 + 1, -1]),
+        ([np.ma.masked, 3.0], [float("nan"), 3.0]),
+        (np.ma.array([1, 2], mask=[False, True]), np.array([1, 2])),
+        (np.ma.array([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[True, False])),
+    ],
+)
+def test_values_that_numpy_would_make_one_have_different_digests(one: Any, other: Any) -> None:
+    assert sample_digest((one,)) != sample_digest((other,))
+
+
+def test_what_lies_below_a_mask_does_not_count() -> None:
+    first, second = (np.ma.array([1, hidden], mask=[False, True]) for hidden in (2, 3))
+
+    assert sample_digest((first,)) == sample_digest((second,))

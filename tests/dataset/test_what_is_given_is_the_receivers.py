@@ -1,0 +1,192 @@
+"""Whatever is written into what a layer in memory, a cache, batches or a loader gave, the next epoch gives the same again."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.loader import Loader
+
+N = 7
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def samples_of(kind: str) -> list[Any]:
+    rng = np.random.default_rng(0)
+    ragged = [rng.integers(1, 9, size=k % 3 + 1) for k in range(N)]
+    samples: dict[str, list[Any]] = {
+        "numbers": [(k, k / 2) for k in range(N)],
+        "arrays": [(np.full((2, 3), k), k) for k in range(N)],
+        "scalar arrays": [(np.array(k + 1.5),) for k in range(N)],
+        "ragged": [(each, "word") for each in ragged],
+        "nested": [{"box": {"xy": [k, {"deep": np.ones(2)}], "tags": {"a", str(k)}}, "raw": bytearray(b"ab")} for k in range(N)],
+        "tensors": [(torch.full((3,), k + 1), k) for k in range(N)],
+        "ragged tensors": [(torch.ones(k % 3 + 1), k) for k in range(N)],
+        "named": [Pair([k], {"k": np.ones(k % 2 + 1)}) for k in range(N)],
+        "bare dicts": [{k: [k]} for k in range(N)],
+        "of several forms": [[k, ragged[k]] if k % 2 else (ragged[k],) for k in range(N)],
+    }
+    return samples[kind]
+
+
+KINDS = ["numbers", "arrays", "scalar arrays", "ragged", "nested", "tensors", "ragged tensors", "named"]
+ODD = ["bare dicts", "of several forms"]
+
+
+class Source:
+    """A list, as it is."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+
+def scribble(value: Any, depth: int = 0) -> None:
+    """Write into all of it that can be written to."""
+    if isinstance(value, np.ndarray):
+        for each in value.reshape(-1) if value.dtype == object else ():
+            scribble(each, depth + 1)
+        if value.flags.writeable and value.size:
+            value[...] = None if value.dtype == object else np.zeros((), value.dtype)
+    elif isinstance(value, torch.Tensor):
+        value.zero_()
+    elif isinstance(value, dict):
+        for each in list(value.values()):
+            scribble(each, depth + 1)
+        value["scribbled"] = True
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            scribble(each, depth + 1)
+        if isinstance(value, list):
+            value.append("scribbled")
+    elif isinstance(value, set):
+        value.add("scribbled")
+    elif isinstance(value, bytearray):
+        value += b"scribbled"
+
+
+def frozen(value: Any) -> bytes:
+    """All of it, to be compared."""
+    if isinstance(value, torch.Tensor):
+        return frozen(value.tolist())
+    if isinstance(value, np.ndarray):
+        return frozen((str(value.dtype), value.shape, value.tolist()))
+    if isinstance(value, (tuple, list)):
+        return pickle.dumps((type(value).__name__, [frozen(each) for each in value]))
+    if isinstance(value, dict):
+        return pickle.dumps([(key, frozen(each)) for key, each in value.items()])
+    return pickle.dumps(sorted(value) if isinstance(value, set) else value)
+
+
+LAYERS: dict[str, Callable[[DatasetIteratorIF], Any]] = {
+    "in memory": lambda source: source.in_memory(),
+    "cache": lambda source: source.cache(),
+    "bounded cache": lambda source: source.cache(max_bytes=3000),
+    "stored cache": lambda source: source.in_memory().cache(storage=InMemoryStorageConnector(), version="1"),
+    "batches": lambda source: source.batches(3),
+    "windows": lambda source: source.windows(2),
+    "n-grams": lambda source: source.windows(2, offsets={0: None, 1: None}),
+    "n-grams of columns": lambda source: source.windows(2, offsets={0: [_key(source)], 1: [_key(source)]}),
+    "batches of what is in memory": lambda source: source.in_memory().batches(3),
+    "view of a cache": lambda source: source.cache().shuffle(seed=1),
+}
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "one by one": lambda given: [given[k] for k in range(len(given))],
+    "iteration": lambda given: list(given),
+    "list": lambda given: given.__getitems__(list(range(len(given)))),
+    "repeated": lambda given: given.__getitems__([1, 1])[:1],
+    "batch": lambda given: given.read_batch(list(range(len(given)))),
+    "batch of one": lambda given: given.read_batch([1]),
+    "loader inline": lambda given: list(Loader(given, 3, worker_kind="inline")),
+    "loader threads": lambda given: list(Loader(given, 2, worker_kind="threads", workers=2)),
+    "loader, torch": lambda given: list(Loader(given, 3, worker_kind="inline").torch()),
+    "loader, samples": lambda given: list(Loader(given, 3, worker_kind="inline", collate=_as_they_are)),
+}
+
+
+def _key(given: Any) -> Any:
+    return next(iter(given[0])) if isinstance(given[0], dict) else 0
+
+
+def _as_they_are(samples: list[Any]) -> list[Any]:
+    return samples
+
+
+def source_of(kind: str) -> Any:
+    from data_stack.dataset.iterator.iterator import adapted
+
+    return adapted(Source(copy.deepcopy(samples_of(kind))))
+
+
+def check(given: Any, way: str) -> None:
+    expected = frozen(WAYS[way](given))
+    for _ in range(2):
+        scribble(WAYS[way](given))
+
+    assert frozen(WAYS[way](given)) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_what_a_layer_gave_may_be_written_into(layer: str, kind: str) -> None:
+    if layer == "stored cache" and kind == "nested":
+        return  # it takes no bytearrays
+    for way in WAYS:
+        check(LAYERS[layer](source_of(kind)), way)
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("layer", ["in memory", "cache"])
+def test_samples_that_have_no_columns_may_be_written_into(layer: str, kind: str) -> None:
+    for way in ("one by one", "iteration", "list", "loader, samples"):
+        check(LAYERS[layer](source_of(kind)), way)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_loader_gave_of_the_users_own_samples_may_be_written_into(kind: str) -> None:
+    for way in ("loader inline", "loader threads", "loader, torch", "loader, samples"):
+        check(source_of(kind), way)
+        columns = list(zip(*samples_of(kind), strict=True)) if kind not in ("nested", "bare dicts") else [samples_of(kind)]
+        check(SequenceDatasetIterator([list(column) for column in columns]), way)
+
+
+@pytest.mark.parametrize("layer", ["in memory", "cache"])
+def test_a_column_may_be_written_into_or_raises(layer: str) -> None:
+    for kind in KINDS:
+        given = LAYERS[layer](source_of(kind))
+        key = _key(given)
+        list(given)
+        for indices in (None, [1, 2]):
+            expected = frozen(given.read_column(key, indices))
+
+            scribble(given.read_column(key, indices))
+
+            assert frozen(given.read_column(key, indices)) == expected
+
+
+def test_arrays_of_memory_maps_are_read_only_or_copies(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(12).reshape(6, 2))
+    given = SequenceDatasetIterator([np.load(tmp_path / "a.npy", mmap_mode="r")])
+
+    for way in ("loader inline", "batch"):
+        check(given, way)
+    check(given.batches(2), "one by one")

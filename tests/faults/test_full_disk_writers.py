@@ -1,0 +1,196 @@
+"""Every writer on a disk that is too small: a StorageFullError that names the path, and the next try, with room, succeeds."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_disk import remount_larger, tmpfs
+
+from data_stack.cli.datasets import save_picture
+from data_stack.dataset.encoders import CategoricalEncoder
+from data_stack.dataset.encoders.stored import save_encoder
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.splits.saved_splits import save_splits
+from data_stack.exception import StorageFullError
+from data_stack.formats.conversion import convert
+from data_stack.formats.image_folder import ImageFolderWriter
+from data_stack.formats.parquet import ParquetWriter, SingleFieldIndex, build_indexes
+from data_stack.formats.parquet.metadata_generation import generate_metadata
+from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
+from data_stack.formats.webdataset import WebDatasetWriter
+from data_stack.io.storage_connectors import FileStorageConnector
+
+N_SAMPLES = 120
+IMAGES = np.random.default_rng(0).integers(0, 255, (N_SAMPLES, 16, 16, 3), dtype=np.uint8)
+LABELS = np.arange(N_SAMPLES) % 5
+
+
+def iterator() -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([IMAGES, LABELS])
+
+
+def write_records(disk: Path) -> None:
+    with RecordWriter(disk / "set", {"x": Column("array", "uint8", (16, 16, 3)), "y": "i64"}) as writer:
+        for i in range(len(writer), N_SAMPLES):
+            writer.append({"x": IMAGES[i], "y": int(LABELS[i])}, flush=i % 20 == 0)
+
+
+def write_sequences(disk: Path) -> None:
+    with RecordWriter(disk / "set", {"x": "array", "words": "utf8[]"}) as writer:
+        for i in range(len(writer), N_SAMPLES):
+            writer.append({"x": IMAGES[i], "words": ["abc"] * (i % 4)})
+
+
+def write_shards(disk: Path) -> None:
+    with ShardedRecordWriter(disk / "set", {"x": "array"}, shardlen=25) as writer:
+        for i in range(len(writer), N_SAMPLES):
+            writer.append({"x": IMAGES[i]})
+
+
+def write_records_into_a_store(disk: Path) -> None:
+    with RecordWriter(FileStorageConnector(disk / "store"), {"x": "array"}, prefix="set") as writer:
+        writer.extend({"x": IMAGES})
+
+
+def write_parquet(disk: Path) -> None:
+    with ParquetWriter(disk / "set", rows_per_file=40) as writer:
+        writer.append_columns({"x": IMAGES[len(writer) :].reshape(-1, 768), "y": LABELS[len(writer) :]})
+
+
+def write_partitions(disk: Path) -> None:
+    with ParquetWriter(disk / "set", partition_by=["y"]) as writer:
+        writer.append_columns({"x": IMAGES[len(writer) :].reshape(-1, 768), "y": LABELS[len(writer) :]})
+
+
+def write_parquet_metadata(disk: Path) -> None:
+    ballast = disk / "ballast"
+    if not (disk / "set").exists() and not (disk.parent / "set").exists():
+        with ParquetWriter(disk.parent / "set") as writer:
+            writer.append_columns({"y": LABELS})
+    (disk / "set").mkdir(exist_ok=True)
+    for path in (disk.parent / "set").iterdir():
+        if path.name == "part-000000.parquet":
+            (disk / "set" / path.name).write_bytes(path.read_bytes())
+    if not ballast.exists():
+        fill(ballast)
+    generate_metadata(disk / "set", checksums=True)
+    build_indexes(disk / "set", [SingleFieldIndex("by_y", "y")])
+
+
+def fill(path: Path) -> None:
+    """Leave no room on a disk."""
+    with path.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(bytes(4096))
+            except OSError:
+                return
+
+
+def write_webdataset(disk: Path) -> None:
+    with WebDatasetWriter(disk / "set", shardlen=50) as writer:
+        for i in range(len(writer), N_SAMPLES):
+            writer.append({"x.npy": IMAGES[i], "y.cls": int(LABELS[i])})
+
+
+def write_images(disk: Path) -> None:
+    with ImageFolderWriter(disk / "set") as writer:
+        for i in range(len(writer), 40):
+            writer.append({"image": IMAGES[i], "label": int(LABELS[i])})
+
+
+def converted_to(name: str, **options: Any) -> Callable[[Path], None]:
+    def write(disk: Path) -> None:
+        convert(iterator().as_dict("image", "label"), str(disk / name), progress=False, **options)
+
+    return write
+
+
+def write_a_stored_cache(disk: Path) -> None:
+    cached = iterator().cache(storage=FileStorageConnector(disk / "store"), identifier="cache")
+    assert len(list(cached)) == N_SAMPLES
+
+
+def write_splits(disk: Path) -> None:
+    samples = SequenceDatasetIterator([list(range(20_000))])
+    save_splits(FileStorageConnector(disk / "store"), "splits.json", samples.split({"a": 0.5, "b": 0.5}, seed=1), replace=True)
+
+
+def write_an_encoder(disk: Path) -> None:
+    encoder = CategoricalEncoder().fit(np.array([f"category {i} of a long name" for i in range(2_000)]))
+    save_encoder(encoder, FileStorageConnector(disk / "store"), "encoder.json")
+
+
+def store_resources(disk: Path) -> None:
+    for number in range(4):
+        FileStorageConnector(disk / "store").set_resource(f"set/{number}", IMAGES[number * 10 : number * 10 + 10].tobytes())
+
+
+def write_a_picture(disk: Path) -> None:
+    from PIL import Image
+
+    save_picture(Image.fromarray(IMAGES.reshape(-1, 160, 3)), str(disk / "picture.png"))
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "records": write_records,
+    "sequences": write_sequences,
+    "shards": write_shards,
+    "records in a store": write_records_into_a_store,
+    "Parquet": write_parquet,
+    "Parquet with partitions": write_partitions,
+    "metadata of Parquet": write_parquet_metadata,
+    "WebDataset": write_webdataset,
+    "images": write_images,
+    "converted to records": converted_to("set"),
+    "converted to shards": converted_to("set", shardlen=25),
+    "converted to npz": converted_to("set.npz"),
+    "converted to HDF5": converted_to("set.h5"),
+    "converted to torch": converted_to("set.pt"),
+    "converted to a tar": converted_to("set.tar"),
+    "converted to tars": converted_to("set", target_format="webdataset", shardlen=25),
+    "converted to Parquet": converted_to("set", target_format="parquet"),
+    "converted to images": converted_to("set", target_format="images"),
+    "stored cache": write_a_stored_cache,
+    "saved splits": write_splits,
+    "saved encoder": write_an_encoder,
+    "resources": store_resources,
+    "picture": write_a_picture,
+}
+#: From no page at all on; tmpfs counts in pages.
+SIZES = [4096 * n_pages for n_pages in (1, 2, 4, 7, 12, 22)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(tmp_path: Path, writer: str) -> None:
+    write, n_full = WRITERS[writer], 0
+    for size in SIZES:
+        with tmpfs(tmp_path / "disk", size) as disk:
+            error = full_error_of(write, disk)
+            gc.collect()  # what is thrown away complains of nothing
+            if error is not None:
+                n_full += 1
+                assert str(disk) in str(error)
+                assert "bytes are free" in str(error)
+                assert isinstance(error.__cause__, OSError)
+                remount_larger(disk)
+                write(disk)
+            del error  # and what its traceback holds
+            gc.collect()
+
+    assert n_full > 0
+
+
+def full_error_of(write: Callable[[Path], None], disk: Path) -> StorageFullError | None:
+    try:
+        write(disk)
+    except StorageFullError as error:
+        return error
+    return None

@@ -1,0 +1,195 @@
+"""Every reader of a format takes a path, an ``os.PathLike``, a resource or an open binary file alike."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from data_stack.exception import DataStackError, MissingFileError
+from data_stack.formats import (
+    CSVDatasetIterator,
+    HDF5DatasetIterator,
+    IdxDatasetIterator,
+    IdxReader,
+    ImageFolderIterator,
+    ImageFolderWriter,
+    NpzDatasetIterator,
+    NumpyDatasetIterator,
+    TensorsDatasetIterator,
+    TorchDatasetIterator,
+    WebDatasetIterator,
+    WebDatasetWriter,
+    dataset_keys,
+    load_tensors,
+    npz_keys,
+    read_csv,
+    read_csv_matrix,
+    read_idx,
+    read_npy,
+    read_npz,
+    records,
+    write_idx,
+)
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.io.storage_connectors import FileStorageConnector
+
+Y = np.arange(6)
+
+
+class OwnPath:
+    """An ``os.PathLike`` that is no Path."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("files")
+    (root / "y.csv").write_text("x,y\n" + "".join(f"{i},{i}\n" for i in Y))
+    (root / "matrix.csv").write_text("".join(f"{i}\n" for i in Y))
+    np.save(root / "y.npy", Y)
+    np.savez(root / "y.npz", y=Y)
+    torch.save(torch.from_numpy(Y), root / "y.pt")
+    torch.save({"y": torch.from_numpy(Y)}, root / "dict.pt")
+    with h5py.File(root / "y.h5", "w") as file:
+        file["y"] = Y
+    with (root / "y.idx").open("wb") as stream:
+        write_idx(stream, Y.astype("int32"))
+    with ParquetWriter(root / "parquet") as writer:
+        writer.append_columns({"y": Y})
+    os.rename(root / "parquet" / "part-000000.parquet", root / "y.parquet")
+    with WebDatasetWriter(root / "shards", shardlen=10) as shards:
+        for y in Y:
+            shards.append({"y.cls": int(y)})
+    os.rename(next((root / "shards").glob("*.tar")), root / "y.tar")
+    return root
+
+
+def values_of(iterator: Any, key: Any) -> list[int]:
+    assert [sample[key] for sample in pickle.loads(pickle.dumps(iterator))] if can_pickle(iterator) else True
+    return [int(value) for value in iterator.read_column(key)]
+
+
+def can_pickle(iterator: Any) -> bool:
+    try:
+        pickle.dumps(iterator)
+    except TypeError:  # around an open file of the caller's
+        return False
+    return True
+
+
+READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "CSVDatasetIterator": ("y.csv", lambda file: values_of(CSVDatasetIterator(file), 1)),
+    "read_csv": ("y.csv", lambda file: read_csv(file, {"y": "int64"})["y"].tolist()),
+    "read_csv_matrix": ("matrix.csv", lambda file: read_csv_matrix(file, "int64")[:, 0].tolist()),
+    "NumpyDatasetIterator": ("y.npy", lambda file: values_of(NumpyDatasetIterator([file, file]), 1)),
+    "NumpyDatasetIterator of names": ("y.npy", lambda file: values_of(NumpyDatasetIterator({"y": file}), "y")),
+    "NumpyDatasetIterator of one": ("y.npy", lambda file: values_of(NumpyDatasetIterator(file), 0)),
+    "read_npy": ("y.npy", lambda file: read_npy(file).tolist()),
+    "NpzDatasetIterator": ("y.npz", lambda file: values_of(NpzDatasetIterator(file, ["y"]), 0)),
+    "read_npz": ("y.npz", lambda file: read_npz(file)["y"].tolist()),
+    "npz_keys": ("y.npz", lambda file: npz_keys(file) == ["y"] and Y.tolist()),
+    "TorchDatasetIterator": ("y.pt", lambda file: values_of(TorchDatasetIterator([file]), 0)),
+    "TensorsDatasetIterator": ("dict.pt", lambda file: values_of(TensorsDatasetIterator(file, ["y"]), 0)),
+    "load_tensors": ("y.pt", lambda file: load_tensors(file).tolist()),
+    "HDF5DatasetIterator": ("y.h5", lambda file: values_of(HDF5DatasetIterator(file, {"y": "y"}), "y")),
+    "dataset_keys": ("y.h5", lambda file: dataset_keys(file) == ["y"] and Y.tolist()),
+    "IdxDatasetIterator": ("y.idx", lambda file: values_of(IdxDatasetIterator([file]), 0)),
+    "IdxReader": ("y.idx", lambda file: np.concatenate(list(IdxReader(file).blocks())).tolist()),
+    "read_idx": ("y.idx", lambda file: read_idx(file).tolist()),
+    "WebDatasetIterator": ("y.tar", lambda file: values_of(WebDatasetIterator(file), "y.cls")),
+    "WebDatasetIterator of several": ("y.tar", lambda file: values_of(WebDatasetIterator([file]), "y.cls")),
+    "ParquetDataset": ("y.parquet", lambda file: values_of(ParquetDataset(file), "y")),
+}
+KINDS: dict[str, Callable[[Path, ExitStack], Any]] = {
+    "str": lambda path, stack: str(path),
+    "Path": lambda path, stack: path,
+    "os.PathLike": lambda path, stack: OwnPath(path),
+    "resource": lambda path, stack: stack.enter_context(FileStorageConnector(path.parent).get_resource(path.name)),
+    "open file": lambda path, stack: stack.enter_context(path.open("rb")),
+}
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reader", READERS)
+def test_all_of_them_give_the_same(folder: Path, stack: ExitStack, reader: str, kind: str) -> None:
+    name, read = READERS[reader]
+
+    assert read(KINDS[kind](folder / name, stack)) == Y.tolist()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_missing_file_is_an_error_that_names_it_and_a_file_not_found_error(folder: Path, reader: str) -> None:
+    url: list[Any] = [] if reader == "ParquetDataset" else ["https://host/file"]  # it takes URLs of stores
+    missing: list[Any] = [folder / "missing.bin", folder / "y.csv" / "below.bin", *url]
+    for path in missing:
+        with pytest.raises(FileNotFoundError, match=Path(path).name) as caught:
+            READERS[reader][1](path if isinstance(path, str) else OwnPath(path))
+        assert isinstance(caught.value, MissingFileError)
+        assert pickle.loads(pickle.dumps(caught.value)).path == caught.value.path
+
+
+@pytest.mark.parametrize("reader", [name for name in READERS if name != "ParquetDataset"])
+def test_a_folder_where_a_file_is_due_is_said(folder: Path, reader: str) -> None:
+    with pytest.raises(MissingFileError, match="it is a folder"):
+        READERS[reader][1](folder / "shards")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_file_at_all_is_refused(reader: str) -> None:
+    with pytest.raises((TypeError, DataStackError)):
+        READERS[reader][1](5)
+
+
+def test_folders_are_named_by_any_path(tmp_path: Path) -> None:
+    with ImageFolderWriter(tmp_path / "images") as writer:
+        writer.append({"image": np.zeros((2, 2, 3), "uint8"), "label": 1})
+    with records.RecordWriter(tmp_path / "records", {"y": "i64"}) as record_writer:
+        record_writer.append({"y": 3})
+
+    for kind in ("str", "Path", "os.PathLike"):
+        as_kind = KINDS[kind]
+        with ExitStack() as stack:
+            assert len(ImageFolderIterator(as_kind(tmp_path / "images", stack))) == 1
+            assert records.open(as_kind(tmp_path / "records", stack))[0] == {"y": 3}
+
+
+def test_an_iterator_at_a_relative_path_is_opened_in_another_process_that_is_elsewhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    pickled = pickle.dumps(HDF5DatasetIterator("y.h5", ["y"]))
+    program = "import pickle, sys; print(int(pickle.loads(bytes.fromhex(sys.argv[1]))[3][0]))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, pickled.hex()], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "3\n"
+
+
+def test_home_is_known(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+
+    assert len(CSVDatasetIterator("~/y.csv")) == len(Y)

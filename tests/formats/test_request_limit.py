@@ -1,0 +1,270 @@
+"""One limit for what a request may decode, in every format; it is looked at before the memory is taken."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
+from data_stack.formats.hdf5 import HDF5DatasetIterator
+from data_stack.formats.idx import read_idx, write_idx
+from data_stack.formats.image_folder import ImageFolderIterator
+from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
+from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetWriter, PngCodec, Schema
+from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records.codecs import codec_of
+from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.io.archives import open_archive, open_decompressed
+from data_stack.io.resources import StreamedResource
+from data_stack.util.request_limit import Request, check_request, current_request, decoding_for, limit_bytes
+
+LIMIT = 1_000_000
+NAMED = "DATA_STACK_MAX_REQUEST_BYTES"
+
+
+@pytest.fixture(autouse=True)
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAMED, str(LIMIT))
+
+
+def picture(size: int) -> np.ndarray[Any, Any]:
+    return np.zeros((size, size, 3), np.uint8)
+
+
+class TestLimit:
+    def test_it_is_a_quarter_of_the_memory_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(NAMED)
+
+        assert limit_bytes() >= 1 << 30
+
+    def test_there_can_be_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(NAMED, "inf")
+
+        check_request(1 << 60, "anything")
+
+    @pytest.mark.parametrize("text", ["0", "-1", "much", "1e9"])
+    def test_what_is_no_number_of_bytes_is_refused(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(NAMED, text)
+
+        with pytest.raises(ConfigError, match=NAMED):
+            limit_bytes()
+
+    def test_what_was_decoded_for_a_request_counts(self) -> None:
+        with decoding_for(Request()) as request:
+            request.reserve(LIMIT - 10, "most of it")
+            with pytest.raises(RequestLimitError, match="the rest: 1,000,001 bytes"):
+                check_request(11, "the rest")
+            assert current_request() is request
+
+        check_request(LIMIT, "another request")
+
+
+class TestRecords:
+    def test_a_batch_of_images_that_are_small_by_themselves(self, tmp_path: Path) -> None:
+        with RecordWriter(tmp_path / "r", {"image": Column("png", "uint8", (None, None, 3))}) as writer:
+            for _ in range(5):
+                writer.append({"image": picture(400)})
+
+        with RecordReader(tmp_path / "r") as reader:
+            with pytest.raises(RequestLimitError, match=rf"image.*{NAMED}"):
+                reader.read_batch([0, 1, 2, 3])
+            with pytest.raises(RequestLimitError):
+                reader.__getitems__([0, 1, 2, 3])
+            assert reader.read_batch([0, 1])["image"].shape == (2, 400, 400, 3)
+            assert sum(1 for _ in reader) == 5
+
+    def test_images_of_a_known_shape_and_of_several_columns(self, tmp_path: Path) -> None:
+        image = Column("png", "uint8", (400, 400, 3))
+        with RecordWriter(tmp_path / "r", {"left": image, "right": image}) as writer:
+            for _ in range(2):
+                writer.append({"left": picture(400), "right": picture(400)})
+
+        with RecordReader(tmp_path / "r") as reader:
+            with pytest.raises(RequestLimitError, match="'right'"):
+                reader.read_batch([0, 1])
+            assert reader.read_column("left").shape == (2, 400, 400, 3)
+
+    def test_compressed_records_one_in_another_and_in_a_batch(self, tmp_path: Path) -> None:
+        with RecordWriter(tmp_path / "r", {"x": "zstd(bytes)", "y": "zstd(zstd(bytes))", "n": "zstd(array)"}) as writer:
+            for _ in range(4):
+                writer.append({"x": bytes(400_000), "y": bytes(600_000), "n": np.zeros(37_500)})
+
+        with RecordReader(tmp_path / "r") as reader:
+            assert len(reader.read_column("x", [0, 1])) == 2
+            with pytest.raises(RequestLimitError, match="'x'"):
+                reader.read_column("x", [0, 1, 2])
+            assert len(reader.read_column("y", [0])) == 1
+            with pytest.raises(RequestLimitError, match="'y'"):
+                reader.read_column("y", [0, 1])
+            assert reader.read_column("n", [0, 1]).shape == (2, 37_500)
+            with pytest.raises(RequestLimitError, match="'n'"):
+                reader.read_column("n", [0, 1, 2])
+
+    def test_what_is_as_large_in_the_file_does_not_count(self, tmp_path: Path) -> None:
+        with RecordWriter(tmp_path / "r", {"x": "bytes", "n": Column("array", "float64", (100_000,))}) as writer:
+            for _ in range(4):
+                writer.append({"x": bytes(400_000), "n": np.zeros(100_000)})
+
+        with RecordReader(tmp_path / "r") as reader:
+            assert reader.read_batch(range(4))["n"].shape == (4, 100_000)
+
+    def test_json_that_becomes_many_objects(self) -> None:
+        codec = codec_of("zstd(json)")
+        record = codec.encode([{} for _ in range(50_000)])
+
+        with pytest.raises(RequestLimitError, match="JSON"):
+            codec.decode(record)
+
+        assert codec.decode(codec.encode(list(range(1000)))) == list(range(1000))
+
+    @pytest.mark.parametrize("kind", ["png", "jpg", "webp"])
+    def test_an_image_is_not_decoded_to_find_out_how_large_it_is(self, kind: str) -> None:
+        codec = codec_of(kind)
+        record = codec.encode(picture(1100))
+
+        with pytest.raises(RequestLimitError, match="an image of 1100 x 1100 pixels"):
+            codec.decode(record)
+
+
+class TestParquet:
+    @pytest.mark.parametrize("size", [400, None])
+    def test_images_of_a_batch(self, size: int | None, tmp_path: Path) -> None:
+        schema = Schema("of images", [Field("image", np.uint8, (size, size, 3), PngCodec())])
+        with ParquetWriter(tmp_path / "p", schema) as writer:
+            writer.write([{"image": picture(400)} for _ in range(4)])
+
+        dataset = ParquetDataset(tmp_path / "p")
+
+        with pytest.raises(RequestLimitError, match=rf"row group 0 of .* field 'image'.*{NAMED}"):
+            dataset.read_batch([0, 1, 2])
+        assert dataset.read_batch([0, 1])["image"].shape == (2, 400, 400, 3)
+        assert sum(1 for _ in dataset) == 4
+
+    def test_columns_of_a_batch_together(self, tmp_path: Path) -> None:
+        schema = Schema("of images", [Field(name, np.uint8, (None, None, 3), PngCodec()) for name in ("left", "right")])
+        with ParquetWriter(tmp_path / "p", schema) as writer:
+            writer.write([{"left": picture(400), "right": picture(400)} for _ in range(2)])
+
+        with pytest.raises(RequestLimitError, match="'right'"):
+            ParquetDataset(tmp_path / "p").read_batch([0, 1])
+
+    def test_a_row_group_whose_footer_says_that_it_is_too_large(self, tmp_path: Path) -> None:
+        with ParquetWriter(tmp_path / "p", Schema("of images", [Field("x", np.float64, (None,), NdarrayCodec())])) as writer:
+            writer.write([{"x": np.zeros(50_000)} for _ in range(4)])
+
+        with pytest.raises(RequestLimitError, match="row group 0"):
+            ParquetDataset(tmp_path / "p").read_batch([0])
+
+    def test_a_long_text_that_stands_once_in_the_file_and_in_many_rows(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"x": ["a" * 100_000] * 20, "y": ["b" * 10_000, *["c"] * 19]}), file)
+        dataset = ParquetDataset(file)
+
+        with pytest.raises(RequestLimitError, match=r"row group 0 of .*, column 'x': 2,000,000 bytes"):
+            dataset.read_batch([0])
+        assert dataset.read_column("y", [1, 0]).tolist() == ["c", "b" * 10_000]
+
+    def test_a_page_that_claims_more_than_the_footer_says(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(NAMED)
+        file = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"x": np.arange(1000)}), file, compression="zstd", use_dictionary=False)
+        data = file.read_bytes()
+        assert data[:7] == b"PAR1\x15\x00\x15"  # the type of a page and its size, each before it is compressed a varint
+        end = next(at for at in range(7, 12) if data[at] < 0x80) + 1
+        two_gib = b"\xfe\xff\xff\xff\x0f"  # less a byte, in zigzag
+        file.write_bytes(data[:7] + two_gib + data[end:])
+
+        with pytest.raises(DatasetFileCorruptError, match=r"claim to unpack to 2,147,483,647 bytes, the footer says 8,\d\d\d"):
+            ParquetDataset(file).read_batch([0])
+
+
+class TestOthers:
+    def test_hdf5(self) -> None:
+        file = io.BytesIO()
+        with h5py.File(file, "w") as root:
+            root.create_dataset("x", data=np.zeros((200, 1000)), chunks=(1, 1000), compression="gzip")
+        iterator = HDF5DatasetIterator(StreamedResource("x.h5", file), ["x"])
+
+        assert iterator.read_column(0, range(100)).shape == (100, 1000)
+        with pytest.raises(RequestLimitError, match=r"x\.h5"):
+            iterator.read_batch(range(200))
+
+    def test_texts_of_hdf5_that_lie_in_one_place(self) -> None:
+        file = io.BytesIO()
+        with h5py.File(file, "w") as root:
+            root.create_dataset("x", data=["a" * 100_000] * 20)
+        iterator = HDF5DatasetIterator(StreamedResource("x.h5", file), ["x"])
+
+        assert len(iterator.read_column(0, range(5))) == 5
+        with pytest.raises(RequestLimitError, match="'/x'"):
+            iterator.read_batch(range(20))
+
+    def test_numpy_and_idx_out_of_compressed_streams(self) -> None:
+        npy, idx, npz = io.BytesIO(), io.BytesIO(), io.BytesIO()
+        write_npy(npy, np.zeros(200_000))
+        write_idx(idx, np.zeros(200_000))
+        np.savez_compressed(npz, x=np.zeros(200_000))
+
+        with pytest.raises(RequestLimitError):
+            read_npy(open_decompressed(io.BytesIO(gzip.compress(npy.getvalue()))))
+        with pytest.raises(RequestLimitError):
+            read_idx(open_decompressed(io.BytesIO(gzip.compress(idx.getvalue()))))
+        with pytest.raises(RequestLimitError, match=r"x\.npy"):
+            read_npz(npz)
+        npy.seek(0)
+        assert read_npy(npy).shape == (200_000,)
+        assert len(NumpyDatasetIterator([StreamedResource("x.npy", npy)]).read_column(0)) == 200_000
+
+    def test_a_member_of_an_archive(self) -> None:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("large", bytes(2 * LIMIT))
+            archive.writestr("small", b"x")
+
+        with open_archive(file) as opened:
+            assert opened.read("small") == b"x"
+            with pytest.raises(RequestLimitError, match="large"):
+                opened.read("large")
+
+    def test_a_folder_of_images(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        for number in range(4):
+            Image.fromarray(picture(400)).save(tmp_path / "a" / f"{number}.png")
+        iterator = ImageFolderIterator(tmp_path)
+
+        assert len(iterator.__getitems__([0, 1])) == 2
+        with pytest.raises(RequestLimitError, match=r"\.png"):
+            iterator.read_batch(range(4))
+        assert sum(1 for _ in iterator) == 4
+
+    def test_shards_of_webdataset(self, tmp_path: Path) -> None:
+        with WebDatasetWriter(tmp_path / "w") as writer:
+            for number in range(4):
+                writer.append({"__key__": f"{number}", "png": picture(400)})
+        iterator = WebDatasetIterator(sorted((tmp_path / "w").glob("*.tar")))
+
+        assert len(iterator.__getitems__([0, 1])) == 2
+        with pytest.raises(RequestLimitError, match="png"):
+            iterator.__getitems__(range(4))
+        assert sum(1 for _ in iterator) == 4
+
+
+def test_the_error_says_what_where_and_what_to_do() -> None:
+    error = RequestLimitError("an image", 2_000_000, LIMIT).at("row 3")
+
+    assert str(error) == (
+        "row 3: an image: 2,000,000 bytes or more would be decoded for one request, which may take 1,000,000. Ask for fewer "
+        f"samples at once; or, if you trust the data, set the environment variable {NAMED} to more"
+    )
+    assert json.dumps(error.args) == '["row 3: an image", 2000000, 1000000]'

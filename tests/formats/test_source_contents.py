@@ -1,0 +1,366 @@
+"""What is kept of a source serves no other one: stored caches, saved splits and loader states of replaced files."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator.iterator import adapted
+from data_stack.dataset.splits.saved_splits import load_splits, save_splits
+from data_stack.exception import ConfigError, LoaderStateError, ResourceChangedError
+from data_stack.formats.csv import CSVDatasetIterator
+from data_stack.formats.hdf5 import HDF5DatasetIterator
+from data_stack.formats.idx import IdxDatasetIterator, write_idx
+from data_stack.formats.image_folder import ImageFolderIterator, ImageFolderWriter
+from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter, col
+from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator
+from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.loader import Loader
+
+Array = npt.NDArray[Any]
+N_SAMPLES = 200
+
+
+class Undigested(StorageConnector):
+    """A third party's store, which knows no digests; counts what is read of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.n_opened = 0
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> StreamedResource:
+        self.n_opened += 1
+        return StreamedResource(identifier, io.BytesIO((self._folder / identifier).read_bytes()))
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        raise NotImplementedError
+
+    def has_resource(self, identifier: str) -> bool:
+        return (self._folder / identifier).exists()
+
+
+def opened(path: Path) -> StreamedResource:
+    return FileStorageConnector(path.parent).get_resource(path.name)
+
+
+def records(folder: Path, values: Array) -> RecordReader:
+    with RecordWriter(folder, {"x": Column("array", values.dtype, values.shape[1:])}) as writer:
+        writer.extend({"x": values})
+    return RecordReader(folder)
+
+
+def records_of_granular(folder: Path, values: Array) -> RecordReader:
+    records(folder, values).close()
+    (folder / "manifest.json").unlink()
+    return RecordReader(folder)
+
+
+def sharded_records(folder: Path, values: Array) -> ShardedRecordReader:
+    with ShardedRecordWriter(folder, {"x": Column("array", values.dtype, values.shape[1:])}, shardlen=64) as writer:
+        for value in values:
+            writer.append({"x": value})
+    return ShardedRecordReader(folder)
+
+
+def npy(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    np.save(folder / "x.npy", values)
+    return NumpyDatasetIterator([opened(folder / "x.npy")])
+
+
+def npy_in_a_buffer(folder: Path, values: Array) -> DatasetIteratorIF:
+    npy(folder, values)
+    return NumpyDatasetIterator([Undigested(folder).get_resource("x.npy")])
+
+
+def npz(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    np.savez(folder / "x.npz", x=values)
+    return NpzDatasetIterator(opened(folder / "x.npz"), ["x"])
+
+
+def hdf5(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    with h5py.File(folder / "x.h5", "w") as file:
+        file["x"] = values
+    return HDF5DatasetIterator(opened(folder / "x.h5"), ["x"])
+
+
+def pt(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    torch.save(torch.from_numpy(values), folder / "x.pt")
+    return TorchDatasetIterator([opened(folder / "x.pt")])
+
+
+def tensors(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    torch.save({"x": torch.from_numpy(values)}, folder / "x.pt")
+    return TensorsDatasetIterator(opened(folder / "x.pt"), ["x"])
+
+
+def idx(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    with open(folder / "x.idx", "wb") as file:
+        write_idx(file, values)
+    return IdxDatasetIterator([opened(folder / "x.idx")])
+
+
+def csv(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    lines = [",".join(map(str, row.astype(int).tolist())) for row in values]
+    (folder / "x.csv").write_text("a,b\n" + "\n".join(lines) + "\n")
+    return CSVDatasetIterator(opened(folder / "x.csv"), target=None, dtype=values.dtype)
+
+
+def image_folder(folder: Path, values: Array) -> DatasetIteratorIF:
+    with ImageFolderWriter(folder) as writer:
+        for number, value in enumerate(values):
+            writer.append({"image": np.tile(value.astype(np.uint8), (4, 2)), "class": f"c{number % 3}"})
+    return ImageFolderIterator(folder, decode=values.dtype == np.uint8)
+
+
+def webdataset(folder: Path, values: Array) -> DatasetIteratorIF:
+    with WebDatasetWriter(folder, name="x", shardlen=64) as writer:
+        for value in values:
+            writer.append({"x.npy": value})
+    return WebDatasetIterator(sorted(folder.glob("*.tar")))
+
+
+def parquet(folder: Path, values: Array) -> DatasetIteratorIF:
+    folder.mkdir(parents=True)
+    table = pa.table({"a": values[:, 0], "b": values[:, 1]})
+    pq.write_table(table, folder / "x.parquet", compression="none", use_dictionary=False, write_statistics=False)
+    return ParquetDataset(folder)
+
+
+def parquet_of_ours(folder: Path, values: Array) -> DatasetIteratorIF:
+    with ParquetWriter(folder, rows_per_file=64) as writer:
+        for value in values:
+            writer.append({"x": value})
+    return ParquetDataset(folder)
+
+
+def parquet_partitions(folder: Path, values: Array) -> DatasetIteratorIF:
+    table = pa.table({"a": values[:, 0], "b": values[:, 1], "part": ["x", "y"] * (len(values) // 2)})
+    pq.write_to_dataset(table, folder, partition_cols=["part"], basename_template="{i}.parquet", compression="none")
+    return ParquetDataset(folder)
+
+
+def sequence(folder: Path, values: Array) -> DatasetIteratorIF:
+    return SequenceDatasetIterator([values])
+
+
+def in_a_list(folder: Path, values: Array) -> DatasetIteratorIF:
+    return adapted(list(values))
+
+
+SOURCES: list[Callable[[Path, Array], Any]] = [
+    records,
+    records_of_granular,
+    sharded_records,
+    npy,
+    npy_in_a_buffer,
+    npz,
+    hdf5,
+    pt,
+    tensors,
+    idx,
+    csv,
+    image_folder,
+    webdataset,
+    parquet,
+    parquet_of_ours,
+    parquet_partitions,
+    sequence,
+    in_a_list,
+]
+
+
+def numbers() -> Array:
+    return np.random.default_rng(0).integers(0, 200, (N_SAMPLES, 2)).astype(np.uint8)
+
+
+def other_in_the_middle(values: Array) -> Array:
+    """Other values at one place, which no look at some samples finds."""
+    changed: Array = values.copy()
+    changed[N_SAMPLES // 2 + 3] ^= 1
+    return changed
+
+
+def of_another_dtype(values: Array) -> Array:
+    changed: Array = values.astype(np.float32)
+    return changed
+
+
+def exact(sample: Any) -> Any:
+    if isinstance(sample, dict):
+        return {key: exact(value) for key, value in sample.items()}
+    if isinstance(sample, tuple):
+        return tuple(map(exact, sample))
+    return (type(sample), np.asarray(sample).dtype.str, np.asarray(sample).tolist())
+
+
+@pytest.fixture(params=SOURCES, ids=lambda source: source.__name__)
+def source(request: pytest.FixtureRequest) -> Callable[[Path, Array], Any]:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("change", [other_in_the_middle, of_another_dtype])
+def test_a_replaced_source_gets_nothing_that_was_kept_of_the_one_before(
+    source: Callable[[Path, Array], Any], change: Callable[[Array], Array], tmp_path: Path
+) -> None:
+    store = InMemoryStorageConnector()
+    old = source(tmp_path / "data", numbers())
+    old.cache(storage=store, identifier="cache").fill()
+    kept = old.cache(storage=store).fill()
+    save_splits(store, "splits.json", old.split([0.5, 0.5]))
+    state = Loader(old, 8).state_dict()
+
+    shutil.rmtree(tmp_path / "data", ignore_errors=True)
+    new = source(tmp_path / "data", change(numbers()))
+
+    assert len(new) == len(old)
+    assert new.cache(storage=store).identifier != kept
+    assert list(map(exact, new.cache(storage=store, identifier="cache"))) == list(map(exact, new))
+    with pytest.raises(LoaderStateError, match="another dataset"):
+        Loader(new, 8).load_state_dict(state)
+    with pytest.raises(ConfigError, match="these splits are of a dataset"):
+        load_splits(store, "splits.json", new)
+
+
+def test_the_same_content_elsewhere_is_known_by_the_same_fingerprint(
+    source: Callable[[Path, Array], Any], tmp_path: Path
+) -> None:
+    one, same = source(tmp_path / "here" / "data", numbers()), source(tmp_path / "there" / "data", numbers())
+
+    assert one.fingerprint() == same.fingerprint()
+    assert one.recipe()["nodes"] == same.recipe()["nodes"]
+
+
+# ---------------------------------------------------------------------- what decides the samples besides the files
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    parquet(tmp_path / "table", numbers())
+    return tmp_path / "table"
+
+
+def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path, table: Path) -> None:
+    csv(tmp_path / "csv", numbers())
+    webdataset(tmp_path / "web", numbers())
+    image_folder(tmp_path / "images", numbers()[:6])
+    shards = sorted((tmp_path / "web").glob("*.tar"))
+    text = tmp_path / "csv" / "x.csv"
+    iterators = [
+        ParquetDataset(table),
+        ParquetDataset(table, columns=["a"]),
+        ParquetDataset(table, columns=["b"]),
+        ParquetDataset(table, filters=col("a") >= 0),
+        CSVDatasetIterator(opened(text)),
+        CSVDatasetIterator(opened(text), dtype=np.float32),
+        CSVDatasetIterator(opened(text), target=0),
+        CSVDatasetIterator(opened(text), header=False, skip_lines=1),
+        WebDatasetIterator(shards),
+        WebDatasetIterator(shards, types={"npy": None}),
+        WebDatasetIterator(shards[:-1]),
+        ImageFolderIterator(tmp_path / "images"),
+        ImageFolderIterator(tmp_path / "images", decode=False),
+    ]
+
+    assert len({iterator.fingerprint() for iterator in iterators}) == len(iterators)
+
+
+def test_the_order_of_columns_belongs_to_a_fingerprint(tmp_path: Path) -> None:
+    for name, values in (("a", [1, 2]), ("b", [3, 4])):
+        np.save(tmp_path / f"{name}.npy", np.array(values))
+    a, b = opened(tmp_path / "a.npy"), opened(tmp_path / "b.npy")
+
+    found = {NumpyDatasetIterator(columns).fingerprint() for columns in ([a, b], [b, a], [a, b, a], [a, b, b])}
+
+    assert len({*found, NumpyDatasetIterator({"a": a, "b": b}).fingerprint()}) == 5
+
+
+def test_records_that_are_read_without_checks_are_told_by_their_files(tmp_path: Path) -> None:
+    records(tmp_path / "x", numbers()).close()
+    before = RecordReader(tmp_path / "x", verified=False).fingerprint()
+    with open(tmp_path / "x" / "x.bag", "r+b") as file:
+        file.seek(200)
+        file.write(b"\xff")
+
+    assert RecordReader(tmp_path / "x", verified=False).fingerprint() != before
+
+
+def test_records_whose_files_were_replaced_behind_an_open_reader_are_not_taken_for_the_new_ones(tmp_path: Path) -> None:
+    old = records_of_granular(tmp_path / "x", numbers())
+    old[0]
+    records_of_granular(tmp_path / "y", other_in_the_middle(numbers()))
+    os.replace(tmp_path / "y" / "x.bag", tmp_path / "x" / "x.bag")
+
+    with pytest.raises(ResourceChangedError, match="open the dataset again"):
+        old.fingerprint()
+
+
+# ---------------------------------------------------------------------- what cannot tell
+
+
+class Numbers(NumpyDatasetIterator):
+    """A client's, which makes something else of the samples."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return (super().__getitem__(index)[0] * 2,)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda folder, data: Numbers([opened(folder / "x.npy")]), "its class is none of data_stack's"),
+        (lambda folder, data: data.map(lambda sample: sample), "mapped: .*is a lambda"),
+        (lambda folder, data: data.filter(np.vectorize(bool)), "filtered: .*is an object"),
+        (lambda folder, data: SequenceDatasetIterator([h5py.File(folder / "x.h5")["x"]]), "sequence: nothing is known of"),
+        (
+            lambda folder, data: ParquetDataset(folder / "x.parquet", filters=col("a").apply(lambda a: a > 3)),
+            "ParquetDataset: a function in the filter",
+        ),
+        (
+            lambda folder, data: WebDatasetIterator(folder / "x.tar", types={"npy": (None, lambda data: len(data))}),
+            "WebDatasetIterator: .*is a lambda",
+        ),
+    ],
+)
+def test_what_cannot_be_told_from_something_else_is_stored_with_a_version_only(
+    make: Callable[[Path, Any], Any], reason: str, tmp_path: Path
+) -> None:
+    folder, store = tmp_path, InMemoryStorageConnector()
+    np.save(folder / "x.npy", np.arange(10))
+    with h5py.File(folder / "x.h5", "w") as file:
+        file["x"] = np.arange(10)
+    pq.write_table(pa.table({"a": range(10)}), folder / "x.parquet")
+    with WebDatasetWriter(folder / "web", name="x") as writer:
+        writer.append({"npy": np.arange(3)})
+    shutil.copy(folder / "web" / "x-000000.tar", folder / "x.tar")
+    iterator = make(folder, NumpyDatasetIterator([opened(folder / "x.npy")]))
+
+    with pytest.raises(ConfigError, match=f"(?s)needs a version.*{reason}.*version='1'"):
+        iterator.cache(storage=store)
+
+    cached = iterator.cache(storage=store, version="1")
+    assert list(map(exact, cached)) == list(map(exact, iterator))
+    assert cached.identifier != iterator.cache(storage=store, version="2").identifier

@@ -1,0 +1,371 @@
+"""Each writer with values of each type: they come back exactly equal, or an error of ours says which cannot be stored."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from exact_values import meaning
+
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
+from data_stack.formats import records
+from data_stack.formats.conversion import convert
+from data_stack.formats.conversion.location import location_of
+from data_stack.formats.conversion.source import open_source
+from data_stack.formats.hdf5 import HDF5DatasetIterator, HDF5Writer
+from data_stack.formats.numpy_arrays import NpzDatasetIterator, write_npz
+from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetWriter, Schema
+from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator, load_tensors, write_tensors
+from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.io.resources import ResourceFactory, StreamedResource
+
+_RECORD = np.dtype([("a", "<i8"), ("b", "<f8")])
+MANY = 40  # more than are looked at to tell what a column holds
+
+
+def columns_of_numpy() -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {"bool": [np.bool_(True), np.bool_(False)], "bools": [np.array([True, False])] * 2}
+    for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
+        dtype = np.dtype(name)
+        ends = [np.iinfo(dtype).min, np.iinfo(dtype).max]
+        columns |= {name: [dtype.type(end) for end in ends], f"{name}s": [np.array(ends, dtype), np.array([0, 1], dtype)]}
+    for name in ("float16", "float32", "float64", "longdouble", "complex64", "complex128", "clongdouble"):
+        dtype = np.dtype(name)
+        values = [dtype.type(1) / dtype.type(3), dtype.type("nan"), dtype.type(-0.0)]
+        columns |= {name: values, f"{name}s": [np.array([value, value]) for value in values]}
+    for kind in "Mm":
+        for unit in ("Y", "M", "W", "D", "h", "s", "ms", "us", "ns", "ps", "as"):
+            dtype = np.dtype(f"{kind}8[{unit}]")
+            columns |= {
+                dtype.str: [np.array(3, dtype)[()], np.array(-5, dtype)[()]],
+                f"{dtype.str}s": [np.array([3, 4], dtype)] * 2,
+            }
+            columns[f"missing {dtype.str}"] = [np.array(3, dtype)[()], np.array("NaT", dtype)[()]]
+    return columns
+
+
+COLUMNS: dict[str, list[Any]] = {
+    **columns_of_numpy(),
+    "times of several units": [np.datetime64("9999-12-31", "D"), np.datetime64(1, "ns"), np.datetime64(2, "s")],
+    "a span of no unit": [np.timedelta64(3), np.timedelta64(4)],
+    "integers": [1, -(2**63), 2**63 - 1],
+    "unsigned integers": [1, 2**63, 2**64 - 1],
+    "large integers": [1, 2**70],
+    "integers and floats": [2**53 + 1, 0.5],
+    "a late unsigned integer": [1] * MANY + [2**63 + 5],
+    "a late large integer": [1] * MANY + [2**70],
+    "a late float": [1] * MANY + [0.5],
+    "a late None": [1] * MANY + [None],
+    "a late text": [1] * MANY + ["a"],
+    "a late Decimal": ["a"] * MANY + [Decimal("0.1")],
+    "floats": [0.1, float("nan"), -0.0],
+    "complex numbers": [1j, 2, 0j],
+    "text": ["a", "", "ü\0"],
+    "plain text": ["a", "", "ü"],
+    "bytes": [b"a\0", b"", b"c"],
+    "nothing": [None, None],
+    "maybe": [1, None],
+    "Decimals": [Decimal("0.10"), Decimal("1E+5"), Decimal("-0"), Decimal("123456789012345678901234567890.5")],
+    "maybe Decimals": [Decimal("0.10"), None],
+    "nested Decimals": [{"a": [Decimal("0.10")]}, {"a": []}],
+    "fractions": [Fraction(1, 3)] * 2,
+    "dates": [datetime.date(9999, 12, 31)] * 2,
+    "datetimes": [datetime.datetime(2020, 1, 2, 3, 4, 5, 6)] * 2,
+    "spans": [datetime.timedelta(days=1, microseconds=3)] * 2,
+    "lists": [[1, 2], [3], []],
+    "lists of integers and floats": [[2**53 + 1, 0.5]] * 2,
+    "lists of large integers": [[2**70]] * 2,
+    "lists of text": [["a\0", "b"]] * 2,
+    "dicts": [{"a": 1}] * 2,
+    "dicts of spans": [{"a": np.timedelta64(3, "ns")}] * 2,
+    "arrays of text": [np.array(["a", "bcd"])] * 2,
+    "arrays of bytes": [np.array([b"a", b"bcd"])] * 2,
+    "records": [np.array((1, 0.5), _RECORD)[()]] * 2,
+    "arrays of records": [np.array([(1, 0.5)], _RECORD)] * 2,
+    "raw bytes": [np.void(b"abc")] * 2,
+    "masked arrays": [np.ma.array([1, 2], mask=[False, True])] * 2,
+    "arrays with no entry masked": [np.ma.array([1, 2])] * 2,
+    "arrays of objects": [np.array([1, None], dtype=object)] * 2,
+    "arrays of several dtypes": [np.array([1], np.uint64), np.array([-1], np.int64)],
+    "big-endian arrays": [np.array([1, 2], ">i4")] * 2,
+    "arrays of no dimension": [np.array(5)] * 2,
+    "empty arrays": [np.empty((0, 3), np.int32)] * 2,
+    "tensors": [torch.tensor([1, 2])] * 2,
+    "bfloat16": [torch.tensor([1.5, 2], dtype=torch.bfloat16)] * 2,
+    "parameters": [torch.nn.Parameter(torch.ones(2))] * 2,
+    "sparse tensors": [torch.ones(2).to_sparse()] * 2,
+}
+
+Found = Sequence[Any]
+
+
+def resource(path: Path) -> StreamedResource:
+    opened: StreamedResource = ResourceFactory.get_resource(path.name, io.BytesIO(path.read_bytes()))
+    return opened
+
+
+def read_in_both_ways(iterator: DatasetIteratorIF, key: str) -> list[Found]:
+    return [list(iterator.read_column(key)), [sample[key] for sample in iterator.__getitems__(range(len(iterator)))]]
+
+
+def by_rows_of_parquet(values: list[Any], path: Path) -> list[Found]:
+    with ParquetWriter(path) as writer:
+        for value in values:
+            writer.append({"x": value})
+    return read_in_both_ways(ParquetDataset(path), "x")
+
+
+def by_columns_of_parquet(values: list[Any], path: Path) -> list[Found]:
+    with ParquetWriter(path) as writer:
+        writer.append_columns({"x": stack_values(values)})
+    return read_in_both_ways(ParquetDataset(path), "x")
+
+
+def by_arrays_of_parquet(values: list[Any], path: Path) -> list[Found]:
+    column = stack_values(values)
+    with ParquetWriter(path, Schema("s", [Field("x", column.dtype, column.shape[1:], NdarrayCodec())])) as writer:
+        writer.append_columns({"x": column})
+    return read_in_both_ways(ParquetDataset(path), "x")
+
+
+def by_records(kind: str) -> Callable[[list[Any], Path], list[Found]]:
+    def written(values: list[Any], path: Path) -> list[Found]:
+        with records.RecordWriter(path, {"x": kind}) as writer:
+            for value in values:
+                writer.append({"x": value})
+        with records.open(path) as reader:
+            return read_in_both_ways(reader, "x")
+
+    return written
+
+
+def by_webdataset(ending: str) -> Callable[[list[Any], Path], list[Found]]:
+    def written(values: list[Any], path: Path) -> list[Found]:
+        with WebDatasetWriter(path) as writer:
+            for value in values:
+                writer.append({f"x.{ending}": value})
+        return read_in_both_ways(WebDatasetIterator(sorted(path.glob("*.tar"))), f"x.{ending}")
+
+    return written
+
+
+def by_npz(values: list[Any], path: Path) -> list[Found]:
+    column = stack_values(values)
+    with path.open("wb") as file:
+        write_npz(file, {"x": [column]}, shapes={"x": column.shape})
+    with resource(path) as opened:
+        return read_in_both_ways(NpzDatasetIterator(opened, {"x": "x"}), "x")
+
+
+def by_hdf5(values: list[Any], path: Path) -> list[Found]:
+    column = stack_values(values)
+    with path.open("w+b") as file, HDF5Writer(file, {"x": (column.dtype, column.shape[1:])}, len(column)) as writer:
+        writer.extend({"x": column})
+    with resource(path) as opened:
+        return read_in_both_ways(HDF5DatasetIterator(opened, {"x": "x"}), "x")
+
+
+def by_torch(values: list[Any], path: Path) -> list[Found]:
+    column = stack_values(values)
+    with path.open("wb") as file:
+        write_tensors(file, {"x": [column]}, shapes={"x": column.shape}, dtypes={"x": column.dtype})
+    with resource(path) as opened:
+        return read_in_both_ways(TensorsDatasetIterator(opened, {"x": "x"}), "x")
+
+
+RECORDS = ("array", "npy", "i64", "u64", "json", "msgpack", "tree", "utf8", "bytes")
+WRITERS: dict[str, Callable[[list[Any], Path], list[Found]]] = {
+    "rows of Parquet": by_rows_of_parquet,
+    "columns of Parquet": by_columns_of_parquet,
+    "arrays of Parquet": by_arrays_of_parquet,
+    **{
+        f"records, {kind}": by_records(kind)
+        for kind in ("array", "npy", "i64", "u64", "json", "msgpack", "tree", "utf8", "bytes")
+    },
+    **{f"webdataset, {ending}": by_webdataset(ending) for ending in ("npy", "cls", "json", "mp", "tree", "bin")},
+    "npz": by_npz,
+    "hdf5": by_hdf5,
+    "torch": by_torch,
+}
+TARGETS = {
+    "records": "out",
+    "webdataset": "out.tar",
+    "hdf5": "out.h5",
+    "npz": "out.npz",
+    "torch": "out.pt",
+    "parquet": "out.parquet",
+    "images": "images",
+}
+
+
+def in_numpy(value: Any) -> Any:
+    """Python's times as numpy's, which is what Parquet gives; what is missing as None."""
+    if isinstance(value, datetime.timedelta):
+        return np.timedelta64(value, "us")
+    if isinstance(value, datetime.date):
+        return np.datetime64(value, "us" if isinstance(value, datetime.datetime) else "D")
+    is_time = isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "mM" and value.ndim == 0
+    return None if is_time and np.isnat(value) else value
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_writer_stores_values_as_they_are_or_refuses_them(tmp_path: Path, writer: str) -> None:
+    n_stored = 0
+    for number, (name, values) in enumerate(COLUMNS.items()):
+        try:
+            ways = WRITERS[writer](values, tmp_path / str(number))
+        except DataStackError:
+            continue
+        n_stored += 1
+        for found in ways:
+            assert [meaning(in_numpy(each)) for each in found] == [meaning(in_numpy(each)) for each in values], (name, found)
+    assert n_stored
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_was_verified_is_read_back_and_what_is_refused_leaves_nothing(tmp_path: Path, target: str) -> None:
+    stored: list[str] = []
+    for name, values in COLUMNS.items():
+        path = tmp_path / TARGETS[target]
+        pictures = [np.zeros((2, 2, 3), np.uint8)] * len(values)
+        iterator = SequenceDatasetIterator([values, pictures]).as_dict("x", "image")
+        columns = None if target == "images" else "x"
+        try:
+            convert(iterator, path, target_format=target, columns=columns)
+        except ConfigError:
+            assert not path.exists(), name
+            continue
+        stored.append(name)
+        source = open_source(location_of(path), target)
+        found = source.read(np.arange(len(values)), ["x"])["x"]
+        source.close()
+        path.rename(tmp_path / f"{len(stored)}{path.suffix}")
+        expected = [str(value) if isinstance(value, Decimal) else value for value in values]
+        if name != "nested Decimals":
+            assert [meaning(each) for each in found] == [meaning(each) for each in expected], (name, found)
+    assert "int64" in stored
+    assert ("uint64" in stored) == (target != "torch")
+    assert ("Decimals" in stored) == (target != "torch")
+
+
+@pytest.mark.parametrize("name", ["back", "back.h5", "back.npz", "back.parquet"])
+def test_unsigned_integers_that_went_through_webdataset_go_on_from_there(tmp_path: Path, name: str) -> None:
+    values = np.array([1, 2**63 + 5, 2**64 - 1], np.uint64)
+    convert(SequenceDatasetIterator([values]).as_dict("x"), tmp_path / "out.tar")
+
+    report = convert(tmp_path / "out.tar", tmp_path / name)
+
+    assert report.n_verified == 3
+    assert WebDatasetIterator(tmp_path / "out.tar").read_column("x.npy").dtype == np.uint64
+
+
+# ---------------------------------------------------------------------- Decimals
+
+PRICES = [Decimal("1.50"), Decimal("0.00"), Decimal("-7.25"), None]
+
+
+@pytest.fixture
+def decimals(tmp_path: Path) -> Path:
+    table = pa.table(
+        {
+            "price": pa.array([price or Decimal(0) for price in PRICES], pa.decimal128(9, 2)),
+            "maybe": pa.array(PRICES, pa.decimal128(9, 2)),
+            "several": pa.array([[price] for price in PRICES], pa.list_(pa.decimal128(9, 2))),
+        }
+    )
+    pq.write_table(table, tmp_path / "source.parquet")
+    return tmp_path / "source.parquet"
+
+
+@pytest.mark.parametrize(("target", "columns"), [("out", None), ("out.tar", None), ("out.h5", "price"), ("out.npz", "price")])
+def test_decimals_become_text_digit_by_digit(tmp_path: Path, decimals: Path, target: str, columns: str | None) -> None:
+    report = convert(decimals, tmp_path / target, columns=columns)
+
+    source = open_source(location_of(tmp_path / target), report.target_format)
+    assert source.read(np.arange(4), ["price"])["price"].tolist() == ["1.50", "0.00", "-7.25", "0.00"]
+    assert columns or source.read(np.arange(4), ["maybe"])["maybe"].tolist() == ["1.50", "0.00", "-7.25", None]
+    source.close()
+    assert report.n_verified == 4
+
+
+def test_decimals_of_parquet_stay_decimals_in_parquet(tmp_path: Path, decimals: Path) -> None:
+    convert(decimals, tmp_path / "out.parquet", columns="cost=price,maybe,several")
+
+    (file,) = (tmp_path / "out.parquet").glob("*.parquet")
+    found = pq.read_table(file)
+    assert found.schema.field("cost").type == pa.decimal128(9, 2)
+    assert found.schema.field("several").type == pa.list_(pa.field("element", pa.decimal128(9, 2)))
+    assert found.column("maybe").to_pylist() == PRICES
+
+
+def test_decimals_are_no_tensor(tmp_path: Path, decimals: Path) -> None:
+    with pytest.raises(ConfigError, match="'price'"):
+        convert(decimals, tmp_path / "out.pt", columns="price")
+
+
+# ---------------------------------------------------------------------- tensors of several kinds
+
+
+def saved(tensor: torch.Tensor, path: Path, form: str) -> Any:
+    torch.save(tensor if form == "one" else {"x": tensor}, path)
+    return TorchDatasetIterator([resource(path)]) if form == "one" else TensorsDatasetIterator(resource(path), ["x"])
+
+
+@pytest.mark.parametrize("form", ["one", "several"])
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        (torch.nn.Parameter(torch.ones(3, 2)), [[1.0, 1.0]] * 3),
+        (torch.ones(3, 2, requires_grad=True), [[1.0, 1.0]] * 3),
+        (torch.tensor([0.5, 1, 2]).to(torch.float8_e4m3fn), [0.5, 1, 2]),
+        (torch.tensor([0.5, 1, 2], dtype=torch.bfloat16), [0.5, 1, 2]),
+        (torch.tensor([1, 2, 3]).to(torch.uint64), [1, 2, 3]),
+    ],
+)
+def test_tensors_of_parameters_and_of_rare_numbers_are_read(
+    tmp_path: Path, form: str, tensor: torch.Tensor, expected: Any
+) -> None:
+    iterator = saved(tensor, tmp_path / "x.pt", form)
+
+    assert iterator.read_column(0).tolist() == expected
+    assert iterator.read_batch([2])[0].tolist() == expected[2:]
+    assert [meaning(sample[0]) for sample in iterator] == [meaning(value) for value in expected]
+    assert not any(getattr(sample[0], "requires_grad", False) for sample in iterator)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:.*Sparse:UserWarning", "ignore:TypedStorage:UserWarning")
+@pytest.mark.parametrize("form", ["one", "several"])
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (lambda: torch.eye(3).to_sparse(), "sparse coo"),
+        (lambda: torch.eye(3).to_sparse_csr(), "sparse csr"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.qint8), "quantized"),
+    ],
+)
+def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
+    tmp_path: Path, form: str, made: Callable[[], torch.Tensor], kind: str
+) -> None:
+    iterator = saved(made(), tmp_path / "weights.pt", form)
+
+    with pytest.raises(DatasetFileCorruptError, match=rf"'weights.pt' holds a {kind} tensor.* save tensor\."):
+        iterator.read_batch([0])
+
+
+@pytest.mark.filterwarnings("ignore:.*Sparse:UserWarning")
+def test_sparse_tensors_are_loaded_as_they_are(tmp_path: Path) -> None:
+    saved(torch.eye(3).to_sparse(), tmp_path / "weights.pt", "one")
+
+    assert torch.equal(load_tensors(tmp_path / "weights.pt").to_dense(), torch.eye(3))

@@ -1,0 +1,241 @@
+"""Downloads that one command began and another one ends."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from data_stack.cli.storage import freed
+from data_stack.exception import RetrievalError
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import Limits, retrieve
+from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
+from data_stack.io.storage_connectors.partials import Partial
+
+if TYPE_CHECKING:
+    from tests.io.retriever.conftest import ScriptedServer
+
+BODY = random.Random(7).randbytes(1_000_000)
+SHA256 = hashlib.sha256(BODY).hexdigest()
+CUT = 600_000
+GOOD: dict[str, Any] = {"body": BODY, "headers": {"ETag": '"one"'}, "ranges": True}
+ONCE = Limits(n_retries=0, backoff_seconds=0.001)
+
+
+@pytest.fixture(params=["file", "cached", "elsewhere"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StorageConnector:
+    """A folder; one behind a cache; and a store that has to be sent what is whole."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    if request.param == "elsewhere":
+        return InMemoryStorageConnector()
+    folder = FileStorageConnector(tmp_path / "store")
+    return folder if request.param == "file" else CachedStorageConnector(folder, tmp_path / "cache")
+
+
+def fetch(store: StorageConnector, url: str, *, sha256: str | None = SHA256) -> None:
+    retrieve([ResourceDefinition("raw/data", url, sha256=sha256)], store, limits=ONCE, timeout_seconds=20)
+
+
+def interrupt(store: StorageConnector, url: str, *, sha256: str | None = SHA256) -> None:
+    """A download that fails in the middle."""
+    with pytest.raises(RetrievalError):
+        fetch(store, url, sha256=sha256)
+    with contextlib.suppress(FileNotFoundError):
+        assert store.list_resources() == []
+
+
+def stored(store: StorageConnector) -> bytes:
+    with store.get_resource("raw/data") as resource:
+        return resource.read()
+
+
+def partials(tmp_path: Path) -> list[Path]:
+    """What waits to be gone on with."""
+    return [path for path in tmp_path.rglob(".~*") if path.is_file()]
+
+
+def offset_of(server: ScriptedServer, number: int) -> int:
+    """From which byte on a request asks."""
+    return int(server.requests[number].headers.get("range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+
+
+def interrupted_for_ever(server: ScriptedServer, *then: dict[str, Any]) -> str:
+    """A URL whose first answer is cut, and the second one too, before it brings anything."""
+    return server.script("/data", GOOD | {"cut_at": CUT}, GOOD | {"cut_at": 0, "reset": True}, *then)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_next_command_asks_only_for_the_rest(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+    url = interrupted_for_ever(server, GOOD)
+
+    interrupt(store, url)
+    fetch(store, url)
+
+    assert stored(store) == BODY
+    assert server.requests[-1].headers["if-range"] == '"one"'
+    assert CUT - 1024 < offset_of(server, -1) < CUT
+    assert partials(tmp_path) == []
+
+
+def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+    url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
+    place = "memory://" if isinstance(store, InMemoryStorageConnector) else str(tmp_path / "store")
+    program = (
+        "import sys; from data_stack import storage_connector_from_url as store;"
+        "from data_stack.io.retriever import retrieve; from data_stack.io.resource_definition import ResourceDefinition;"
+        "retrieve([ResourceDefinition('raw/data', sys.argv[1], sha256=sys.argv[2])], store(sys.argv[3]))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, url, SHA256, place]) as process:
+        wait_for(lambda: any(path.stat().st_size > CUT / 2 for path in partials(tmp_path)))
+        process.kill()
+
+    store.remove_abandoned()  # as the next preparation does
+    fetch(store, url)
+
+    assert stored(store) == BODY
+    assert offset_of(server, -1) > CUT / 2
+    assert partials(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "then", [{"body": BODY, "headers": {"ETag": '"two"'}, "ranges": True}, {"body": BODY}], ids=["changed", "without ranges"]
+)
+def test_what_cannot_be_gone_on_with_begins_at_its_start(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path, then: dict[str, Any]
+) -> None:
+    url = interrupted_for_ever(server, then)
+
+    interrupt(store, url)
+    fetch(store, url)
+
+    assert stored(store) == BODY
+    assert partials(tmp_path) == []
+
+
+def test_what_was_damaged_meanwhile_is_found_and_fetched_anew_once(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path
+) -> None:
+    url = interrupted_for_ever(server, GOOD)
+    interrupt(store, url)
+    (partial,) = partials(tmp_path)
+    with open(partial, "r+b") as file:
+        file.write(bytes(1000))
+    before = len(server.requests)
+
+    fetch(store, url)
+
+    assert stored(store) == BODY
+    assert [offset_of(server, number) > 0 for number in range(before, len(server.requests))] == [True, False]
+    assert partials(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "sha256"),
+    [({"ETag": '"one"'}, None), ({"ETag": 'W/"one"'}, SHA256), ({}, SHA256)],
+    ids=["digest", "weak", "none"],
+)
+def test_nothing_is_kept_that_could_not_be_verified(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path, headers: dict[str, str], sha256: str | None
+) -> None:
+    answer = GOOD | {"headers": headers}
+
+    interrupt(store, server.script("/data", answer | {"cut_at": CUT}, answer | {"cut_at": 0, "reset": True}), sha256=sha256)
+
+    assert partials(tmp_path) == []
+
+
+def test_what_is_kept_tells_no_secret_of_the_url(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+    url = interrupted_for_ever(server).replace("http://", "http://user:canary@") + "?token=canary"
+
+    interrupt(store, url)
+
+    (partial,) = partials(tmp_path)
+    assert "canary" not in str(partial)
+    assert partial.read_bytes() == BODY[: partial.stat().st_size]
+    assert partial.stat().st_mode & 0o077 == 0
+
+
+def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+    interrupt(store, interrupted_for_ever(server))
+    (partial,) = partials(tmp_path)
+
+    assert freed(store, DAY_SECONDS, dry_run=False) == []
+    assert [garbage.size for garbage in freed(store, 0.0, dry_run=True)] == [partial.stat().st_size]
+    os.utime(partial, (time.time() - DAY_SECONDS - 1,) * 2)
+    (garbage,) = freed(store, DAY_SECONDS, dry_run=False)
+
+    assert garbage.reason == "an interrupted download"
+    assert not partial.exists()
+
+
+def test_one_that_is_under_way_is_neither_swept_nor_shared(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path
+) -> None:
+    url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
+    first = threading.Thread(target=fetch, args=(store, url))
+    first.start()
+    wait_for(lambda: any(path.stat().st_size for path in partials(tmp_path)))
+
+    swept = freed(store, 0.0, dry_run=False)
+    fetch(store, url)
+    server.stopped.set()  # the first one is cut, goes on by itself and is published too
+    first.join()
+
+    assert swept == []
+    assert [offset_of(server, number) > 0 for number in range(3)] == [False, False, True]
+    assert stored(store) == BODY
+    assert partials(tmp_path) == []
+
+
+def test_a_file_that_has_another_name_too_is_left_alone(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+    url = interrupted_for_ever(server, GOOD)
+    interrupt(store, url)
+    (partial,) = partials(tmp_path)
+    before = partial.read_bytes()
+    os.link(partial, tmp_path / "published")
+
+    fetch(store, url)
+
+    assert stored(store) == BODY
+    assert (tmp_path / "published").read_bytes() == before
+
+
+def test_a_key_has_one_owner_and_a_validator_of_any_form(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for validator in ('"a-/~+\xff"', '"' + "x" * 400 + '"', None):
+        partial = Partial.open(folder, "key")
+        assert partial is not None
+        os.write(partial.handle, b"data")
+        partial.keep(validator)
+
+        assert Partial.open(folder, "key") is None
+        os.close(partial.handle)
+        again = Partial.open(folder, "key")
+
+        assert again is not None
+        assert again.validator == (validator if validator is None or len(validator) < 100 else None)
+        assert len(os.listdir(tmp_path)) == 1
+        again.end(None)
+        os.close(again.handle)
+    os.close(folder)

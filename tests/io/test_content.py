@@ -1,0 +1,88 @@
+"""How the content of a resource is told: by what its store knows, or by a digest that is taken once."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.io.content import content_of_resource
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+
+
+class Noting(io.FileIO):
+    """A file of this machine that notes how often it is read."""
+
+    n_reads = 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        self.n_reads += 1
+        return super().readinto(buffer) or 0
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(1000))
+    settled = time.time_ns() + 3 * 10**9
+    while time.time_ns() < settled:  # a file that was just written may change again without its times telling
+        time.sleep(0.1)
+    with Noting(path) as raw, StreamedResource("x", io.BufferedReader(raw)) as resource:
+        first = content_of_resource(resource)
+        n_reads = raw.n_reads
+
+        again = content_of_resource(resource)
+        n_reads_again = raw.n_reads
+        with open(path, "r+b") as file:
+            file.seek(500)
+            file.write(b"\xff")
+        after = content_of_resource(resource)
+
+    assert (again, n_reads_again) == (first, n_reads)
+    assert after != first
+    assert n_reads > 0
+
+
+def test_a_digest_that_the_store_recorded_is_taken_as_it_is() -> None:
+    store = InMemoryStorageConnector()
+    store.set_resource("x", [b"content"])
+
+    with store.get_resource("x") as resource:
+        assert content_of_resource(resource) == store.stat("x").sha256
+
+
+def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched(s3_server: S3Server) -> None:
+    bucket = s3_server.new_bucket()
+    connector = FsspecStorageConnector(f"s3://{bucket}", **s3_server.options())
+
+    def found(data: bytes) -> tuple[str, str]:
+        tag = s3_server.client.put_object(Bucket=bucket, Key="x", Body=data)["ETag"]
+        with connector.get_resource("x") as resource:
+            return content_of_resource(resource), tag
+
+    (one, its_tag), (same, _), (other, _) = found(b"content"), found(b"content"), found(b"another")
+
+    assert its_tag.strip('"') in one
+    assert one == same != other
+
+
+def test_parquet_in_a_bucket_is_told_by_the_tags_of_its_files(s3_server: S3Server) -> None:
+    bucket = s3_server.new_bucket()
+    filesystem = pafs.S3FileSystem(
+        access_key=ACCESS_KEY, secret_key=SECRET_KEY, endpoint_override=s3_server.endpoint_url, region="us-east-1"
+    )
+
+    def fingerprint(values: list[int]) -> str:
+        pq.write_table(pa.table({"a": values}), f"{bucket}/x.parquet", filesystem=filesystem, write_statistics=False)
+        return ParquetDataset(bucket, filesystem=filesystem).fingerprint()
+
+    assert fingerprint([1, 2, 3]) == fingerprint([1, 2, 3]) != fingerprint([1, 7, 3])

@@ -1,0 +1,221 @@
+"""A loaded dataset is what was prepared of it: its recipe and fingerprint tell other content under the same version."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.dataset.factory import BaseDatasetFactory
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.dataset.splits.saved_splits import load_splits, save_splits
+from data_stack.exception import ConfigError, LoaderStateError, RecipeError, StorageError
+from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import InMemoryStorageConnector, StorageConnector
+from data_stack.loader import Loader
+from data_stack.plugins.manager import default_manager
+from data_stack.repository.recipes import from_recipe
+from data_stack.repository.repository import DatasetRepository
+
+
+class Clients(DatasetIterator):
+    """A client's own, with labels in memory."""
+
+    def __init__(self, labels: Sequence[int]) -> None:
+        self._labels = labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> tuple[int]:
+        return (self._labels[index],)
+
+
+class Labels(DatasetFactory):
+    """The numbers to 240 modulo another one, in one file a split."""
+
+    card = DatasetCard(name="labels", version="1.0.0")
+    sources = ()
+    splits = ("train", "test")
+    modulus = 5
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for split in self.splits:
+            with prepared.create(f"{split}.npy") as file:
+                write_npy(file, np.arange(240) % (self.modulus if split == "train" else 7))
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return NumpyDatasetIterator([prepared[f"{split}.npy"]])
+
+
+class MadeOtherwise(Labels):
+    """As it was made by code that has changed since, under the same version."""
+
+    modulus = 3
+
+
+def repository_with(factory: Any) -> DatasetRepository:
+    repository = DatasetRepository(storage=InMemoryStorageConnector())
+    repository.register("labels", factory)
+    return repository
+
+
+def npy_digest(values: Any) -> str:
+    file = io.BytesIO()
+    write_npy(file, values)
+    return hashlib.sha256(file.getvalue()).hexdigest()
+
+
+def test_content_that_was_prepared_otherwise_under_the_same_version_has_another_recipe_and_fingerprint() -> None:
+    one, other = (repository_with(each).load("labels", "train") for each in (Labels, MadeOtherwise))
+
+    assert one.fingerprint() != other.fingerprint()
+    assert one.recipe() != other.recipe()
+    assert one.fingerprint() == repository_with(Labels).load("labels", "train").fingerprint()
+
+
+def test_a_recipe_on_other_content_is_an_error_that_names_the_resource_and_both_digests() -> None:
+    recipe = json.dumps(repository_with(Labels).load("labels", "train").shuffle(seed=1).take(10).recipe())
+
+    with pytest.raises(RecipeError, match=r"resource 'train\.npy' of dataset 'labels'.*make\s+the recipe anew") as caught:
+        from_recipe(recipe, repository=repository_with(MadeOtherwise))
+
+    assert (caught.value.node, caught.value.layer) == (0, "dataset")
+    assert npy_digest(np.arange(240) % 5) in str(caught.value)
+    assert npy_digest(np.arange(240) % 3) in str(caught.value)
+    assert len(from_recipe(recipe, repository=repository_with(Labels))) == 10
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_resource_that_is_gone_or_new_is_named(is_gone: bool) -> None:
+    repository = repository_with(Labels)
+    recipe = repository.load("labels", "train").recipe()
+    resources = recipe["nodes"][0]["arguments"]["resources"]["dict"]
+    if is_gone:
+        resources.append(["more.npy", "0" * 64])
+    else:
+        del resources[0]
+
+    with pytest.raises(RecipeError, match="'more.npy'.*not there" if is_gone else "'(train|test).npy'.*not there"):
+        from_recipe(recipe, repository=repository)
+
+
+def test_a_dataset_of_a_plugin_is_told_by_what_was_prepared_and_nothing_is_read() -> None:
+    repository = DatasetRepository(default_manager(), InMemoryStorageConnector())
+    digits = repository.load("digits", "train")
+    recipe = digits.recipe()
+    arguments = recipe["nodes"][0]["arguments"]
+    name, digest = arguments["resources"]["dict"][0]
+    arguments["resources"]["dict"][0][1] = "0" * 64
+
+    with pytest.raises(RecipeError, match=f"(?s)resource '{name}' of dataset 'digits'.*{digest}.*{'0' * 64}"):
+        from_recipe(recipe, repository=repository)
+
+    assert arguments["samples"] is None
+    assert digits.cache(storage=InMemoryStorageConnector())[0][1] == digits[0][1]
+
+
+# ---------------------------------------------------------------------- where no manifest tells
+
+
+class Scaled(BaseDatasetFactory):
+    """In the manner of the original, with an argument of its own; stores nothing."""
+
+    def __init__(self, factor: int, of_a_client: bool = False) -> None:
+        super().__init__(None)
+        self.factor, self.of_a_client = factor, of_a_client
+
+    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        values = np.arange(1000)
+        values[503] *= self.factor
+        iterator = Clients(values.tolist()) if self.of_a_client else SequenceDatasetIterator([values])
+        return iterator, IteratorMeta(0, 0, 0)
+
+
+class Opened(Labels):
+    """Makes something else of the same prepared resources."""
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return super().open(split, prepared).take(100)
+
+
+def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_the_one_before() -> None:
+    repository, store = DatasetRepository(), InMemoryStorageConnector()
+    repository.register("scaled", Scaled(2))
+    old: Any = repository.load("scaled")
+    old.cache(storage=store, identifier="x")[0]
+    save_splits(store, "splits.json", old.split([0.5, 0.5]))
+    state, recipe = Loader(old, 8).state_dict(), old.recipe()
+
+    repository.register("scaled", Scaled(3), replace=True)
+    new: Any = repository.load("scaled")
+
+    assert list(new.cache(storage=store, identifier="x")) == list(new)
+    with pytest.raises(LoaderStateError, match="another dataset"):
+        Loader(new, 8).load_state_dict(state)
+    with pytest.raises(ConfigError, match="these splits are of a dataset"):
+        load_splits(store, "splits.json", new)
+    with pytest.raises(RecipeError, match="what dataset 'scaled' gives has the fingerprint"):
+        from_recipe(recipe, repository=repository)
+
+
+def test_a_registered_class_that_opens_the_same_resources_otherwise_has_another_fingerprint() -> None:
+    one, other = (repository_with(each).load("labels", "train") for each in (Labels, Opened))
+
+    assert one.fingerprint() != other.fingerprint()
+
+
+def test_what_a_factory_gives_of_a_clients_class_is_stored_with_a_version_only() -> None:
+    repository, store = DatasetRepository(), InMemoryStorageConnector()
+    repository.register("scaled", Scaled(2, of_a_client=True))
+    loaded: Any = repository.load("scaled")
+
+    with pytest.raises(ConfigError, match=r"dataset: .*Clients: its class is none of data_stack's"):
+        loaded.cache(storage=store)
+
+    assert list(loaded.cache(storage=store, version="1")) == list(loaded)
+
+
+class Unwritable(StorageConnector):
+    """A third party's store that can only be read, and knows no digests."""
+
+    def __init__(self, stored: dict[str, bytes]) -> None:
+        self._stored = stored
+
+    def get_resource(self, identifier: str, resource_type: Any = None) -> StreamedResource:
+        return StreamedResource(identifier, io.BytesIO(self._stored[identifier]))
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        raise StorageError(f"{identifier} cannot be written")
+
+    def has_resource(self, identifier: str) -> bool:
+        return identifier in self._stored
+
+
+class Adopted(Labels):
+    prepared_resources = ("train.npy", "test.npy")
+
+
+def test_a_dataset_that_was_adopted_where_no_digests_can_be_kept_is_told_by_what_it_gives() -> None:
+    def loaded(modulus: int) -> Any:
+        stored = {}
+        for split in Labels.splits:
+            file = io.BytesIO()
+            write_npy(file, np.arange(240) % modulus)
+            stored[f"labels/{split}.npy"] = file.getvalue()
+        repository = DatasetRepository()
+        repository.register("labels", Adopted(Unwritable(stored)))
+        return repository.load("labels", "train")
+
+    one, same, other = loaded(5), loaded(5), loaded(3)
+
+    assert one.fingerprint() == same.fingerprint() != other.fingerprint()
+    assert one.recipe()["nodes"][0]["arguments"]["samples"] is not None

@@ -1,0 +1,52 @@
+"""Connectors as third parties write them: the three methods, and resources around whatever was at hand."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+from data_stack.exception import ResourceNotFoundError
+from data_stack.io.resources import ResourceFactory, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.connector import BINARY, StorageConnector, binary_chunks
+
+__all__ = ["FilesConnector", "LockedConnector", "PlainConnector"]
+
+
+class PlainConnector(StorageConnector):
+    """Reads a resource whole, and hands it out in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> Any:
+        if not self.has_resource(identifier):
+            raise ResourceNotFoundError(f"no {identifier}")
+        return ResourceFactory.get_resource(identifier, self.opened(self.folder / identifier), resource_type=resource_type)
+
+    def opened(self, path: Path) -> Any:
+        return io.BytesIO(path.read_bytes())
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        path = self.folder / identifier
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(bytes(chunk) for chunk in binary_chunks(resource)))
+
+    def has_resource(self, identifier: str) -> bool:
+        return (self.folder / identifier).is_file()
+
+
+class FilesConnector(PlainConnector):
+    """Hands out an open file, whose position forks share."""
+
+    def opened(self, path: Path) -> Any:
+        return path.open("rb")
+
+
+class LockedConnector(PlainConnector):
+    """Holds what no other process can have."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lock = threading.Lock()
