@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := data_stack plugins tests benchmarks getting_started
-TYPED := data_stack plugins/digits plugins/iris tests
+CODE := data_stack plugins tests benchmarks getting_started tools
+TYPED := data_stack plugins/digits plugins/iris tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The version of Granular that has sequences, for the tests, beside the one in the environment.
@@ -18,7 +18,7 @@ TENSORFLOW ?= tensorflow-cpu
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
-.PHONY: help quickstart test test-all lint types unit faults fuzz bench clean
+.PHONY: help quickstart test test-all lint types unit faults fuzz bench count clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,10 @@ fuzz: $(VENV)/.installed  ## a million damaged datasets, about ten minutes; figu
 
 bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchmarks/README.md
 	@for script in $(filter-out benchmarks/storage.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+count:  ## lines of code by folder, without docstrings and comments; then what is too long
+	@$(PYTHON) tools/count_code.py data_stack plugins
+	@$(PYTHON) tools/count_code.py --large data_stack plugins || true
 
 clean:  ## remove the environments and everything made by the targets
 	rm -rf $(VENV) .venv-all .venv-quickstart .quickstart quickstart.png build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
