@@ -31,7 +31,7 @@ __all__ = ["changed_module", "code_digest", "module_digests"]
 
 # What was edited after this may be another thing in memory than on disk. Factories import us, so they are loaded later.
 _LOADED_AT = time.time()
-_BASE = "data_stack.dataset.declarative"
+_PACKAGE = __name__.partition(".")[0]
 _MAIN = ("__main__", "__mp_main__")
 #: Of a class or object: what is compared by what it says, and what is not the author's.
 _NOT_OF_THE_CODE = {"card", "sources", "storage_connector", "_unwritten_manifest", "_abc_impl"}
@@ -92,8 +92,8 @@ def changed_module(digests: Mapping[str, str]) -> str | None:
 
 
 def _own_classes(kind: type) -> list[type]:
-    """The classes of a factory that are derived from ours."""
-    base = next((each for each in kind.__mro__ if each.__module__ == _BASE), object)
+    """The classes of a factory below the one of ours that is marked as the authors' base."""
+    base = next((each for each in kind.__mro__ if "_is_base_of_authors" in vars(each)), object)
     return [each for each in kind.__mro__ if each is not base and issubclass(each, base)]
 
 
@@ -115,7 +115,7 @@ def _modules(classes: Iterable[type]) -> dict[str, str]:
         package, _, _ = name.rpartition(".")
         if name not in _MAIN and _spec(name) is not None:
             # Of us only the package of the dataset is its author's.
-            tops = {package} if package.startswith(_BASE.partition(".")[0]) else _tops_beside(name.partition(".")[0])
+            tops = {package} if package.startswith(_PACKAGE) else _tops_beside(name.partition(".")[0])
             _follow(found, [name], tops, _home(name))
         elif name in sys.modules:
             _add_program(found, name, sys.modules[name])

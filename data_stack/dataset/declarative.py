@@ -84,6 +84,9 @@ class DatasetFactory(BaseDatasetFactory):
     class_names: ClassVar[Sequence[str] | None] = None
     feature_names: ClassVar[Sequence[str] | None] = None
 
+    #: The digest of an author's code covers the classes that are derived from this one.
+    _is_base_of_authors = True
+
     # Of a complete dataset in a store that cannot be written. On the class, as a subclass need not call our __init__.
     _unwritten_manifest: Manifest | None = None
     #: Of what was opened last, for recipes.

@@ -1,14 +1,35 @@
-"""Where the tasks of a preparation run: the contract of whatever runs them."""
+"""Contracts of a preparation in parts: who knows the parts, and what runs them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
 
-__all__ = ["PreparationEngine"]
+from data_stack.dataset.definition import DatasetDefinition
+from data_stack.dataset.prepared import PreparedResources, Resources
+from data_stack.io.storage_connectors.connector import StorageConnector
+
+__all__ = ["PreparationEngine", "ShardAuthor"]
 
 Result = TypeVar("Result")
+
+
+class ShardAuthor(Protocol):
+    """What preparing shards asks of a factory; :class:`data_stack.dataset.declarative.DatasetFactory` documents each."""
+
+    @property
+    def storage_connector(self) -> StorageConnector: ...
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None: ...
+
+    def preparation_shards(self, raw: Resources) -> Sequence[Any]: ...
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None: ...
+
+    def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None: ...
+
+    def _checked_definition(self) -> DatasetDefinition: ...
 
 
 class PreparationEngine(ABC):

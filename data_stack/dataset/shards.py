@@ -9,10 +9,10 @@ import secrets
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data_stack.dataset.code_digest import changed_module, module_digests
-from data_stack.dataset.engine import PreparationEngine
+from data_stack.dataset.engine import PreparationEngine, ShardAuthor
 from data_stack.dataset.journal import Journal
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
 from data_stack.dataset.staging import ShardRecord, StagedResource, Staging
@@ -22,9 +22,6 @@ from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.connector import ResourceWriter
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.util.logger import logger
-
-if TYPE_CHECKING:
-    from data_stack.dataset.declarative import DatasetFactory
 
 __all__ = ["EnginePreparation", "Shard", "checked_shards", "prepare_in_turn"]
 
@@ -73,7 +70,7 @@ def checked_shards(values: Any, who: str) -> tuple[Shard, ...]:
     return tuple(shards.values())
 
 
-def prepare_in_turn(factory: DatasetFactory, raw: Resources, prepared: PreparedResources) -> None:
+def prepare_in_turn(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
     """Prepare all shards in this process; those that an engine has completed before it was interrupted are taken over."""
     shards = checked_shards(factory.preparation_shards(raw), type(factory).__qualname__)
     staging = Staging(prepared.stored, prepared.fingerprint)
@@ -91,7 +88,7 @@ def prepare_in_turn(factory: DatasetFactory, raw: Resources, prepared: PreparedR
 
 
 def _finish(
-    factory: DatasetFactory, raw: Resources, prepared: PreparedResources, staging: Staging, records: Iterable[ShardRecord]
+    factory: ShardAuthor, raw: Resources, prepared: PreparedResources, staging: Staging, records: Iterable[ShardRecord]
 ) -> None:
     """Let the author finish what all shards made."""
     try:
@@ -116,7 +113,7 @@ class EnginePreparation:
         ConfigError: the tasks cannot reach the store of the factory.
     """
 
-    def __init__(self, factory: DatasetFactory, engine: PreparationEngine, *, has_shards: bool) -> None:
+    def __init__(self, factory: ShardAuthor, engine: PreparationEngine, *, has_shards: bool) -> None:
         self._factory, self._engine, self._has_shards = factory, engine, has_shards
         if engine.leaves_process and isinstance(factory.storage_connector, InMemoryStorageConnector):
             raise ConfigError(
@@ -201,7 +198,7 @@ class ShardWork:
 
     def __init__(
         self,
-        factory: DatasetFactory,
+        factory: ShardAuthor,
         raw: Resources,
         fingerprint: str,
         digests: Mapping[str, str],
