@@ -155,7 +155,7 @@ class EnginePreparation:
         if records:
             logger.info("dataset %r: %d of %d shards were prepared before", name, len(records), len(shards))
         digests, folder = module_digests(self._factory), prepared.stored.definition.folder
-        work = ShardWork(self._factory, raw, prepared.fingerprint, digests, folder=folder, has_shards=self._has_shards)
+        work = ShardWork(self._factory, raw, staging, digests, folder=folder, has_shards=self._has_shards)
         with contextlib.closing(self._results(work, left, name)) as results:
             bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": len(records)}
             for done, record in with_bar(results, prepared.shows_progress, **bar):
@@ -190,7 +190,7 @@ class ShardWork:
     Args:
         factory: of the dataset; it is sent with its storage connector.
         raw: the sources.
-        fingerprint: names the preparation.
+        staging: of the preparation, as the process opened it that leads.
         digests: of the modules with the author's code.
         folder: where the dataset lies in the store.
         has_shards: False where ``preprocess`` is the one shard.
@@ -200,13 +200,14 @@ class ShardWork:
         self,
         factory: ShardAuthor,
         raw: Resources,
-        fingerprint: str,
+        staging: Staging,
         digests: Mapping[str, str],
         *,
         folder: str,
         has_shards: bool,
     ) -> None:
-        self._factory, self._raw, self._fingerprint, self._has_shards = factory, raw, fingerprint, has_shards
+        self._factory, self._raw, self._has_shards = factory, raw, has_shards
+        self._fingerprint, self._opening = staging.fingerprint, staging.opening
         self._digests, self._folder = digests, folder
 
     def __repr__(self) -> str:
@@ -229,7 +230,7 @@ class ShardWork:
             )
         definition = replace(self._factory._checked_definition(), folder=self._folder)
         stored = StoredDataset(self._factory.storage_connector, definition)
-        staging = Staging(stored, self._fingerprint)
+        staging = Staging(stored, self._fingerprint, self._opening)
         if not staging.is_open():
             return None
         if (record := staging.completed(shard.digest)) is not None:

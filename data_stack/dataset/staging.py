@@ -12,6 +12,7 @@ removed next, or it was not, and the attempt takes its own away. So even one tha
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
@@ -28,7 +29,7 @@ from data_stack.exception import (
 
 __all__ = ["ShardRecord", "StagedResource", "Staging"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +64,20 @@ class Staging:
     Args:
         stored: the dataset.
         fingerprint: names the preparation; what is there of another one is not looked at.
+        opening: which opening of this preparation the work belongs to, for a task of it; None: the one that :meth:`open` finds.
     """
 
-    def __init__(self, stored: StoredDataset, fingerprint: str) -> None:
-        self._stored, self._fingerprint = stored, fingerprint
-        self._mark = sealed_json({"format": FORMAT, "fingerprint": fingerprint})
+    def __init__(self, stored: StoredDataset, fingerprint: str, opening: str | None = None) -> None:
+        self._stored, self.fingerprint, self.opening = stored, fingerprint, opening
 
     # ------------------------------------------------------------------ for who prepares the dataset
 
     def open(self) -> None:
-        """Say that shards are wanted."""
-        if not self.is_open():
-            self._stored.write(_MARK, self._mark)
+        """Say that shards are wanted. What an interrupted preparation opened goes on."""
+        if self._found_opening() is None:
+            fields = {"format": FORMAT, "fingerprint": self.fingerprint, "opening": secrets.token_hex(16)}
+            self._stored.write(_MARK, sealed_json(fields))
+        self.opening = self._found_opening()
 
     @staticmethod
     def remove(stored: StoredDataset) -> None:
@@ -92,8 +95,22 @@ class Staging:
     # ------------------------------------------------------------------ for attempts
 
     def is_open(self) -> bool:
-        """Whether shards of this preparation are wanted."""
-        return self._stored.read(_MARK, MAX_BYTES) == self._mark
+        """Whether shards of this preparation are wanted.
+
+        Not if another process, one without a lease, ended it and a third opened it anew: what was staged is gone then.
+        """
+        found = self._found_opening()
+        return found is not None and self.opening in (None, found)
+
+    def _found_opening(self) -> str | None:
+        data = self._stored.read(_MARK, MAX_BYTES)
+        try:
+            fields = None if data is None else JsonObject.unsealed(data, "mark of the shards")
+            if fields is None or fields.size("format") != FORMAT or fields.hexadecimal("fingerprint", 64) != self.fingerprint:
+                return None
+            return fields.hexadecimal("opening", 32)
+        except DatasetFileCorruptError:
+            return None
 
     def name(self, digest: str, attempt: str, number: int) -> str:
         """What a resource is called while it waits, relative to the dataset."""
@@ -108,7 +125,7 @@ class Staging:
     def write_record(self, record: ShardRecord) -> None:
         """Say that a shard is complete."""
         resources = [{**asdict(each.record), "staged": each.staged} for each in record.resources]
-        fields = {"format": FORMAT, "fingerprint": self._fingerprint, "shard": record.digest, "resources": resources}
+        fields = {"format": FORMAT, "fingerprint": self.fingerprint, "shard": record.digest, "resources": resources}
         self._stored.write(_record_name(record.digest), sealed_json(fields))
 
     def delete_record(self, digest: str) -> None:
@@ -141,7 +158,7 @@ class Staging:
     def _parsed(self, data: bytes, digest: str) -> ShardRecord | None:
         """What a stored record says; None if it is of another preparation."""
         fields = JsonObject.unsealed(data, "record of a shard")
-        if fields.size("format") != FORMAT or fields.hexadecimal("fingerprint", 64) != self._fingerprint:
+        if fields.size("format") != FORMAT or fields.hexadecimal("fingerprint", 64) != self.fingerprint:
             return None
         if fields.hexadecimal("shard", 64) != digest:
             return None
