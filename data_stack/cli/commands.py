@@ -108,7 +108,8 @@ def info(settings: Settings, name: str) -> None:
     if facts["splits"] is not None:
         rows.append(("splits", ", ".join(facts["splits"])))
         rows.append(("options", ", ".join(facts["options"]) or "none"))
-    rows += [("prepared", "yes" if facts["prepared"] else "no"), ("stored", ", ".join(facts["stored_versions"]) or "none")]
+    prepared = "yes" if facts["prepared"] else "no" if facts["reason"] is None else f"no: {facts['reason']}"
+    rows += [("prepared", prepared), ("stored", ", ".join(facts["stored_versions"]) or "none")]
     rows.append(("store", facts["storage"]))
     for key, value in rows:
         echo(f"{key:<10}{value}")
@@ -157,26 +158,26 @@ def prepare(
     from data_stack.cli.datasets import Dataset, engine_of
 
     dataset = Dataset.find(name, settings.connector())
-    steps, already_ready = dataset.prepare(engine_of(engine, n_processes, master, attempts), again=again, keep_steps=keep_steps)
-    seconds = sum(duration for _, duration in steps)
+    done = dataset.prepare(engine_of(engine, n_processes, master, attempts), again=again, keep_steps=keep_steps)
     size = dataset.stored_size()
     if settings.as_json:
         print_json(
             {
                 "name": name,
-                "already_ready": already_ready,
-                "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in steps],
-                "seconds": round(seconds, 6),
+                "already_ready": done.already_ready,
+                "reason": done.reason,
+                "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps],
+                "seconds": round(done.seconds, 6),
                 "size": size,
                 "storage": repr(dataset.connector),
             }
         )
         return
-    if already_ready:
+    if done.already_ready:
         echo(f"{name} was ready in {dataset.connector!r}")
         return
-    _print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in steps)], right=(1,))
-    echo(f"{name} is ready in {dataset.connector!r}: {size_text(size)}, prepared in {seconds:.3f} s")
+    _print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in done.steps)], right=(1,))
+    echo(f"{name} is ready in {dataset.connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
 
 
 @data_stack.command()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.declarative import DatasetFactory, Finding, stored_folder
+from data_stack.dataset.declarative import DatasetFactory, Finding, PreparationReport, stored_folder
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.resource_names import MANIFEST
 from data_stack.exception import (
@@ -103,6 +103,7 @@ class Dataset:
                 for source in sources
             ],
             "prepared": factory.is_ready() if factory is not None else None,
+            "reason": factory.readiness().reason if factory is not None else None,
             "stored_versions": prepared_versions(self.connector, [factory.card.name]).get(factory.card.name, [])
             if factory is not None
             else [],
@@ -115,24 +116,20 @@ class Dataset:
 
     def prepare(
         self, engine: PreparationEngine | None = None, *, again: bool = False, keep_steps: bool = False
-    ) -> tuple[tuple[tuple[str, float], ...], bool]:
+    ) -> PreparationReport:
         """Make the dataset ready.
 
         Args:
             engine: prepares its shards; None: this process does.
             again: also if it is ready.
             keep_steps: as for :meth:`DatasetFactory.prepare`.
-
-        Returns:
-            (step, seconds) for what was done, and whether there was nothing to do.
         """
         if self.declared is None:
             raise ConfigError(
                 f"dataset {self.name!r} is written in the original's manner ({type(self.factory).__qualname__}) and cannot be "
                 f"prepared ahead of time; loading a split prepares it, e.g. `data-stack report {self.name} --split train`"
             )
-        report = self.declared.prepare(engine=engine, again=again, keep_steps=keep_steps)
-        return report.steps, report.already_ready
+        return self.declared.prepare(engine=engine, again=again, keep_steps=keep_steps)
 
     def stored_size(self) -> int | None:
         """Bytes of the prepared resources; None if that is not known."""

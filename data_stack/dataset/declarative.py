@@ -16,12 +16,21 @@ from data_stack.dataset.preparation import Preparation, PreparationReport
 from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.dataset.resource_names import MANIFEST
 from data_stack.dataset.shards import EnginePreparation, prepare_in_turn
-from data_stack.dataset.stored import Finding, StoredDataset
+from data_stack.dataset.stored import Finding, Readiness, StoredDataset
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-__all__ = ["DatasetCard", "DatasetFactory", "Finding", "PreparationReport", "PreparedResources", "Resources", "stored_folder"]
+__all__ = [
+    "DatasetCard",
+    "DatasetFactory",
+    "Finding",
+    "PreparationReport",
+    "PreparedResources",
+    "Readiness",
+    "Resources",
+    "stored_folder",
+]
 
 _ATTEMPTS = 3
 _LEASE_TIMEOUT_SECONDS = 600.0
@@ -231,6 +240,15 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._checked_definition()
         return not definition.needs_store or self.manifest() is not None
 
+    def readiness(self) -> Readiness:
+        """Whether everything is there, and if not, why what is stored has to be prepared again at the next use."""
+        definition = self._checked_definition()
+        if not definition.needs_store:
+            return Readiness()
+        stored = self._stored_dataset(definition)
+        unwritten = self._intact_unwritten_manifest(stored)
+        return Readiness(unwritten) if unwritten is not None else stored.readiness(lambda: code_digest(self))
+
     def manifest(self) -> Manifest | None:
         """What the dataset consists of and was made from; None if it is not ready, or stores nothing."""
         definition = self._checked_definition()
@@ -254,7 +272,7 @@ class DatasetFactory(BaseDatasetFactory):
         stored = self._stored_dataset(definition)
         manifest = stored.manifest() or self._unwritten_manifest
         if manifest is None:
-            problem = stored.problem() or "the dataset is not prepared: it has no manifest"
+            problem = stored.readiness(lambda: code_digest(self)).reason or "the dataset is not prepared: it has no manifest"
             return [Finding(stored.identifier(MANIFEST), problem)]
         return stored.verify(manifest, deep)
 

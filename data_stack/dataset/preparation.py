@@ -52,11 +52,14 @@ class PreparationReport:
             and ``"preprocess"`` for the rest of it. Empty if there was nothing to do.
         adopted: the store was complete without a manifest, and is used as it was found.
         already_ready: nothing was done.
+        reason: why what was stored of the dataset, or begun, could not be used as it was; None where the store had nothing of it,
+            or nothing was done.
     """
 
     steps: tuple[tuple[str, float], ...]
     adopted: bool
     already_ready: bool
+    reason: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -121,9 +124,9 @@ class Preparation:
             if manifest is not None:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._remove_abandoned()
-            problem = self._stored.problem()
-            if problem is not None:
-                logger.info("dataset %r is prepared again: %s", self._name, problem)
+            readiness = self._stored.readiness(None if self._keep_steps else self._code)
+            if readiness.reason is not None and not readiness.resumes:
+                logger.warning("dataset %r is prepared again: %s", self._name, readiness.reason)
             wait = 0.0
             for attempt in range(_ATTEMPTS):
                 # Without a lease, others may replace something while this one finishes. After that, each leaves the
@@ -131,7 +134,9 @@ class Preparation:
                 started = time.monotonic()
                 manifest = self._ready_within(wait) or self._adopted() or self._prepared()
                 if manifest is not None and self._stored.damage(manifest) is None:
-                    return manifest, PreparationReport(tuple(self._timings), manifest.adopted, already_ready=False)
+                    return manifest, PreparationReport(
+                        tuple(self._timings), manifest.adopted, already_ready=False, reason=readiness.reason
+                    )
                 wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
         raise PreparationError(
             f"dataset {self._name!r} was prepared {_ATTEMPTS} times, and each time something else replaced a part of it in "
@@ -371,10 +376,6 @@ class Preparation:
         own, code = self._fingerprint(sources), self._code()
         is_of_others = journal is None or journal.fingerprint != own
         if journal is None or is_of_others or (journal.codes != (code,) and not self._keep_steps):
-            if journal is not None and not is_of_others and journal.steps:
-                logger.warning(
-                    "dataset %r: the steps that are done are not taken over, for the code is another one now", self._name
-                )
             if self._stored.was_begun():
                 Staging.remove(self._stored)  # shards of another preparation, while its journal may still say that they are there
             journal = Journal(own, tuple((source.identifier, source.origin) for source in sources), codes=(code,))

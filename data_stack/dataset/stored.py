@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from data_stack.dataset.definition import DatasetDefinition
@@ -23,7 +23,7 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.util.logger import logger
 
-__all__ = ["Finding", "StoredDataset"]
+__all__ = ["Finding", "Readiness", "StoredDataset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,21 @@ class Finding:
     identifier: str
     problem: str
     is_fault: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a dataset is ready, and why not.
+
+    Attributes:
+        manifest: what a ready dataset consists of; None: it is not ready.
+        reason: why what is stored of it, or begun, cannot be used as it is; None: it is ready, or the store has nothing of it.
+        resumes: whether the next preparation goes on where an earlier one stopped.
+    """
+
+    manifest: Manifest | None = None
+    reason: str | None = None
+    resumes: bool = False
 
 
 class StoredDataset:
@@ -82,19 +97,42 @@ class StoredDataset:
 
     def ready_manifest(self) -> Manifest | None:
         """The manifest, if it is there and true: then the dataset is ready, otherwise it is not."""
-        with contextlib.suppress(DatasetFileCorruptError):
-            manifest = self._parsed_manifest()
-            if manifest is not None and (self.difference(manifest) or self.damage(manifest)) is None:
-                return manifest
-        return None
+        return self._held_manifest().manifest
 
-    def problem(self) -> str | None:
-        """Why the manifest that is stored does not make the dataset ready; None if it does, or if there is none."""
+    def readiness(self, code: Callable[[], str] | None) -> Readiness:
+        """Whether the dataset is ready; where it is not, the reason may need a look at the journal and at other versions.
+
+        Args:
+            code: gives the digest of the author's code; None: steps that other code has done are taken over too.
+        """
+        held = self._held_manifest()
+        return held if held != Readiness() else self._readiness_without_manifest(code)
+
+    def _held_manifest(self) -> Readiness:
         try:
             manifest = self._parsed_manifest()
         except DatasetFileCorruptError as error:
-            return str(error)
-        return None if manifest is None else self.difference(manifest) or self.damage(manifest)
+            return Readiness(reason=str(error))
+        if manifest is None:
+            return Readiness()
+        reason = self.difference(manifest) or self.damage(manifest)
+        return Readiness(manifest) if reason is None else Readiness(reason=reason)
+
+    def _readiness_without_manifest(self, code: Callable[[], str] | None) -> Readiness:
+        journal = self.journal()
+        if journal is not None:
+            begun = "a preparation of it was begun and has not finished"
+            if journal.steps and code is not None and code() not in journal.codes:
+                return Readiness(reason=f"{begun}; its steps were done by other code than this")
+            return Readiness(reason=begun, resumes=True)
+        card = self.definition.card
+        try:
+            listed = self.connector.list_resources(f"{card.name}/")
+        except UnsupportedStorageOperationError:
+            return Readiness()
+        versions = sorted(parts[1] for parts in (each.split("/") for each in listed) if len(parts) == 3 and parts[2] == MANIFEST)
+        stored = f"what is stored is {card.name} {', '.join(versions)}, wanted is {card.version}"
+        return Readiness(reason=stored if versions else None)
 
     def manifest(self) -> Manifest | None:
         """The stored manifest, whatever it says; None if there is none that can be read."""
