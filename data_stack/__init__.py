@@ -61,10 +61,12 @@ if TYPE_CHECKING:
     from data_stack.repository.copies import copy_datasets
     from data_stack.repository.default_storage import default_storage, storage_connector_from_url
     from data_stack.repository.encoders import encoder, encoder_from_state
+    from data_stack.repository.inventory import disk_usage, take_inventory
     from data_stack.repository.loading import datasets, describe, load
     from data_stack.repository.recipes import from_recipe
-    from data_stack.repository.removal import remove_dataset
+    from data_stack.repository.removal import collect_garbage, remove_dataset
     from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
+    from data_stack.repository.verification import verify_datasets, verify_storage
 
     __version__: str
 
@@ -103,11 +105,13 @@ _MODULES = {
     "StorageConnector": "io.storage_connectors",
     "StorageConnectorFactory": "io.storage_connectors",
     "StreamedResource": "io.resources",
+    "collect_garbage": "repository.removal",
     "copy_datasets": "repository.copies",
     "datasets": "repository.loading",
     "default_repository": "repository.repository",
     "default_storage": "repository.default_storage",
     "describe": "repository.loading",
+    "disk_usage": "repository.inventory",
     "encoder": "repository.encoders",
     "encoder_from_state": "repository.encoders",
     "find_duplicates": "dataset.reports.leakage",
@@ -118,6 +122,9 @@ _MODULES = {
     "remove_dataset": "repository.removal",
     "save_splits": "dataset.splits.saved_splits",
     "storage_connector_from_url": "repository.default_storage",
+    "take_inventory": "repository.inventory",
+    "verify_datasets": "repository.verification",
+    "verify_storage": "repository.verification",
 }
 
 __all__ = [
@@ -156,11 +163,13 @@ __all__ = [
     "StorageConnectorFactory",
     "StreamedResource",
     "__version__",
+    "collect_garbage",
     "copy_datasets",
     "datasets",
     "default_repository",
     "default_storage",
     "describe",
+    "disk_usage",
     "encoder",
     "encoder_from_state",
     "find_duplicates",
@@ -171,6 +180,9 @@ __all__ = [
     "remove_dataset",
     "save_splits",
     "storage_connector_from_url",
+    "take_inventory",
+    "verify_datasets",
+    "verify_storage",
 ]
 
 #: Each needs an optional package, so a star import does not give them.

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, parsed_options, print_json
+from data_stack.cli.settings import Settings, common_options, echo, parsed_options, parsed_seconds, parsed_share, print_json
 from data_stack.display.text import columns, size_text
 
 if TYPE_CHECKING:
     from data_stack.display.report import DatasetReport
     from data_stack.repository.removal import RemovalReport
+    from data_stack.repository.verification import DatasetVerification
 
 __all__ = ["data_stack"]
 
@@ -55,10 +56,12 @@ def list_datasets(settings: Settings) -> None:
 
     Tells which versions of them are prepared in the store, and imports none if the store can list what it has.
     """
-    from data_stack.cli.datasets import installed_datasets, prepared_versions
+    from data_stack.cli.datasets import installed_datasets
+    from data_stack.repository.inventory import take_inventory
 
     connector, records = settings.existing_connector(may_be_new=True), installed_datasets()
-    versions = prepared_versions(connector, sorted({record.name for record in records})) if records else {}
+    names = sorted({record.name for record in records})
+    versions = take_inventory(connector, names).prepared_versions if records else {}
     rows = [(record, versions.get(record.name, [])) for record in records]
     if settings.as_json:
         print_json(
@@ -312,18 +315,17 @@ def verify(
         context.exit(_verify_deeply(settings, names, sample, seed, n_threads))
     if seed is not None:
         raise click.UsageError("--seed is of a sample; give --sample too")
-    from data_stack.cli.datasets import prepared_versions, verified
+    from data_stack.repository.verification import verify_datasets
 
     connector = settings.existing_connector()
     results = []
-    for each in names or prepared_versions(connector):
-        for result in verified(each, connector):
-            results.append(result)
-            if not settings.as_json:
-                _print_verified(result)
-    faulty = any(result["state"] != "ok" for result in results)
+    for result in verify_datasets(names, connector):
+        results.append(result)
+        if not settings.as_json:
+            _print_verified(result)
+    faulty = any(result.state != "ok" for result in results)
     if settings.as_json:
-        print_json(results)
+        print_json([asdict(result) for result in results])
     elif not results:
         echo(f"no dataset is prepared in {connector!r}")
     context.exit(1 if faulty else 0)
@@ -331,47 +333,43 @@ def verify(
 
 def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | None, seed: int | None, n_threads: int) -> int:
     """Print what a deep verification finds; the exit code."""
-    from data_stack.cli.storage import deeply_verified, parsed_share
+    from data_stack.repository.verification import verify_storage
 
     share = None if sample is None else parsed_share(sample)
     if sample is not None and share is None:
         raise click.BadParameter(f"{sample!r} is no share; write 5% or 0.05", param_hint="'--sample'")
     if seed is not None and sample is None:
         raise click.UsageError("--seed is of a sample; give --sample too")
-    facts = deeply_verified(settings.existing_connector(), names, sample=share, seed=seed, n_threads=n_threads)
+    found = verify_storage(settings.existing_connector(), names, sample=share, seed=seed, n_threads=n_threads)
     if settings.as_json:
-        print_json(facts)
-        return 1 if facts["state"] == "faulty" else 0
-    for fault in facts["faults"]:
-        echo(f"FAULT  {fault['identifier']}{_block(fault['block'])}: {fault['problem']}")
-    for finding in facts["findings"]:
-        echo(f"{'FAULT' if finding['is_fault'] else 'note '}  {finding['name']}: {finding['problem']}")
-    n_faults = len(facts["faults"]) + sum(finding["is_fault"] for finding in facts["findings"])
-    what = (
-        f"{facts['n_resources']} resources"
-        if share is None
-        else f"{facts['n_ranges']} blocks of {facts['n_resources']} resources"
-    )
+        print_json(asdict(found))
+        return 1 if found.state == "faulty" else 0
+    for fault in found.faults:
+        echo(f"FAULT  {fault.identifier}{_block(fault.block)}: {fault.problem}")
+    for finding in found.findings:
+        echo(f"{'FAULT' if finding.is_fault else 'note '}  {finding.name}: {finding.problem}")
+    n_faults = len(found.faults) + sum(finding.is_fault for finding in found.findings)
+    what = f"{found.n_resources} resources" if share is None else f"{found.n_ranges} blocks of {found.n_resources} resources"
     echo(
-        f"{facts['state']}: read {what}, {size_text(facts['n_bytes'])}, in {facts['seconds']:.3f} s from {facts['storage']}; "
+        f"{found.state}: read {what}, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}; "
         f"{n_faults} faults"
     )
     if share is not None:
-        echo(f"a sample of {share:.3%}; repeat it with --seed {facts['seed']}")
-    if facts["n_without_digest"]:
-        echo(f"of {facts['n_without_digest']} resources no digest is known; they were read, but compared with nothing")
-    return 1 if facts["state"] == "faulty" else 0
+        echo(f"a sample of {share:.3%}; repeat it with --seed {found.seed}")
+    if found.n_without_digest:
+        echo(f"of {found.n_without_digest} resources no digest is known; they were read, but compared with nothing")
+    return 1 if found.state == "faulty" else 0
 
 
 def _block(number: int | None) -> str:
     return "" if number is None else f", block {number}"
 
 
-def _print_verified(result: dict[str, Any]) -> None:
-    name = f"{result['name']} {result['version'] or ''}".strip()
-    echo(f"{name}: {result['state']}, {result['n_resources']} resources, {size_text(result['size'])}")
-    for finding in result["findings"]:
-        echo(f"  {'FAULT' if finding['is_fault'] else 'note'}  {finding['identifier']}: {finding['problem']}")
+def _print_verified(result: DatasetVerification) -> None:
+    name = f"{result.name} {result.version or ''}".strip()
+    echo(f"{name}: {result.state}, {result.n_resources} resources, {size_text(result.size)}")
+    for finding in result.findings:
+        echo(f"  {'FAULT' if finding.is_fault else 'note'}  {finding.identifier}: {finding.problem}")
 
 
 @data_stack.command()
@@ -405,7 +403,6 @@ def copy(
     _check_names(names)
     if settings.storage is not None:
         raise click.UsageError("copy takes its stores as SRC and DST; --storage is not for it")
-    from data_stack.cli.storage import copy_facts
     from data_stack.exception import IncompleteCopyError, StorageError
     from data_stack.repository.copies import copy_datasets
     from data_stack.repository.default_storage import as_storage_connector, check_there
@@ -420,7 +417,9 @@ def copy(
         echo("What is copied stays. The same command goes on from there.", err=True)
         raise
     if settings.as_json:
-        print_json(copy_facts(report))
+        outcomes = ("copied", "shared", "present")
+        counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in outcomes}
+        print_json(asdict(report) | counts)
         context.exit(1 if report.faults else 0)
     for name in report.complete:
         echo(f"{name} {'would be' if dry_run else 'is'} ready in {report.target}")
@@ -493,13 +492,13 @@ def gc(settings: Settings, grace: str, dry_run: bool) -> None:
     What writers that died left behind goes at once; replaced versions, and content that nothing refers to, after the grace
     period. It may run beside readers and writers, and be interrupted and run again.
     """
-    from data_stack.cli.storage import freed, parsed_seconds
+    from data_stack.repository.removal import collect_garbage
 
     seconds = parsed_seconds(grace)
     if seconds is None:
         raise click.BadParameter(f"{grace!r} is no duration; write 90s, 30m, 24h or 7d, not less than 0", param_hint="'--grace'")
     connector = settings.existing_connector()
-    garbage = freed(connector, seconds, dry_run)
+    garbage = collect_garbage(connector, seconds, dry_run=dry_run)
     n_bytes = sum(each.size or 0 for each in garbage)
     if settings.as_json:
         items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
@@ -522,9 +521,9 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     counts equal content once. Reads no data.
     """
     _check_names(names)
-    from data_stack.cli.storage import disk_usage
+    from data_stack.repository.inventory import disk_usage
 
-    facts = disk_usage(settings.existing_connector(), names)
+    facts = asdict(disk_usage(settings.existing_connector(), names))
     if settings.as_json:
         print_json(facts)
         return

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.declarative import DatasetFactory, Finding, PreparationReport, stored_folder
-from data_stack.dataset.manifest import Manifest
-from data_stack.dataset.resource_names import MANIFEST
+from data_stack.dataset.declarative import DatasetFactory, PreparationReport, stored_folder
 from data_stack.exception import (
     ConfigError,
     DatasetNotFoundError,
-    DataStackError,
     PluginError,
 )
 from data_stack.io.storage_errors import storage_errors
 from data_stack.plugins.manager import default_manager
 from data_stack.plugins.record import DATASETS_GROUP, PluginRecord
-from data_stack.repository.inventory import StoredVersion, found_in
+from data_stack.repository.inventory import take_inventory
 from data_stack.repository.repository import DatasetDescription, default_repository
 
 if TYPE_CHECKING:
@@ -37,9 +34,7 @@ __all__ = [
     "engine_of",
     "imported",
     "installed_datasets",
-    "prepared_versions",
     "save_picture",
-    "verified",
 ]
 
 
@@ -104,7 +99,7 @@ class Dataset:
             ],
             "prepared": factory.is_ready() if factory is not None else None,
             "reason": factory.readiness().reason if factory is not None else None,
-            "stored_versions": prepared_versions(self.connector, [factory.card.name]).get(factory.card.name, [])
+            "stored_versions": take_inventory(self.connector, [factory.card.name]).prepared_versions.get(factory.card.name, [])
             if factory is not None
             else [],
             "storage": repr(self.connector),
@@ -197,78 +192,6 @@ class Dataset:
 def installed_datasets() -> list[PluginRecord]:
     """All datasets that plugins name, usable or not; nothing is imported."""
     return [record for record in default_manager().records() if record.group == DATASETS_GROUP]
-
-
-def prepared_versions(connector: StorageConnector, names: Sequence[str] = ()) -> dict[str, list[str]]:
-    """The versions of each dataset that have a manifest in the store, sorted; their plugins may be gone."""
-    versions: dict[str, list[str]] = {}
-    for each in found_in(connector, names).versions.values():
-        if each.data is not None and not each.is_taken_away:
-            versions.setdefault(each.name, []).append(each.version or "?")
-    return {name: sorted(found) for name, found in sorted(versions.items())}
-
-
-def verified(name: str, connector: StorageConnector) -> list[dict[str, Any]]:
-    """Read all that is stored of a dataset and say what is wrong with it, as plain JSON data; an item for each version.
-
-    The plugin, if it is installed and works, knows whether this is still the dataset that it means; of versions without plugin
-    the manifest says what the bytes should be.
-
-    Args:
-        name: of the dataset, or of a version as ``"digits/1.0.0"``.
-        connector: the store.
-    """
-    plain_name, _, version = name.partition("/")
-    stored_name = name.rpartition(":")[2]  # without the distribution
-    found = [
-        each for each in found_in(connector, [stored_name]).versions.values() if each.data is not None and not each.is_taken_away
-    ]
-    note, results, folder = "", [], None
-    try:
-        factory = Dataset.find(plain_name, connector).declared
-    except (DatasetNotFoundError, PluginError) as error:
-        if not found:
-            raise
-        factory, note = None, str(error)
-    else:
-        note = f"{name} is written in the original's manner; its manifest was checked" if factory is None else ""
-        if factory is None and not found:
-            raise ConfigError(f"dataset {name!r} is written in the original's manner and has no manifest to verify it by")
-    if factory is not None and version in ("", factory.card.version):
-        folder = stored_folder(factory)
-        if not found or folder in {each.folder for each in found}:
-            results.append(_result(factory.card.name, factory.card.version, factory.manifest(), factory.verify()))
-    elif version and not found:
-        raise DatasetNotFoundError(f"no version {version!r} of dataset {plain_name!r} is in {connector!r}")
-    for each in found:
-        if each.folder != folder:
-            notes = [Finding(f"{each.folder}/{MANIFEST}", note, is_fault=False)] if note else []
-            results.append(_result(each.name, each.version, each.manifest, [*notes, *_held_against_manifest(each, connector)]))
-    return results
-
-
-def _result(name: str, version: str | None, manifest: Manifest | None, findings: list[Finding]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "version": version,
-        "state": "faulty" if any(finding.is_fault for finding in findings) else "ok",
-        "n_resources": 0 if manifest is None else len(manifest.prepared),
-        "size": 0 if manifest is None else manifest.size,
-        "findings": [asdict(finding) for finding in findings],
-    }
-
-
-def _held_against_manifest(version: StoredVersion, connector: StorageConnector) -> list[Finding]:
-    if version.manifest is None:
-        return [Finding(f"{version.folder}/{MANIFEST}", "the manifest is damaged; prepare the dataset again")]
-    findings = []
-    for record in version.manifest.prepared:
-        identifier = f"{version.folder}/{record.identifier}"
-        try:
-            connector.verify_resource(identifier, record.sha256)
-        except DataStackError as error:
-            findings.append(Finding(identifier, str(error)))
-    return findings
 
 
 def imported(

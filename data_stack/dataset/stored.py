@@ -23,7 +23,7 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.util.logger import logger
 
-__all__ = ["Finding", "Readiness", "StoredDataset"]
+__all__ = ["Finding", "Readiness", "StoredDataset", "StoredResources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,127 @@ class Readiness:
     resumes: bool = False
 
 
-class StoredDataset:
+class StoredResources:
+    """What a store holds below one folder, and whether it is what a manifest says.
+
+    Args:
+        connector: the store; the three required methods suffice.
+        folder: of a version of a dataset.
+    """
+
+    def __init__(self, connector: StorageConnector, folder: str) -> None:
+        self.connector, self.folder = connector, folder
+
+    def damage(self, manifest: Manifest) -> str | None:
+        """How the store differs from what a manifest lists; None if all is there.
+
+        Nothing is read, but for what a store that knows digests does not know any more: that was touched by other means.
+        """
+        return next((finding.problem for finding in self._changes(manifest.prepared, read_touched=True)), None)
+
+    def holds(self, record: ResourceRecord, name: str | None = None) -> bool:
+        """Whether a resource is still the recorded one; read whole if the store keeps no digest of it.
+
+        Args:
+            record: what it should be.
+            name: where it lies, relative to the dataset; None: under its own name.
+        """
+        name = record.identifier if name is None else name
+        info = self.stat(name)
+        if info is None or _difference(record, info) is not None:
+            return False
+        if info.sha256 is not None:
+            return True
+        try:
+            self.connector.verify_resource(self.identifier(name), record.sha256)
+        except (DatasetFileCorruptError, ResourceNotFoundError):
+            return False
+        return True
+
+    def stat(self, name: str) -> ResourceInfo | None:
+        """What the store knows of a resource of this dataset; None if it is not there."""
+        identifier = self.identifier(name)
+        if not self.connector.has_resource(identifier):
+            return None
+        try:
+            return self.connector.stat(identifier)
+        except ResourceNotFoundError:  # removed in between
+            return None
+
+    def verify(self, manifest: Manifest, deep: bool) -> list[Finding]:
+        """Hold all that a manifest lists against the store; ``deep`` reads every byte."""
+        findings = list(self._changes(manifest.prepared))
+        opened = {record.identifier for record in manifest.prepared}
+        kept = [source for source in manifest.sources if source.identifier not in opened]
+        findings += self._source_changes(kept)
+        if deep:
+            reported = {finding.identifier for finding in findings}
+            listed = [(record.identifier, record.sha256) for record in manifest.prepared]
+            for name, sha256 in [*listed, *((source.identifier, source.sha256) for source in kept)]:
+                if self.identifier(name) not in reported:
+                    findings += self._damaged_bytes(self.identifier(name), sha256)
+        return findings
+
+    def identifier(self, name: str) -> str:
+        """The identifier in the store of a name relative to the dataset."""
+        return f"{self.folder}/{name}"
+
+    def write(self, name: str, data: bytes) -> None:
+        """Store a few bytes under a name relative to the dataset."""
+        # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
+        identifier = self.identifier(name)
+        self.connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
+
+    def read(self, name: str, n_bytes: int) -> bytes | None:
+        """The first ``n_bytes`` of what is stored under a name relative to the dataset; None if there is nothing."""
+        identifier = self.identifier(name)
+        if not self.connector.has_resource(identifier):
+            return None
+        try:
+            with self.connector.get_resource(identifier) as resource:
+                return bytes(resource.read(n_bytes + 1)[:n_bytes])
+        except ResourceNotFoundError:  # removed in between
+            return None
+
+    def delete(self, name: str) -> None:
+        """Remove what is stored under a name relative to the dataset, if there is something.
+
+        Raises:
+            UnsupportedStorageOperationError, StorageError: that is not possible.
+        """
+        if self.connector.has_resource(self.identifier(name)):
+            with contextlib.suppress(ResourceNotFoundError):  # another process was faster
+                self.connector.delete_resource(self.identifier(name))
+
+    def _changes(self, records: tuple[ResourceRecord, ...], *, read_touched: bool = False) -> Iterator[Finding]:
+        for record in records:
+            identifier = self.identifier(record.identifier)
+            info = self.stat(record.identifier)
+            problem = "is missing" if info is None else _difference(record, info)
+            if problem is not None:
+                yield Finding(identifier, f"{identifier!r} {problem}")
+            elif read_touched and self.connector.knows_digests and info is not None and info.sha256 is None:
+                logger.info("%r was copied or changed since it was stored; reading its %d bytes once", identifier, record.size)
+                yield from self._damaged_bytes(identifier, record.sha256)
+
+    def _source_changes(self, sources: list[SourceRecord]) -> Iterator[Finding]:
+        for source in sources:
+            info = self.stat(source.identifier)
+            if info is None:
+                yield Finding(self.identifier(source.identifier), "raw not kept", is_fault=False)
+            elif source.size is not None:
+                problem = _difference(ResourceRecord(source.identifier, source.size, source.sha256), info)
+                if problem is not None:
+                    yield Finding(self.identifier(source.identifier), f"{self.identifier(source.identifier)!r} {problem}")
+
+    def _damaged_bytes(self, identifier: str, sha256: str | None) -> Iterator[Finding]:
+        try:
+            self.connector.verify_resource(identifier, sha256)
+        except (ChecksumMismatchError, ResourceNotFoundError, StorageError) as error:
+            yield Finding(identifier, str(error))
+
+
+class StoredDataset(StoredResources):
     """The resources, manifest and journal of one dataset in one store.
 
     Args:
@@ -68,7 +188,8 @@ class StoredDataset:
     """
 
     def __init__(self, connector: StorageConnector, definition: DatasetDefinition) -> None:
-        self.connector, self.definition = connector, definition
+        super().__init__(connector, definition.folder)
+        self.definition = definition
         self.outdated: Manifest | None = None
 
     @classmethod
@@ -161,57 +282,11 @@ class StoredDataset:
         missing = set(self.definition.prepared_resources or ()) - {record.identifier for record in manifest.prepared}
         return f"{min(missing)!r} was not prepared" if missing else None
 
-    def damage(self, manifest: Manifest) -> str | None:
-        """How the store differs from what a manifest lists; None if all is there.
-
-        Nothing is read, but for what a store that knows digests does not know any more: that was touched by other means.
-        """
-        return next((finding.problem for finding in self._changes(manifest.prepared, read_touched=True)), None)
-
-    def holds(self, record: ResourceRecord, name: str | None = None) -> bool:
-        """Whether a resource is still the recorded one; read whole if the store keeps no digest of it.
-
-        Args:
-            record: what it should be.
-            name: where it lies, relative to the dataset; None: under its own name.
-        """
-        name = record.identifier if name is None else name
-        info = self.stat(name)
-        if info is None or _difference(record, info) is not None:
-            return False
-        if info.sha256 is not None:
-            return True
-        try:
-            self.connector.verify_resource(self.identifier(name), record.sha256)
-        except (DatasetFileCorruptError, ResourceNotFoundError):
-            return False
-        return True
-
-    def stat(self, name: str) -> ResourceInfo | None:
-        """What the store knows of a resource of this dataset; None if it is not there."""
-        identifier = self.identifier(name)
-        if not self.connector.has_resource(identifier):
-            return None
-        try:
-            return self.connector.stat(identifier)
-        except ResourceNotFoundError:  # removed in between
-            return None
-
     def verify(self, manifest: Manifest, deep: bool) -> list[Finding]:
-        """Hold all that a manifest lists against the store; ``deep`` reads every byte."""
+        """Hold all that a manifest lists against the store, and the manifest against the definition."""
         difference = self.difference(manifest)
         findings = [] if difference is None else [Finding(self.identifier(MANIFEST), difference)]
-        findings += self._changes(manifest.prepared)
-        opened = {record.identifier for record in manifest.prepared}
-        kept = [source for source in manifest.sources if source.identifier not in opened]
-        findings += self._source_changes(kept)
-        if deep:
-            reported = {finding.identifier for finding in findings}
-            listed = [(record.identifier, record.sha256) for record in manifest.prepared]
-            for name, sha256 in [*listed, *((source.identifier, source.sha256) for source in kept)]:
-                if self.identifier(name) not in reported:
-                    findings += self._damaged_bytes(self.identifier(name), sha256)
-        return findings
+        return findings + super().verify(manifest, deep)
 
     # ------------------------------------------------------------------ manifest
 
@@ -258,71 +333,9 @@ class StoredDataset:
         with contextlib.suppress(UnsupportedStorageOperationError, StorageError):
             self.delete(JOURNAL)
 
-    # ------------------------------------------------------------------ by name
-
-    def identifier(self, name: str) -> str:
-        """The identifier in the store of a name relative to the dataset."""
-        return self.definition.stored(name)
-
-    def write(self, name: str, data: bytes) -> None:
-        """Store a few bytes under a name relative to the dataset."""
-        # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
-        identifier = self.identifier(name)
-        self.connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
-
-    def read(self, name: str, n_bytes: int) -> bytes | None:
-        """The first ``n_bytes`` of what is stored under a name relative to the dataset; None if there is nothing."""
-        identifier = self.identifier(name)
-        if not self.connector.has_resource(identifier):
-            return None
-        try:
-            with self.connector.get_resource(identifier) as resource:
-                return bytes(resource.read(n_bytes + 1)[:n_bytes])
-        except ResourceNotFoundError:  # removed in between
-            return None
-
-    def delete(self, name: str) -> None:
-        """Remove what is stored under a name relative to the dataset, if there is something.
-
-        Raises:
-            UnsupportedStorageOperationError, StorageError: that is not possible.
-        """
-        if self.connector.has_resource(self.identifier(name)):
-            with contextlib.suppress(ResourceNotFoundError):  # another process was faster
-                self.connector.delete_resource(self.identifier(name))
-
-    # ------------------------------------------------------------------ inside
-
     def _parsed_manifest(self) -> Manifest | None:
         data = self.read(MANIFEST, MAX_BYTES)  # cut short, it does not have its digest
         return None if data is None else Manifest.from_json(data)
-
-    def _changes(self, records: tuple[ResourceRecord, ...], *, read_touched: bool = False) -> Iterator[Finding]:
-        for record in records:
-            identifier = self.identifier(record.identifier)
-            info = self.stat(record.identifier)
-            problem = "is missing" if info is None else _difference(record, info)
-            if problem is not None:
-                yield Finding(identifier, f"{identifier!r} {problem}")
-            elif read_touched and self.connector.knows_digests and info is not None and info.sha256 is None:
-                logger.info("%r was copied or changed since it was stored; reading its %d bytes once", identifier, record.size)
-                yield from self._damaged_bytes(identifier, record.sha256)
-
-    def _source_changes(self, sources: list[SourceRecord]) -> Iterator[Finding]:
-        for source in sources:
-            info = self.stat(source.identifier)
-            if info is None:
-                yield Finding(self.identifier(source.identifier), "raw not kept", is_fault=False)
-            elif source.size is not None:
-                problem = _difference(ResourceRecord(source.identifier, source.size, source.sha256), info)
-                if problem is not None:
-                    yield Finding(self.identifier(source.identifier), f"{self.identifier(source.identifier)!r} {problem}")
-
-    def _damaged_bytes(self, identifier: str, sha256: str | None) -> Iterator[Finding]:
-        try:
-            self.connector.verify_resource(identifier, sha256)
-        except (ChecksumMismatchError, ResourceNotFoundError, StorageError) as error:
-            yield Finding(identifier, str(error))
 
 
 def _difference(record: ResourceRecord, info: ResourceInfo) -> str | None:

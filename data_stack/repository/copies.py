@@ -17,7 +17,7 @@ from data_stack.exception import (
 from data_stack.io.copying import CopyFault, CopyReport, Parcel, Seal, Wanted, check_apart, copy_parcels
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
-from data_stack.repository.inventory import StoredVersion, found_in
+from data_stack.repository.inventory import StoredVersion, take_inventory
 
 __all__ = ["copy_datasets"]
 
@@ -98,7 +98,7 @@ class _Chosen:
 def _named(source: StorageConnector, names: Mapping[str, None]) -> _Chosen:
     parcels, skipped = [], []
     for name in names:
-        stored = found_in(source, [name])
+        stored = take_inventory(source, [name])
         if not stored.versions and not stored.loose:
             raise DatasetNotFoundError(_absence(source, name))
         ready, unfinished = [], []
@@ -126,7 +126,7 @@ def _named(source: StorageConnector, names: Mapping[str, None]) -> _Chosen:
 
 def _everything(source: StorageConnector) -> _Chosen:
     """All resources, by the version of a dataset that they belong to."""
-    stored = found_in(source)
+    stored = take_inventory(source)
     if not stored.is_listed:
         raise UnsupportedStorageOperationError(f"{source!r} cannot list what it has; name the datasets that are to be copied")
     parcels, skipped, faults = [], [], []
@@ -145,28 +145,21 @@ def _everything(source: StorageConnector) -> _Chosen:
 def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest) -> Parcel:
     """A prepared dataset: what its manifest lists, its sources if they were kept, and what else lies there."""
     folder = version.folder
-    wanted: dict[str, Wanted] = {}
-    for each in manifest.prepared:
-        wanted[f"{folder}/{each.identifier}"] = Wanted(f"{folder}/{each.identifier}", each.size, each.sha256)
-    for record in manifest.sources:
-        identifier = f"{folder}/{record.identifier}"
-        if identifier not in wanted and source.has_resource(identifier):  # raw resources need not be kept
-            # Of an adopted dataset the manifest says what its sources should have been, not what is there.
-            known = (None, None) if manifest.adopted else (record.size, record.sha256)
-            wanted[identifier] = Wanted(identifier, *known)
-    if not version.is_begun:  # else it may be what somebody is just making
-        for identifier in version.identifiers:
-            if identifier != f"{folder}/{MANIFEST}":
-                wanted.setdefault(identifier, Wanted(identifier))
+    wanted = [
+        Wanted(each.identifier, each.size, each.sha256)
+        for each in version.resources(source).values()
+        # What a manifest does not name may be what another process is just making.
+        if each.identifier != f"{folder}/{MANIFEST}" and (each.is_prepared or each.is_source or not version.is_begun)
+    ]
     # While the mark is there, the target's resources are not taken for a complete dataset, nor adopted as one.
     mark = Journal(fingerprint(manifest.name, manifest.version, manifest.factory, manifest.sources))
     seal = Seal(f"{folder}/{MANIFEST}", version.data or b"", f"{folder}/{JOURNAL}", mark.to_json())
-    return Parcel(folder, tuple(wanted.values()), seal)
+    return Parcel(folder, tuple(wanted), seal)
 
 
 def _absence(source: StorageConnector, name: str) -> str:
     """Says that there is no such dataset, and what there is."""
-    stored = found_in(source)
+    stored = take_inventory(source)
     there = sorted({each.name for each in stored.versions.values() if each.data is not None})
     if not stored.is_listed:
         return f"no dataset {name!r} in {source!r}; prepare it there first (data-stack prepare {name})"

@@ -1,4 +1,4 @@
-"""Which datasets lie in a store, in which versions; their plugins need not be installed."""
+"""What lies in a store: datasets, their versions, the resources of each, and what manifests say of them; no plugin is needed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,39 @@ from data_stack.dataset.resource_names import JOURNAL, MANIFEST
 from data_stack.dataset.strict_json import MAX_BYTES
 from data_stack.exception import (
     DatasetFileCorruptError,
+    DatasetNotFoundError,
     DataStackError,
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
 from data_stack.io.identifiers import checked_identifier
-from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.parallel import Workers
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.repository import default_repository
 
-__all__ = ["Inventory", "StoredVersion", "found_in"]
+__all__ = ["DatasetUsage", "DiskUsage", "ExpectedResource", "Inventory", "StoredVersion", "disk_usage", "take_inventory"]
 
 _MARKS = (MANIFEST, JOURNAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedResource:
+    """A resource of a store, and what the manifest of its dataset says of it.
+
+    Attributes:
+        identifier: its name in the store.
+        size: length in bytes; None if that is not known.
+        sha256: 64 hex digits; None if that is not known.
+        is_prepared: whether it is opened.
+        is_source: whether the dataset was prepared from it.
+    """
+
+    identifier: str
+    size: int | None = None
+    sha256: str | None = None
+    is_prepared: bool = False
+    is_source: bool = False
 
 
 @dataclass
@@ -63,34 +85,82 @@ class StoredVersion:
         """Whether its manifest stands for one that was taken away in a store that cannot delete."""
         return self.data is not None and self.data.strip() == b"{}"
 
+    def resources(self, connector: StorageConnector) -> dict[str, ExpectedResource]:
+        """What lies there or should, by identifier: what the manifest lists, its sources if they were kept, and whatever else."""
+        found = {identifier: ExpectedResource(identifier) for identifier in self.identifiers}
+        if self.manifest is None:
+            return found
+        for source in self.manifest.sources:
+            identifier = f"{self.folder}/{source.identifier}"
+            if identifier in found or connector.has_resource(identifier):  # sources need not be kept
+                # Of an adopted dataset the manifest says what its sources should have been, not what is there.
+                known = (None, None) if self.manifest.adopted else (source.size, source.sha256)
+                found[identifier] = ExpectedResource(identifier, *known, is_source=True)
+        for record in self.manifest.prepared:
+            identifier = f"{self.folder}/{record.identifier}"
+            is_source = identifier in found and found[identifier].is_source
+            found[identifier] = ExpectedResource(identifier, record.size, record.sha256, is_prepared=True, is_source=is_source)
+        return found
+
 
 @dataclass(frozen=True)
 class Inventory:
     """What lies in a store, or below some names in it.
 
     Attributes:
+        connector: the store.
         versions: by their folders.
         loose: identifiers of what belongs to no version of a dataset.
         is_listed: False where the store cannot list, and ``versions`` are those of which a manifest was asked for.
     """
 
+    connector: StorageConnector
     versions: dict[str, StoredVersion]
     loose: list[str]
     is_listed: bool
 
+    @property
+    def prepared_versions(self) -> dict[str, list[str]]:
+        """The versions of each dataset that have a manifest, sorted; ``"?"`` where it does not tell its version."""
+        versions: dict[str, list[str]] = {}
+        for each in self.versions.values():
+            if each.data is not None and not each.is_taken_away:
+                versions.setdefault(each.name, []).append(each.version or "?")
+        return {name: sorted(found) for name, found in sorted(versions.items())}
 
-def found_in(connector: StorageConnector, names: Sequence[str] = ()) -> Inventory:
+    def folder_of(self, identifier: str) -> str:
+        """The folder of the version that a resource belongs to, or else its first folder; empty without one."""
+        name, slash, rest = identifier.partition("/")
+        version = f"{name}/{rest.partition('/')[0]}"
+        return version if version in self.versions else name if slash else ""
+
+    def resources(self) -> dict[str, ExpectedResource]:
+        """All resources that lie there or should, sorted by identifier."""
+        found = {identifier: ExpectedResource(identifier) for identifier in self.loose}
+        for version in self.versions.values():
+            found |= version.resources(self.connector)
+        return dict(sorted(found.items()))
+
+
+def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *, must_exist: bool = False) -> Inventory:
     """Look what lies in a store; reads manifests and nothing else.
+
+    ::
+
+        data_stack.take_inventory("/data/sets").prepared_versions    # {"digits": ["1.0.0"], …}
 
     Where the store cannot list, the versions of installed plugins are looked for, and the layout without versions.
 
     Args:
-        connector: the store.
+        storage: a connector, URL or path; None for the default store.
         names: datasets, or versions as ``"digits/1.0.0"``; none: all of the store.
+        must_exist: whether a name of which nothing is stored is an error.
 
     Raises:
         MalformedIdentifierError: no dataset can have such a name.
+        DatasetNotFoundError: nothing is stored of one of ``names``, and ``must_exist``.
     """
+    connector = as_storage_connector(storage)
     for name in names:
         checked_identifier(f"{name}/{MANIFEST}")
     try:
@@ -108,12 +178,14 @@ def found_in(connector: StorageConnector, names: Sequence[str] = ()) -> Inventor
             found = _looked_at(connector, folder, has_manifest=f"{folder}/{MANIFEST}" in identifiers)
             if found is not None and not _is_part_of(versions.get(found.name), found):
                 versions[folder] = found
-    loose: list[str] = []
+    inventory = Inventory(connector, versions, [], is_listed)
     for identifier in identifiers:
-        first, _, rest = identifier.partition("/")
-        version = versions.get(f"{first}/{rest.partition('/')[0]}") or versions.get(first)
-        (loose if version is None or not rest else version.identifiers).append(identifier)
-    return Inventory(versions, loose, is_listed)
+        version = versions.get(inventory.folder_of(identifier))
+        (inventory.loose if version is None else version.identifiers).append(identifier)
+    for name in names if must_exist else ():
+        if not any(identifier.startswith(f"{name}/") for identifier in inventory.resources()):
+            raise DatasetNotFoundError(f"nothing of a dataset {name!r} is in {connector!r}; `data-stack du` shows what there is")
+    return inventory
 
 
 def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:
@@ -164,3 +236,104 @@ def _read(connector: StorageConnector, identifier: str) -> bytes | None:
         return None
     except DatasetFileCorruptError:
         return b""  # damaged: no manifest of anything
+
+
+# ---------------------------------------------------------------------- how much
+
+
+@dataclass(slots=True)
+class DatasetUsage:
+    """How much of a version of a dataset is stored.
+
+    Attributes:
+        name: of the dataset.
+        version: None where neither folder nor manifest tells it.
+        n_resources: how many.
+        raw: bytes as retrieved.
+        preprocessed: bytes of what is opened.
+        other: bytes of all else.
+        total: all bytes.
+    """
+
+    name: str
+    version: str | None
+    n_resources: int = 0
+    raw: int = 0
+    preprocessed: int = 0
+    other: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """How much a store holds.
+
+    Attributes:
+        storage: the store, without credentials.
+        datasets: by version.
+        n_resources: how many in all.
+        total: their bytes.
+        unique: bytes, equal content once.
+        stored: bytes that the store itself counts; None: it does not, or only some datasets were asked for.
+        garbage: bytes that :func:`collect_garbage` would free; None likewise.
+    """
+
+    storage: str
+    datasets: tuple[DatasetUsage, ...]
+    n_resources: int
+    total: int
+    unique: int
+    stored: int | None
+    garbage: int | None
+
+
+def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_threads: int = 8) -> DiskUsage:
+    """Count resources and bytes of a store, by dataset and kind. Reads manifests and no other bytes.
+
+    Args:
+        storage: a connector, URL or path; None for the default store.
+        names: datasets, or versions of them; none: all of the store.
+        n_threads: resources that are asked for at a time.
+
+    Raises:
+        DatasetNotFoundError: nothing is stored of one of ``names``.
+    """
+    inventory = take_inventory(storage, names, must_exist=True)
+    connector, expected = inventory.connector, inventory.resources()
+    infos: dict[str, ResourceInfo] = {}
+
+    def ask(identifier: str) -> None:
+        with contextlib.suppress(ResourceNotFoundError, DatasetFileCorruptError):  # `data-stack verify` tells of these
+            infos[identifier] = connector.stat(identifier)
+
+    Workers(expected, ask, n_threads).run()
+    rows: dict[str, DatasetUsage] = {}
+    for identifier, info in sorted(infos.items()):
+        folder = inventory.folder_of(identifier)
+        version = inventory.versions.get(folder)
+        name = folder.partition("/")[0] or "(no dataset)"
+        row = rows.setdefault(folder, DatasetUsage(name, None if version is None else version.version))
+        row.n_resources += 1
+        row.total += info.size
+        kind = _kind(expected[identifier], folder)
+        setattr(row, kind, getattr(row, kind) + info.size)
+    unique = {(info.sha256 or identifier): info.size for identifier, info in infos.items()}
+    # The default would ask for all sizes again, and knows no more.
+    usage = connector.usage() if not names and type(connector).usage is not StorageConnector.usage else None
+    return DiskUsage(
+        storage=repr(connector),
+        datasets=tuple(rows.values()),
+        n_resources=len(infos),
+        total=sum(info.size for info in infos.values()),
+        unique=sum(unique.values()),
+        stored=None if usage is None else usage.stored_bytes,
+        garbage=None if usage is None else usage.garbage_bytes,
+    )
+
+
+def _kind(expected: ExpectedResource, folder: str) -> str:
+    """``"raw"``, ``"preprocessed"`` or ``"other"``: what the manifest says, or else the folder."""
+    first = expected.identifier.removeprefix(f"{folder}/").partition("/")[0]
+    if expected.is_source or (first == "raw" and not expected.is_prepared):
+        return "raw"
+    return "preprocessed" if expected.is_prepared or first == "preprocessed" else "other"

@@ -1,4 +1,4 @@
-"""Removes datasets from a store, so that at no moment something looks ready that is not."""
+"""Removes datasets from a store, so that at no moment something looks ready that is not, and what is left of others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
-from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.io.storage_connectors.partials import removed_locally
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.inventory import StoredVersion, found_in
+from data_stack.repository.inventory import StoredVersion, take_inventory
 
-__all__ = ["RemovalReport", "RemovedVersion", "remove_dataset"]
+__all__ = ["RemovalReport", "RemovedVersion", "collect_garbage", "remove_dataset"]
 
 _MARK = Journal("0" * 64).to_json()
 
@@ -106,7 +108,7 @@ def remove_dataset(
     if "/" in name:
         raise ConfigError(f"{name!r:.80} is no name of a dataset; give its version as version=… (--version)")
     connector = as_storage_connector(storage)
-    stored = found_in(connector, [name])
+    stored = take_inventory(connector, [name])
     innermost = connector
     while isinstance(innermost, CachedStorageConnector):
         innermost = innermost.remote
@@ -177,3 +179,26 @@ def _size(connector: StorageConnector, identifiers: Sequence[str]) -> int:
 def _delete(connector: StorageConnector, identifier: str) -> None:
     with contextlib.suppress(ResourceNotFoundError):  # the manifest may not be there, or another process was faster
         connector.delete_resource(identifier)
+
+
+def collect_garbage(storage: Storage | None = None, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
+    """Remove what no resource needs any more, and what dead writers left; beside readers and writers.
+
+    Args:
+        storage: a connector, URL or path; None for the default store.
+        grace_seconds: keep what was replaced since, for its readers.
+        dry_run: only say what would be removed.
+
+    Returns:
+        What was removed, or would be.
+    """
+    connector = as_storage_connector(storage)
+    garbage = connector.collect_garbage(grace_seconds, dry_run=dry_run)
+    if not dry_run:  # one's own collect_garbage() need not do this too
+        known = {each.name for each in garbage}
+        left = [name for name in connector.remove_abandoned() if name not in known]
+        garbage += [Garbage(name, None, "left by a writer that died") for name in left]
+    if not isinstance(connector, FileStorageConnector):  # their downloads wait on this machine
+        found = removed_locally(grace_seconds, dry_run=dry_run)
+        garbage += [Garbage(path, size, "an interrupted download") for path, size in found]
+    return garbage

@@ -22,8 +22,11 @@ import pytest
 
 import data_stack
 from data_stack import FileStorageConnector
-from data_stack.cli.storage import deeply_verified, disk_usage, freed, parsed_seconds, parsed_share
+from data_stack.cli.settings import parsed_seconds, parsed_share
 from data_stack.io.storage_connectors.connector import Garbage, StorageConnector, StoreFinding
+from data_stack.repository.inventory import disk_usage
+from data_stack.repository.removal import collect_garbage
+from data_stack.repository.verification import verify_storage
 
 MiB = 1 << 20
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
@@ -261,12 +264,12 @@ def test_a_sample_finds_the_damage_in_its_part_and_its_seed_repeats_it() -> None
     info = connector.stat("loose/data")
     connector._stored["loose/data"] = (b"\1" * (60 * MiB), info)
 
-    first = deeply_verified(connector, sample=0.2)
-    again = deeply_verified(connector, sample=0.2, seed=first["seed"])
+    first = verify_storage(connector, sample=0.2)
+    again = verify_storage(connector, sample=0.2, seed=first.seed)
 
-    assert 0 < first["n_ranges"] < 40
-    assert len(first["faults"]) == first["n_ranges"]
-    assert first["faults"] == again["faults"]
+    assert 0 < first.n_ranges < 40
+    assert len(first.faults) == first.n_ranges
+    assert first.faults == again.faults
 
 
 def test_a_sample_says_its_seed(command: Any, filled: Path) -> None:
@@ -290,7 +293,11 @@ def test_a_wrong_sample_is_refused(command: Any, store: Path, arguments: list[st
 class Found(StorageConnector):
     """A store of nothing, with something in the way and something lost."""
 
-    get_resource = set_resource = None  # type: ignore[assignment]
+    def get_resource(self, identifier: str, *arguments: Any) -> Any:
+        raise data_stack.exception.ResourceNotFoundError(identifier)
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        raise data_stack.exception.ReadOnlyStorageError(identifier)
 
     def has_resource(self, identifier: str) -> bool:
         return False
@@ -309,10 +316,10 @@ class Found(StorageConnector):
 
 
 def test_what_an_audit_finds_is_part_of_a_deep_verification() -> None:
-    facts = deeply_verified(Found())
+    facts = verify_storage(Found())
 
-    assert facts["state"] == "faulty"
-    assert [finding["name"] for finding in facts["findings"]] == ["chunk 7", "a/b"]
+    assert facts.state == "faulty"
+    assert [finding.name for finding in facts.findings] == ["chunk 7", "a/b"]
 
 
 def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path) -> None:
@@ -329,13 +336,13 @@ def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path) -> 
         def has_resource(self, identifier: str) -> bool:
             return self.inner.has_resource(identifier)
 
-    sound = deeply_verified(Minimal(), ["digits"])
+    sound = verify_storage(Minimal(), ["digits"])
     FileStorageConnector(filled).set_resource("digits/1.0.0/preprocessed/test/targets.npy", b"X" * 3008)
-    damaged = deeply_verified(Minimal(), ["digits"])
+    damaged = verify_storage(Minimal(), ["digits"])
 
-    assert (sound["state"], sound["n_resources"]) == ("ok", 6)
-    assert [fault["identifier"] for fault in damaged["faults"]] == ["digits/1.0.0/preprocessed/test/targets.npy"]
-    assert disk_usage(Minimal(), ["digits"])["total"] > 0
+    assert (sound.state, sound.n_resources) == ("ok", 6)
+    assert [fault.identifier for fault in damaged.faults] == ["digits/1.0.0/preprocessed/test/targets.npy"]
+    assert disk_usage(Minimal(), ["digits"]).total > 0
 
 
 # ------------------------------------------------------------------ gc, du
@@ -383,8 +390,8 @@ def test_gc_refuses_a_grace_that_is_none(command: Any, store: Path, grace: str) 
 
 
 def test_gc_names_what_only_the_other_way_to_clean_up_removed() -> None:
-    assert [each.name for each in freed(Found(), 60.0, dry_run=False)] == ["chunk 7", "upload 3"]
-    assert [each.name for each in freed(Found(), 60.0, dry_run=True)] == ["chunk 7"]
+    assert [each.name for each in collect_garbage(Found(), 60.0, dry_run=False)] == ["chunk 7", "upload 3"]
+    assert [each.name for each in collect_garbage(Found(), 60.0, dry_run=True)] == ["chunk 7"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from data_stack.io.storage_connectors import (
     InMemoryStorageConnector,
     StorageConnector,
 )
-from data_stack.repository.inventory import found_in
+from data_stack.repository.inventory import take_inventory
 from data_stack.repository.removal import remove_dataset
 
 
@@ -66,7 +66,7 @@ def files(tmp_path: Path) -> FileStorageConnector:
 
 
 def folders(store: StorageConnector) -> set[str]:
-    return set(found_in(store).versions)
+    return set(take_inventory(store).versions)
 
 
 def test_a_version_goes_with_its_bytes_and_all_else_stays(store: StorageConnector) -> None:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from data_stack.cli.storage import freed
 from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
 from data_stack.io.storage_connectors.partials import Partial
+from data_stack.repository.removal import collect_garbage
 
 if TYPE_CHECKING:
     from tests.io.retriever.conftest import ScriptedServer
@@ -180,10 +180,10 @@ def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: Scrip
     interrupt(store, interrupted_for_ever(server))
     (partial,) = partials(tmp_path)
 
-    assert freed(store, DAY_SECONDS, dry_run=False) == []
-    assert [garbage.size for garbage in freed(store, 0.0, dry_run=True)] == [partial.stat().st_size]
+    assert collect_garbage(store, DAY_SECONDS, dry_run=False) == []
+    assert [garbage.size for garbage in collect_garbage(store, 0.0, dry_run=True)] == [partial.stat().st_size]
     os.utime(partial, (time.time() - DAY_SECONDS - 1,) * 2)
-    (garbage,) = freed(store, DAY_SECONDS, dry_run=False)
+    (garbage,) = collect_garbage(store, DAY_SECONDS, dry_run=False)
 
     assert garbage.reason == "an interrupted download"
     assert not partial.exists()
@@ -197,7 +197,7 @@ def test_one_that_is_under_way_is_neither_swept_nor_shared(
     first.start()
     wait_for(lambda: any(path.stat().st_size for path in partials(tmp_path)))
 
-    swept = freed(store, 0.0, dry_run=False)
+    swept = collect_garbage(store, 0.0, dry_run=False)
     fetch(store, url)
     server.stopped.set()  # the first one is cut, goes on by itself and is published too
     first.join()
