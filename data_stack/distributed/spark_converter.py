@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import platformdirs
@@ -36,9 +36,6 @@ try:
     from pyspark.sql import DataFrame, SparkSession
 except ImportError as error:
     raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
-
-if TYPE_CHECKING:
-    from data_stack.loader.torch import TorchLoader
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
 
@@ -135,8 +132,7 @@ class SparkDatasetConverter:
             return self._with_reader(
                 data_loader_fn, batch_size, shuffling_queue_capacity, {"num_epochs": num_epochs, **_pool(workers_count), **reader}
             )
-        loader: TorchLoader = self._loader(batch_size, num_epochs, workers_count, shuffling_queue_capacity, reader).torch()
-        return loader
+        return self._loader(batch_size, num_epochs, workers_count, shuffling_queue_capacity, reader).torch()
 
     def make_tf_dataset(
         self,

@@ -13,7 +13,7 @@ except ImportError as error:
     raise MissingDependencyError("make_tf_dataset", "tensorflow", "tensorflow") from error
 
 if TYPE_CHECKING:
-    from data_stack.loader.tensorflow import TensorFlowLoader
+    from data_stack.loader.loader import TensorFlowLoader
 
 __all__ = ["named_batches"]
 

@@ -13,14 +13,10 @@ from data_stack.loader.schedule import Mark, Schedule
 from data_stack.loader.statistics import Counters
 from data_stack.loader.workers.workers import Workers
 
-__all__ = ["Conversion", "Iteration", "Pairs"]
+__all__ = ["Iteration", "Pairs"]
 
 Pairs = Iterator[tuple[Any, Any]]
 """Batches, each with what the loader knows of it."""
-
-Conversion = Callable[[Pairs], Pairs]
-"""Makes something else of batches, one by one and in their order: ``(batch, mark)`` becomes ``(converted, mark)``. It may take
-the next batch before it gives the one before."""
 
 
 class Iteration:
@@ -52,8 +48,8 @@ class Iteration:
         self._is_over = False
         self.first_epoch = place.first_epoch
 
-    def batches(self, convert: Conversion | None) -> Iterator[Any]:
-        """The batches; when one is given, the loader's place is behind it."""
+    def batches(self, convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
+        """The batches, made something else of if ``convert`` is given; when one is given, the loader's place is behind it."""
         counters, clock = self._counters, time.perf_counter
         self._check()
         counters.begin()

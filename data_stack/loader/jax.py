@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from data_stack.exception import MissingDependencyError
-from data_stack.loader.converted import ConvertedLoader, aligned_copy, is_aligned, nested, one_ahead, parts_of_objects
+from data_stack.loader.conversion import Conversion, aligned_copy, is_aligned, nested, one_ahead, parts_of_objects
 from data_stack.loader.iteration import Pairs
 from data_stack.loader.ragged import Ragged
 
@@ -17,18 +18,16 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.jax", "jax", "jax") from error
 
-if TYPE_CHECKING:
-    from data_stack.loader.loader import Loader
-
-__all__ = ["JaxLoader"]
+__all__ = ["JaxConversion"]
 
 # From here on it is faster to copy an array to an aligned place, which JAX then takes over, than to have it copied by JAX:
 # for 0.8 MB 70 against 123 µs, for 154 MB 27 against 99 ms.
 _MANY_BYTES = 1 << 18
 
 
-class JaxLoader(ConvertedLoader):
-    """The batches of a loader as JAX arrays; made by ``loader.jax()``.
+@dataclass(frozen=True)
+class JaxConversion(Conversion):
+    """The batches of a loader as JAX arrays: ``loader.jax()``.
 
     Arrays of numbers become JAX arrays of their shape. On the CPU they stay where they are if JAX can compute there: if they
     begin at a multiple of 64 bytes and are C-contiguous; otherwise they are copied. As everywhere in JAX, 64-bit types become
@@ -39,26 +38,24 @@ class JaxLoader(ConvertedLoader):
     With a device, the copy of each batch is started one batch ahead, so that a step of training need not wait for it.
 
     Args:
-        loader: whose batches they are.
         device: a device or sharding of JAX's; None for JAX's default device, to which the arrays are then not committed.
     """
 
-    def __init__(self, loader: Loader, *, device: Any = None) -> None:
-        super().__init__(loader)
-        self._device = device
+    name = "JAX arrays"
+    device: Any = None
 
-    def converted(self, batch: Any) -> Any:
+    def convert(self, batch: Any) -> Any:
         return nested(batch, self._as_jax_array)
 
-    def _conversion(self, pairs: Pairs) -> Pairs:
-        converted = super()._conversion(pairs)
-        return converted if self._device is None else one_ahead(converted)  # device_put does not wait for its copy
+    def convert_all(self, pairs: Pairs) -> Pairs:
+        converted = super().convert_all(pairs)
+        return converted if self.device is None else one_ahead(converted)  # device_put does not wait for its copy
 
     def _as_jax_array(self, value: Any) -> Any:
         if isinstance(value, np.generic):
-            return jax.device_put(value, self._device) if _is_number(value.dtype) else value
+            return jax.device_put(value, self.device) if _is_number(value.dtype) else value
         if not isinstance(value, np.ndarray):
-            return jax.device_put(value, self._device) if isinstance(value, jax.Array) and self._device is not None else value
+            return jax.device_put(value, self.device) if isinstance(value, jax.Array) and self.device is not None else value
         if value.dtype == object:
             return nested(parts_of_objects(value), self._as_jax_array)
         if not _is_number(value.dtype):
@@ -69,10 +66,10 @@ class JaxLoader(ConvertedLoader):
             value = aligned_copy(value)
         # Not jax.dlpack.from_dlpack: it takes over the same memory under the same conditions, but commits the array to the CPU,
         # which keeps it from meeting arrays on other devices in one computation.
-        return jax.device_put(value, self._device)
+        return jax.device_put(value, self.device)
 
     def _is_for_cpu(self) -> bool:
-        return bool(jax.default_backend() == "cpu" if self._device is None else getattr(self._device, "platform", "") == "cpu")
+        return bool(jax.default_backend() == "cpu" if self.device is None else getattr(self.device, "platform", "") == "cpu")
 
 
 def _keeps_dtype(dtype: np.dtype[Any]) -> bool:

@@ -35,6 +35,11 @@ class Place:
         return self.first_epoch if self.goes_on else self.next_epoch
 
     @property
+    def next_start(self) -> tuple[int, int, int]:
+        """Epoch and position at which the next iteration begins, and the epoch with which it begins or began."""
+        return self.next_epoch, self.position if self.goes_on else 0, self.next_first_epoch
+
+    @property
     def is_inside(self) -> bool:
         """Whether the next iteration goes on with one of which batches have been received."""
         return self.goes_on and (self.position > 0 or self.epoch != self.first_epoch)
@@ -45,7 +50,7 @@ class Place:
 
     def begin(self) -> None:
         """An iteration begins. Until it gives a batch, another one would begin at the same place."""
-        self.go_to(self.next_epoch, self.position if self.goes_on else 0, self.next_first_epoch)
+        self.go_to(*self.next_start)
 
     def receive(self, epoch: int, position: int, end_epoch: int) -> None:
         """The consumer has received all before ``position`` of ``epoch``, in an iteration that ends before ``end_epoch``."""

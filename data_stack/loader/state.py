@@ -74,9 +74,27 @@ class LoaderState:
             )
         return cls(**values)
 
-    def has_order(self, order: Mapping[str, Any]) -> bool:
-        """Whether the state is of this order."""
-        return _is_equal(dict(self.order), dict(order))
+    def check_is_of(self, own: LoaderState, iterator: object) -> None:
+        """Refuse a state of other samples or of another order.
+
+        Args:
+            own: the present state of the loader that is to go on from this one.
+            iterator: what that loader reads, for the message.
+
+        Raises:
+            LoaderStateError: it is of others.
+        """
+        if self.fingerprint != own.fingerprint:
+            raise LoaderStateError(
+                f"this state is of another dataset: its stack of iterators has the fingerprint {self.fingerprint[:16]}… and "
+                f"{self.n_samples:,} samples, that of this loader {own.fingerprint[:16]}… and {own.n_samples:,} "
+                f"({iterator!r}); make the loader of the iterator that it was saved with, or begin anew"
+            )
+        if not _is_equal(dict(self.order), dict(own.order)):
+            raise LoaderStateError(
+                f"this state is of another order: {dict(self.order)}, that of this loader is {dict(own.order)}; "
+                f"give the loader the same shuffle= and redraw="
+            )
 
 
 def seal(fields: Mapping[str, Any]) -> dict[str, Any]:

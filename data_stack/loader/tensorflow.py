@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from data_stack.dataset.iterator.stacking import Column
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.converted import NUMBERS, ConvertedLoader, aligned_copy, is_aligned, mapped_pairs, nested, parts_of_objects
-from data_stack.loader.jobs import Job
+from data_stack.loader.conversion import (
+    NUMBERS,
+    Conversion,
+    FunctionConversion,
+    aligned_copy,
+    is_aligned,
+    nested,
+    parts_of_objects,
+)
 from data_stack.loader.ragged import Ragged
 
 try:
@@ -18,95 +25,62 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.tensorflow", "tensorflow", "tensorflow") from error
 
-if TYPE_CHECKING:
-    from data_stack.loader.loader import Loader
-
-__all__ = ["TensorFlowLoader"]
+__all__ = ["Batches", "TensorFlowConversion", "dataset_of"]
 
 
-class TensorFlowLoader(ConvertedLoader):
-    """The batches of a loader as TensorFlow's tensors; made by ``loader.tensorflow()``.
+class TensorFlowConversion(Conversion):
+    """The batches of a loader as TensorFlow's tensors: ``loader.tensorflow()``.
 
     Arrays of numbers become tensors of their shape and dtype, on the same memory if they begin at a multiple of 64 bytes, are
     C-contiguous and writeable; otherwise they are copied once. Columns of strings and bytes become tensors of ``tf.string``,
     arrays that differ in shape and :class:`~data_stack.loader.ragged.Ragged` a ``tf.RaggedTensor``. Dates and other things that
     TensorFlow has no tensors for stay lists of values. Containers stay as they are.
-
-    :meth:`dataset` gives them as ``tf.data.Dataset``, for Keras and for who goes on with ``map`` and ``prefetch``. An own loop
-    over this loader is faster: tf.data takes about half a millisecond for each batch of a Python generator.
-
-    Args:
-        loader: whose batches they are.
     """
 
-    def converted(self, batch: Any) -> Any:
+    name = "TensorFlow tensors"
+
+    def convert(self, batch: Any) -> Any:
         return nested(batch, _as_tensor, (Ragged,))
 
-    def dataset(self, output_signature: Any = None) -> tf.data.Dataset:
-        """The batches as a dataset; each iteration over it is one of the loader, so the next epoch.
 
-        ::
+class Batches(Protocol):
+    """What is needed of a :class:`~data_stack.loader.loader.Loader` to make a dataset of it."""
 
-            model.fit(loader.tensorflow().dataset(), epochs=10)
+    def __len__(self) -> int: ...
 
-        Its form (``element_spec``) is found from the first two batches of the epoch and the last one, which are made for that and
-        thrown away; the loader's state stays as it is. The dimension of the samples and dimensions in which these batches
-        differ are None. A batch that does not fit later is an error that says so: give the form then. Lists count as tuples.
+    @property
+    def is_inside(self) -> bool: ...
 
-        Its cardinality is ``len(loader)``, infinite for a loader that never ends, and unknown while the loader is in the middle
-        of an epoch: after ``load_state_dict`` the first iteration gives fewer batches, so make the dataset after it.
+    def example_batches(self) -> list[tuple[Any, int]]: ...
 
-        The state counts batches that tf.data has taken. Behind a ``prefetch`` these are more than the training has seen; who
-        saves states iterates without one, or over this loader itself.
-
-        Args:
-            output_signature: nested tuples and dicts of ``tf.TypeSpec``, as for ``tf.data.Dataset.from_generator``; None: found
-                as above.
-
-        Raises:
-            ConfigError: a column has something that TensorFlow has no tensors for, or there is no sample to find the form from.
-            LoadingError: one of these batches could not be made. While iterating, errors are TensorFlow's, with our text in them.
-        """
-        loader = self._loader
-        try:
-            cardinality = tf.data.INFINITE_CARDINALITY if loader._epochs is None else len(loader)
-        except TypeError:
-            cardinality = tf.data.INFINITE_CARDINALITY
-        if loader._place.is_inside:
-            cardinality = tf.data.UNKNOWN_CARDINALITY
-        signature = _signature(_example_batches(loader), "the batch") if output_signature is None else output_signature
-
-        def batches() -> Iterator[Any]:
-            if cardinality >= 0 and loader._place.is_inside:
-                raise ConfigError(
-                    f"this tf.data.Dataset was made for {cardinality} batches, and its loader has been given a state in the "
-                    f"middle of an epoch since: make the dataset after load_state_dict()"
-                )
-            return loader._iterate(lambda pairs: mapped_pairs(pairs, lambda batch: _fitted(batch, signature, "the batch")))
-
-        options = tf.data.Options()
-        # tf.data puts a prefetch at the end of each pipeline by itself, which would let the state run ahead of the consumer
-        options.experimental_optimization.inject_prefetch = False
-        dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).with_options(options)
-        if cardinality == tf.data.UNKNOWN_CARDINALITY:
-            return dataset
-        return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
+    def converted(self, conversion: Conversion) -> Iterable[Any]: ...
 
 
-def _example_batches(loader: Loader) -> list[tuple[Any, int]]:
-    """Batches of the next epoch, each with its number of samples: the first two and the last, or what there is."""
-    epoch = loader._place.next_epoch
-    plan = loader._plan_of(epoch)
-    n_steps = plan.n_steps()
-    steps = sorted({0, min(1, n_steps - 1), n_steps - 1}) if n_steps else []
-    parts = [plan.part(step) for step in steps] or [range(min(1, plan.n_samples))]
-    examples = []
-    for number, part in enumerate(parts):
-        positions = plan.positions([part])
-        indices = loader._order.indices(positions, plan.n_samples, loader._seed, epoch) if len(part) else positions
-        made = loader._maker.make(Job(number, epoch, number, part.start, indices, loader._seed))
-        examples.append((made.batch, len(part)))
-    return examples
+def dataset_of(loader: Batches, output_signature: Any = None) -> tf.data.Dataset:
+    """The batches of a loader as a dataset, see :meth:`data_stack.loader.loader.TensorFlowLoader.dataset`."""
+    try:
+        cardinality = len(loader)
+    except TypeError:
+        cardinality = tf.data.INFINITE_CARDINALITY
+    if loader.is_inside:
+        cardinality = tf.data.UNKNOWN_CARDINALITY
+    signature = _signature(loader.example_batches(), "the batch") if output_signature is None else output_signature
+
+    def batches() -> Iterator[Any]:
+        if cardinality >= 0 and loader.is_inside:
+            raise ConfigError(
+                f"this tf.data.Dataset was made for {cardinality} batches, and its loader has been given a state in the "
+                f"middle of an epoch since: make the dataset after load_state_dict()"
+            )
+        return iter(loader.converted(FunctionConversion(lambda batch: _fitted(batch, signature, "the batch"))))
+
+    options = tf.data.Options()
+    # tf.data puts a prefetch at the end of each pipeline by itself, which would let the state run ahead of the consumer
+    options.experimental_optimization.inject_prefetch = False
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).with_options(options)
+    if cardinality == tf.data.UNKNOWN_CARDINALITY:
+        return dataset
+    return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
 def _as_tensor(value: Any) -> Any:

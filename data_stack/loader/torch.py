@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,9 @@ from data_stack.dataset.iterator import Batch, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.iterator import Indexable, adapted, batch_at, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.converted import NUMBERS, ConvertedLoader, mapped_pairs, nested, one_ahead
+from data_stack.loader.conversion import NUMBERS, Conversion, mapped_pairs, nested, one_ahead
 from data_stack.loader.iteration import Pairs
 from data_stack.loader.process_group import group_shard
-
-if TYPE_CHECKING:
-    from data_stack.loader.loader import Loader
 
 try:
     import torch
@@ -28,7 +25,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.torch", "torch", "torch") from error
 
-__all__ = ["TorchDataset", "TorchLoader", "collate", "shard_of_process"]
+__all__ = ["TorchConversion", "TorchDataset", "collate", "shard_of_process"]
 
 _DTYPES = frozenset(map(np.dtype, NUMBERS))  # in this machine's byte order
 
@@ -188,8 +185,8 @@ def _collated(values: Sequence[Any]) -> Any:
     return list(values)
 
 
-class TorchLoader(ConvertedLoader):
-    """The batches of a loader as torch tensors, on a device if one is given; made by ``loader.torch()``.
+class TorchConversion(Conversion):
+    """The batches of a loader as torch tensors, on a device if one is given: ``loader.torch()``.
 
     Arrays of numbers become tensors of their shape and dtype on the same memory; only what torch cannot look at is copied
     (arrays that are read-only, run backwards or have the other byte order). What is no number to torch stays a list of values,
@@ -203,7 +200,6 @@ class TorchLoader(ConvertedLoader):
     in the consumer's thread). Two batches are on the device at a time, besides those that the consumer keeps.
 
     Args:
-        loader: whose batches they are.
         device: what ``torch.device`` takes; None leaves tensors where they are.
         pin_memory: whether they are put into page-locked memory first; without CUDA this does nothing, as in torch's DataLoader.
 
@@ -211,25 +207,21 @@ class TorchLoader(ConvertedLoader):
         ConfigError: there is no such device.
     """
 
-    def __init__(self, loader: Loader, *, device: Any = None, pin_memory: bool = False) -> None:
-        super().__init__(loader)
-        self._device = None if device is None else _device(device)
+    name = "torch tensors"
+
+    def __init__(self, *, device: Any = None, pin_memory: bool = False) -> None:
+        self.device: torch.device | None = None if device is None else _device(device)
         self._pins_memory = bool(pin_memory) and torch.cuda.is_available()
 
-    @property
-    def device(self) -> torch.device | None:
-        """Where the tensors are sent; None: nowhere."""
-        return self._device
-
-    def converted(self, batch: Any) -> Any:
+    def convert(self, batch: Any) -> Any:
         tensors = nested(batch, _as_owned_tensor, (PackedSequence,))
         return nested(tensors, _pinned, (PackedSequence,)) if self._pins_memory else tensors
 
-    def _conversion(self, pairs: Pairs) -> Pairs:
-        converted = super()._conversion(pairs)
-        if self._device is None:
+    def convert_all(self, pairs: Pairs) -> Pairs:
+        converted = super().convert_all(pairs)
+        if self.device is None:
             return converted
-        way: _WayToDevice = _WayToCuda(self._device) if self._device.type == "cuda" else _WayToDevice(self._device)
+        way: _WayToDevice = _WayToCuda(self.device) if self.device.type == "cuda" else _WayToDevice(self.device)
         return mapped_pairs(one_ahead(mapped_pairs(converted, way.sent)), way.arrived)
 
 

@@ -17,7 +17,25 @@ from loader_batches import numbers_given, numbers_to
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import BlockShuffled, InOrder, Loader, Shuffled
+from data_stack.loader.conversion import Conversion
+from data_stack.loader.iteration import Pairs
 from data_stack.loader.workers.kinds import WorkerKind
+
+
+class Piecewise(Conversion):
+    """A conversion that is given as the generator of all batches."""
+
+    name = "the same"
+
+    def __init__(self, convert: Callable[[Pairs], Pairs]) -> None:
+        self._convert = convert
+
+    def convert(self, batch: Any) -> Any:
+        return batch
+
+    def convert_all(self, pairs: Pairs) -> Pairs:
+        return self._convert(pairs)
+
 
 KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
 
@@ -487,7 +505,7 @@ def test_a_conversion_that_fails_ends_the_iteration() -> None:
 
     loader = loader_of(numbers_to(10))
     with pytest.raises(ValueError, match="no such device"):
-        list(loader._iterate(convert))
+        list(loader.converted(Piecewise(convert)))
 
     assert loader.state_dict()["position"] == 4
     assert len(numbers_given(loader)) == 3
@@ -503,7 +521,7 @@ def test_a_conversion_that_takes_a_batch_ahead_leaves_the_state_at_what_was_rece
 
     loader = loader_of(numbers_to(10))
     positions = []
-    for _ in loader._iterate(one_ahead):
+    for _ in loader.converted(Piecewise(one_ahead)):
         positions.append((loader.state_dict()["epoch"], loader.state_dict()["position"]))
 
     assert positions == [(0, 4), (0, 8), (1, 0)]

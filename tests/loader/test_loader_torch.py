@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import Concatenated, Loader
-from data_stack.loader.torch import TorchDataset, TorchLoader, collate, shard_of_process
+from data_stack.loader.torch import TorchDataset, collate, shard_of_process
 
 DEVICES = [None, "cpu", "meta"]
 
@@ -285,7 +285,7 @@ def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
 def test_in_the_middle_of_an_epoch_it_follows_the_convention_of_torchs_stateful_loader() -> None:
     """As https://meta-pytorch.org/data/main/torchdata.stateful_dataloader.html shows it."""
 
-    def made() -> TorchLoader:
+    def made() -> Loader:
         return Loader(rows_and_numbers(), 8, shuffle=True, seed=1, worker_kind="threads", workers=3).torch(device="cpu")
 
     whole, dataloader = indices_of(made()), made()
@@ -370,7 +370,7 @@ def test_it_is_the_loader_in_everything_else() -> None:
     converted.set_epoch(0)
     assert indices_of(loader) == first
     assert converted.save() == loader.state_dict()
-    assert repr(converted) == f"<TorchLoader of {loader!r}>"
+    assert repr(converted) == f"{repr(loader)[:-1]}, as torch tensors>"
     copied = pickle.loads(pickle.dumps(converted))
     copied.set_epoch(0)
     assert indices_of(copied) == first
@@ -413,7 +413,7 @@ def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -
     optimizer.step()
 
 
-def training_loader(kind: Any, n_workers: int) -> TorchLoader:
+def training_loader(kind: Any, n_workers: int) -> Loader:
     noisy = rows_and_numbers().map(lambda sample, rng: (sample[0] + rng.random(3, np.float32), sample[1]), seed=1)
     return Loader(noisy, 16, shuffle=True, seed=5, epochs=3, worker_kind=kind, workers=n_workers).torch(device="cpu")
 
@@ -485,7 +485,7 @@ class Trainer:
         return batch.to("cpu") if hasattr(batch, "to") else batch
 
 
-def loaders() -> tuple[TorchLoader, TorchLoader]:
+def loaders() -> tuple[Loader, Loader]:
     train = Loader(rows_and_numbers(), 16, shuffle=True, seed=1, worker_kind="inline")
     return train.torch(), Loader(rows_and_numbers(40), 16, worker_kind="inline").torch()
 

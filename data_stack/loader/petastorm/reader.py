@@ -78,7 +78,7 @@ class Reader:
         self._n_given = self._n_of_chunk = 0  # rows of the chunk that came last, and how many it has
         self._n_to_skip = 0
         self._before: tuple[int, int, int] | None = None  # where the loader was before that chunk
-        if self._loader._plan.n_samples == 0:
+        if self._loader.plan.n_samples == 0:
             warnings.warn(
                 f"No matching data is available for loading: no row of {dataset!r:.200} is selected, or it has none",
                 stacklevel=4,  # whoever called make_reader or make_batch_reader
@@ -121,11 +121,11 @@ class Reader:
         """
         if self.num_epochs is None:
             raise TypeError("this reader has no length: it never ends")
-        return self._loader._plan.n_batch_samples() * self.num_epochs
+        return self._loader.plan.n_batch_samples() * self.num_epochs
 
     def reset(self) -> None:
         """Begin anew with the next epoch, wherever the reader is, also after an error or :meth:`stop`."""
-        self._loader._end_iteration()
+        self._loader.end_iteration()
         self._forget()
         self.last_row_consumed = self.stopped = False
 
@@ -163,12 +163,7 @@ class Reader:
         if self._chunks is None:
             self._refuse_shards_without_rows()
             self._chunks = iter(self._loader)
-            place = self._loader._place
-            # of an iteration that has not begun: where it will
-            self._before = (place.next_epoch, place.position if place.goes_on else 0, place.next_first_epoch)
-        elif self._loader._iteration is not None:
-            place = self._loader._place
-            self._before = place.epoch, place.position, place.first_epoch
+        self._before = self._loader.tell()
         try:
             batch = next(self._chunks)
         except StopIteration:
@@ -178,7 +173,7 @@ class Reader:
             # tried again, if it is asked for again
             self._chunks = None
             if self._before is not None:
-                self._loader._place.go_to(*self._before)
+                self._loader.seek(*self._before)
             raise
         self._n_given, self._n_of_chunk = 0, 1 if self.batched_output else _n_rows(batch)
         names = {"is_ngram": self.ngram is not None, "steps": self._steps}
@@ -196,7 +191,7 @@ class Reader:
         """Rows, or row groups, are not repeated for shards that have none of their own. Of ``batched`` readers this is known only
         when they are read: a DataLoader deals out rows of them.
         """
-        plan = self._loader._plan
+        plan = self._loader.plan
         if not 0 < plan.n_samples < plan.world or plan.uneven == "keep":
             return
         what, other = "rows", ""

@@ -58,7 +58,7 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
         loader = reader.loader(_ROWS_AT_ONCE)
         together = tuple([tf.TensorSpec((None, *spec.shape), spec.dtype) for spec in signature])
         dataset = tf.data.Dataset.from_generator(lambda: _chunks(loader, fields), output_signature=together).unbatch()
-        n_rows = None if reader.num_epochs is None else loader._plan.n_batch_samples() * reader.num_epochs
+        n_rows = None if reader.num_epochs is None else loader.plan.n_batch_samples() * reader.num_epochs
         dataset = dataset.apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY if n_rows is None else n_rows)
         )

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.iterator import checked_integer
 from data_stack.dataset.iterator.stacking import join_columns
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.converted import mapped_pairs
+from data_stack.loader.conversion import FunctionConversion
 from data_stack.loader.loader import Loader
 from data_stack.loader.petastorm.buffered import columns_of_reader, in_batches, nested_columns
 from data_stack.loader.petastorm.reader import Reader, lanes_of
@@ -86,7 +86,7 @@ class _ReaderLoader:
             return self._buffered()
         if self._collate is not None:
             return iter(self._loader)
-        return self._loader._iterate(lambda pairs: mapped_pairs(pairs, self._converted))
+        return iter(self._loader.converted(FunctionConversion(self._converted)))
 
     def _buffered(self) -> Iterator[Any]:
         """Of a reader that is none of ours, or of several."""
@@ -275,7 +275,7 @@ class InMemBatchedDataLoader:
         if isinstance(reader, Reader):
             # as many for each shard, or they would divide the rows in different ways
             loader = reader.loader(_ROWS_AT_ONCE if capacity is None else min(_ROWS_AT_ONCE, capacity))
-            n_in_epoch = loader._plan.n_batch_samples()
+            n_in_epoch = loader.plan.n_batch_samples()
             capacity = n_in_epoch if capacity is None else capacity
         elif capacity is None:
             capacity = len(reader)

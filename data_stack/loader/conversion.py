@@ -1,13 +1,13 @@
-"""What the loaders of torch's, TensorFlow's and JAX's tensors share: all of :class:`Loader`, with tensors for arrays."""
+"""What a framework makes of the batches of a loader: the contract, and what torch, TensorFlow and JAX share."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,18 @@ from data_stack.dataset.iterator.stacking import Column, as_array, stack_samples
 from data_stack.exception import ConfigError
 from data_stack.loader.iteration import Pairs
 
-if TYPE_CHECKING:
-    from data_stack.loader.loader import Loader
-    from data_stack.loader.statistics import LoaderStatistics
+__all__ = [
+    "NUMBERS",
+    "Conversion",
+    "FunctionConversion",
+    "aligned_copy",
+    "is_aligned",
+    "mapped_pairs",
+    "nested",
+    "one_ahead",
+    "parts_of_objects",
+]
 
-__all__ = ["NUMBERS", "ConvertedLoader", "aligned_copy", "is_aligned", "mapped_pairs", "nested", "one_ahead", "parts_of_objects"]
-
-_Self = TypeVar("_Self", bound="ConvertedLoader")
 # what vector instructions may ask of the beginning of a tensor: those of AVX-512 take 64 bytes at once
 _ALIGNMENT_BYTES = 64
 
@@ -31,103 +36,41 @@ NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2",
 _ATOMS = (str, bytes, int, float, complex, bool, type(None))
 
 
-class ConvertedLoader(ABC):
-    """The batches of a loader as tensors of a framework, one for one.
+class Conversion(ABC):
+    """What a framework makes of the batches of a loader, one for one, see :meth:`Loader.converted`; a value that pickles."""
 
-    It *is* that loader in everything else, its state included: both count the same batches, and an iteration of the one ends
-    that of the other. The state is behind a batch when the batch's tensors are handed out, whatever was made ahead.
+    name: str
+    """What the batches become, in the words of a message: "torch tensors"."""
 
-    Args:
-        loader: whose batches they are; it stays the caller's to close.
-    """
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+    device: Any = None
+    """Where they are sent; None: nowhere."""
 
     @abstractmethod
-    def converted(self, batch: Any) -> Any:
-        """A batch of the loader's with tensors for arrays, in the same containers.
+    def convert(self, batch: Any) -> Any:
+        """A batch with tensors for arrays, in the same containers.
 
         Args:
             batch: nested containers of arrays, which are the receiver's own, and of anything else.
         """
         raise NotImplementedError
 
-    def _conversion(self, pairs: Pairs) -> Pairs:
-        """What the loader's iteration calls, see :data:`data_stack.loader.iteration.Conversion`."""
-        return mapped_pairs(pairs, self.converted)
+    def convert_all(self, pairs: Pairs) -> Pairs:
+        """The batches of an iteration, each with what the loader knows of it, in their order.
 
-    def __iter__(self) -> Iterator[Any]:
-        """Begin an iteration, see :class:`~data_stack.loader.loader.Loader`."""
-        return self._loader._iterate(self._conversion)
-
-    def __len__(self) -> int:
-        """How many batches an iteration gives from its start on.
-
-        Raises:
-            TypeError: it never ends.
+        It may take the next batch before it gives the one before: the state of the loader is behind those that it gave.
         """
-        return len(self._loader)
+        return mapped_pairs(pairs, self.convert)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the batch that comes next."""
-        return self._loader.epoch
 
-    @property
-    def batch_size(self) -> int:
-        """Samples of each batch, of each rank."""
-        return self._loader.batch_size
+@dataclass(frozen=True)
+class FunctionConversion(Conversion):
+    """What a function makes of each batch."""
 
-    @property
-    def shard(self) -> tuple[int, int]:
-        """``(rank, world)``."""
-        return self._loader.shard
+    function: Callable[[Any], Any]
+    name: str = "what a function makes of them"
 
-    def set_epoch(self, epoch: SupportsIndex) -> None:
-        """Let the next iteration begin with this epoch, at its start."""
-        self._loader.set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the consumer is, see :meth:`Loader.state_dict <data_stack.loader.loader.Loader.state_dict>`."""
-        return self._loader.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on where :meth:`state_dict` was taken, by whichever loader.
-
-        Raises:
-            LoaderStateError: the state is of other samples or of another order, or no state.
-        """
-        self._loader.load_state_dict(state)
-
-    def save(self) -> dict[str, Any]:
-        """:meth:`state_dict`, by Granular's name."""
-        return self._loader.save()
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """:meth:`load_state_dict`, by Granular's name."""
-        self._loader.load(state)
-
-    def stats(self) -> LoaderStatistics:
-        """What the current or last iteration did, and how long the consumer waited."""
-        return self._loader.stats()
-
-    def close(self) -> None:
-        """End the iteration that is under way, and all workers."""
-        self._loader.close()
-
-    def __enter__(self: _Self) -> _Self:
-        """Keep workers between iterations, until the end of the block."""
-        self._loader.__enter__()
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._loader.__exit__(error_type, error, traceback)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._loader!r}>"
+    def convert(self, batch: Any) -> Any:
+        return self.function(batch)
 
 
 def nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:

@@ -1,0 +1,59 @@
+"""Checks of what a loader is given."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from data_stack.dataset.iterator.iterator import checked_integer
+from data_stack.exception import ConfigError
+from data_stack.loader.orders import InOrder, Order, Shuffled
+
+__all__ = ["check_function", "checked_bool", "checked_shard", "checked_timeout", "chosen_order"]
+
+
+def chosen_order(shuffle: bool | Order) -> Order:
+    """The order that ``shuffle`` asks for."""
+    if isinstance(shuffle, Order):
+        return shuffle
+    if not isinstance(shuffle, (bool, np.bool_)):
+        raise ConfigError(f"shuffle must be a bool or an order such as BlockShuffled(block_lengths=1000), got {shuffle!r:.80}")
+    return Shuffled() if shuffle else InOrder()
+
+
+def checked_timeout(value: Any) -> float | None:
+    """A positive number of seconds, or None."""
+    if value is None:
+        return None
+    seconds = float(value) if not isinstance(value, bool) and isinstance(value, numbers.Real) else math.nan
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"timeout_seconds must be a positive number or None, got {value!r:.80}")
+    return seconds
+
+
+def check_function(name: str, value: Any, expected: str) -> None:
+    """Refuse what is neither None nor a function; ``expected`` says what else it may be."""
+    if not (value is None or callable(value)):
+        raise ConfigError(f"{name} must be None, {expected}, got {value!r:.80}")
+
+
+def checked_bool(name: str, value: Any) -> bool:
+    """A bool, nothing that merely counts as one."""
+    if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file would be true
+        raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
+    return bool(value)
+
+
+def checked_shard(shard: tuple[SupportsIndex, SupportsIndex] | None) -> tuple[int, int]:
+    """``(rank, world)``; ``(0, 1)`` if none was given."""
+    try:
+        rank, world = (0, 1) if shard is None else shard
+    except (TypeError, ValueError):
+        raise ConfigError(f"shard is (rank, world), for example (0, 4), got {shard!r:.80}") from None
+    return (
+        checked_integer("the rank of a loader's shard", rank, at_least=0),
+        checked_integer("the world of a loader's shard", world, at_least=1),
+    )
