@@ -77,6 +77,7 @@ setup(
         "requests>=2.32.4",
         "tqdm>=4.65",
         "urllib3>=2.6.3",
+        "xxhash>=3.4",  # digests of blocks
     ],
     extras_require=EXTRAS,
     entry_points={

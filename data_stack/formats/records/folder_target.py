@@ -14,13 +14,13 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageCo
 from data_stack.formats.records.bag_writer import FolderBag
 from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.column_buffer import ColumnBuffer
-from data_stack.formats.records.file_digests import DigestThreads, FileDigests
 from data_stack.formats.records.growing_file import GrowingFile, disk_errors, sync_folder
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, bag_name, idx_name, parsed_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
 from data_stack.formats.records.place import Place
 from data_stack.formats.records.progress import PROGRESS, Progress, this_boot
 from data_stack.formats.records.references import parsed_references
+from data_stack.io.integrity import Digest, HashingThread
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 
 __all__ = ["PART", "FolderTarget", "Target", "spec_record"]
@@ -85,7 +85,7 @@ class FolderTarget(Target):
     Args:
         place: the folder; it is made.
         columns: what it holds.
-        threads: for digests.
+        hashing: takes SHA-256 of all files.
         truncates: whether to cut off what columns have beyond the last sample that is complete in all; if not, what is written is
             held against it.
 
@@ -96,8 +96,8 @@ class FolderTarget(Target):
         StorageError: the folder cannot be written.
     """
 
-    def __init__(self, place: Place, columns: Mapping[str, Column], threads: DigestThreads, *, truncates: bool) -> None:
-        self._place, self._columns, self._threads = place, columns, threads
+    def __init__(self, place: Place, columns: Mapping[str, Column], hashing: HashingThread, *, truncates: bool) -> None:
+        self._place, self._columns, self._hashing = place, columns, hashing
         self._folder = str(place.path)
         self._has_references = any(column.is_sequence for column in columns.values())
         self._names = [*columns, REFS] if self._has_references else list(columns)
@@ -324,7 +324,7 @@ class FolderTarget(Target):
                     f"folder, or remove this one to begin anew"
                 )
             for path in (bag_path, idx_path):
-                self._files.append(GrowingFile(path, self._threads))
+                self._files.append(GrowingFile(path, self._hashing))
             promised = (0, 0)
             if self.manifest is not None:
                 file = self.manifest.files.get(bag_name(name))
@@ -428,7 +428,7 @@ class FolderTarget(Target):
         self._n_observed = self.count
         for name, file in self._final_files().items():
             files[name] = file.record(self.manifest.files.get(name) if self.manifest is not None else None)
-        files[SPEC] = spec_record(self._columns, self._threads)
+        files[SPEC] = spec_record(self._columns, self._hashing)
         return RecordsManifest(count, columns, record_bytes, dict(sorted(files.items())))
 
     def _publish(self, manifest: RecordsManifest) -> None:
@@ -455,11 +455,11 @@ class FolderTarget(Target):
         sync_folder(self._folder)
 
 
-def spec_record(columns: Mapping[str, Column], threads: DigestThreads) -> FileRecord:
+def spec_record(columns: Mapping[str, Column], hashing: HashingThread) -> FileRecord:
     """What a manifest says of ``spec.json``."""
-    digests = FileDigests(threads)
-    digests.update(spec_json(columns))
-    return digests.record()
+    digest = Digest(hashing)
+    digest.update(spec_json(columns))
+    return FileRecord.of(digest)
 
 
 def _put_index_behind(bag: FolderBag) -> None:

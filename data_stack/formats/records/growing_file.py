@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -12,8 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.records.file_digests import DigestThreads, FileDigests
-from data_stack.formats.records.manifest import BLOCK_BYTES, FileRecord
+from data_stack.formats.records.manifest import FileRecord
+from data_stack.io.integrity import (
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    Digest,
+    HashingThread,
+    differing_blocks,
+    digests_of_blocks,
+)
 from data_stack.io.storage_errors import storage_errors
 
 if TYPE_CHECKING:
@@ -48,20 +54,20 @@ class GrowingFile:
             written.
     """
 
-    def __init__(self, path: str, threads: DigestThreads) -> None:
+    def __init__(self, path: str, hashing: HashingThread) -> None:
         self.path = path
         with disk_errors("open", path):
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             self.size, self.found = 0, os.fstat(self._handle).st_size
-        self._threads = threads
-        self._digests: FileDigests | None = FileDigests(threads)
+        self._hashing = hashing
+        self._digest: Digest | None = Digest(hashing)
         self._written: memoryview | None = None
         self._n_on_their_way = 0
 
     def begin_at(self, size: int) -> None:
         """Let the first ``size`` bytes count; they are hashed when a record of them is asked for."""
         self.size = self._n_on_their_way = size
-        self._digests = FileDigests(self._threads) if size == 0 else None
+        self._digest = Digest(self._hashing) if size == 0 else None
 
     @property
     def is_ahead(self) -> bool:
@@ -96,8 +102,8 @@ class GrowingFile:
     def advance(self) -> None:
         """What was written last counts."""
         if self._written is not None:
-            if self._digests is not None:
-                self._digests.update(self._written)
+            if self._digest is not None:
+                self._digest.update(self._written, is_fixed=True)
             self.size += len(self._written)
             self._written = None
             if self.size - self._n_on_their_way >= _WRITEBACK_BYTES:
@@ -152,14 +158,14 @@ class GrowingFile:
         Raises:
             DatasetFileCorruptError: they are not what they were.
         """
-        if self._digests is None:
-            digests = FileDigests(self._threads)
+        if self._digest is None:
+            digest = Digest(self._hashing)
             for piece in self.pieces(0, self.size):
-                digests.update(piece)
+                digest.update(piece)
             if earlier is not None:
-                self._check(digests.record(), earlier)
-            self._digests = digests
-        return self._digests.record()
+                self._check(digest.blocks, earlier)
+            self._digest = digest
+        return FileRecord.of(self._digest)
 
     def _begin_writeback(self) -> None:
         """Let the disk work while the rest is hashed and written: :meth:`sync` has less to wait for.
@@ -179,16 +185,14 @@ class GrowingFile:
         if handle >= 0:
             os.close(handle)
 
-    def _check(self, now: FileRecord, earlier: FileRecord) -> None:
-        n_whole = earlier.size // BLOCK_BYTES
-        differs = np.flatnonzero(now.blocks[:n_whole] != earlier.blocks[:n_whole]).tolist()
-        if not differs and earlier.size % BLOCK_BYTES:
-            rest = self.read(n_whole * BLOCK_BYTES, earlier.size % BLOCK_BYTES)
-            differs = [] if zlib.crc32(rest) == int(earlier.blocks[n_whole]) else [n_whole]
+    def _check(self, blocks: bytes, earlier: FileRecord) -> None:
+        n_whole, n_rest = divmod(earlier.size, BLOCK_BYTES)
+        rest = digests_of_blocks(self.read(n_whole * BLOCK_BYTES, n_rest))
+        differs = differing_blocks(blocks[: n_whole * DIGEST_BYTES] + rest, earlier.blocks)
         if differs:
             raise DatasetFileCorruptError(
                 f"{self.path!r} is damaged in the {BLOCK_BYTES} bytes from {differs[0] * BLOCK_BYTES} on: they differ from the "
-                f"CRC-32 that the manifest has of them. Take the dataset from a copy, or write it anew; nothing was published"
+                f"digest that the manifest has of them. Take the dataset from a copy, or write it anew; nothing was published"
             )
 
 

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
 
-__all__ = ["BLOCK_BYTES", "MANIFEST", "FileRecord", "RecordsManifest"]
+__all__ = ["MANIFEST", "FileRecord", "RecordsManifest"]
 
 MANIFEST = "manifest.json"
-#: Every block of this size of each file has a CRC-32: small, since a sample read by itself has its block read with it.
-BLOCK_BYTES = 1 << 16
-_FORMAT = "data_stack records 1"
+_FORMAT = "data_stack records 2"
 _MAX_DIMENSIONS = 64
 _MAX_SIZE = 2**63 - 1
 
@@ -34,12 +32,17 @@ class FileRecord:
     Attributes:
         size: bytes that belong to the dataset; more may follow while somebody appends.
         sha256: of these bytes, 64 hex digits.
-        blocks: CRC-32 of each block of :data:`BLOCK_BYTES`, the last one shorter, shape ``(n_blocks,)``, uint32.
+        blocks: the digest of each block, 8 bytes each (:mod:`data_stack.io.integrity`).
     """
 
     size: int
     sha256: str
-    blocks: npt.NDArray[np.uint32]
+    blocks: bytes
+
+    @classmethod
+    def of(cls, digest: Digest) -> FileRecord:
+        """What a file says whose bytes so far had this digest."""
+        return cls(digest.size, digest.sha256, digest.blocks)
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class RecordsManifest:
                         "name": name,
                         "size": file.size,
                         "sha256": file.sha256,
-                        "blocks": base64.b64encode(file.blocks.astype("<u4").tobytes()).decode("ascii"),
+                        "blocks": base64.b64encode(file.blocks).decode("ascii"),
                     }
                     for name, file in self.files.items()
                 ],
@@ -98,7 +101,10 @@ class RecordsManifest:
         fields = JsonObject.unsealed(data, what)
         stated = fields.text("format")
         if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
-            raise DatasetFileCorruptError(f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}")
+            raise DatasetFileCorruptError(
+                f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. Write the dataset again, "
+                f"or remove {MANIFEST}: without it the files are read as they are, and checked against nothing"
+            )
         count = fields.size("count")
         columns: dict[str, Column] = {}
         record_bytes: dict[str, int | None] = {}
@@ -154,11 +160,11 @@ def _fields(fields: Any) -> Any:
     return parsed
 
 
-def _blocks(text: str, size: int, what: str) -> npt.NDArray[np.uint32]:
+def _blocks(text: str, size: int, what: str) -> bytes:
     try:
-        blocks: Any = np.frombuffer(base64.b64decode(text, validate=True), "<u4")
+        blocks = base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error) as error:
         raise DatasetFileCorruptError(f"{what}: the digests of its blocks cannot be read") from error
-    if len(blocks) != -(-size // BLOCK_BYTES):
-        raise DatasetFileCorruptError(f"{what}: {len(blocks)} digests for {size} bytes in blocks of {BLOCK_BYTES}")
-    return blocks.astype(np.uint32)  # type: ignore[no-any-return]
+    if len(blocks) != -(-size // BLOCK_BYTES) * DIGEST_BYTES:
+        raise DatasetFileCorruptError(f"{what}: {len(blocks)} bytes of digests for {size} bytes in blocks of {BLOCK_BYTES}")
+    return blocks

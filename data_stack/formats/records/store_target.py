@@ -13,11 +13,11 @@ from data_stack.exception import ConfigError
 from data_stack.formats.records.bag_writer import BagWriter
 from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.column_buffer import ColumnBuffer
-from data_stack.formats.records.file_digests import DigestThreads, FileDigests
 from data_stack.formats.records.folder_target import Target, spec_record
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, spec_json
-from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
 from data_stack.formats.records.place import Place
+from data_stack.io.integrity import Digest, HashingThread
 from data_stack.io.storage_connectors.connector import local_file
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class StoreTarget(Target):
     Args:
         place: the folder.
         columns: what it holds.
-        threads: for digests.
+        hashing: takes SHA-256 of all files.
         replaces: whether what is there may be replaced.
 
     Raises:
@@ -48,23 +48,23 @@ class StoreTarget(Target):
         StorageError: the store cannot be written.
     """
 
-    def __init__(self, place: Place, columns: Mapping[str, Column], threads: DigestThreads, *, replaces: bool) -> None:
+    def __init__(self, place: Place, columns: Mapping[str, Column], hashing: HashingThread, *, replaces: bool) -> None:
         if not replaces and (place.exists(MANIFEST) or place.exists(SPEC)):
             raise ConfigError(
                 f"{place.full_name(SPEC)!r} is stored already: in a store a dataset is written whole, once. Choose another "
                 f"prefix, or delete the resources below this one"
             )
-        self._place, self._columns, self._threads = place, columns, threads
+        self._place, self._columns, self._hashing = place, columns, hashing
         self._has_references = any(column.is_sequence for column in columns.values())
         self._contexts = contextlib.ExitStack()
         self._bags: dict[str, _StoredBag] = {}
         try:
             for name in [*columns, REFS] if self._has_references else columns:
-                bag = _StoredFile(self._contexts.enter_context(place.create(bag_name(name))), threads)
+                bag = _StoredFile(self._contexts.enter_context(place.create(bag_name(name))), hashing)
                 idx_context = (
                     local_file(place.full_name(idx_name(name))) if self._has_references else place.create(idx_name(name))
                 )
-                self._bags[name] = _StoredBag(bag, _StoredFile(self._contexts.enter_context(idx_context), threads))
+                self._bags[name] = _StoredBag(bag, _StoredFile(self._contexts.enter_context(idx_context), hashing))
         except BaseException:
             self.release()
             raise
@@ -81,9 +81,9 @@ class StoreTarget(Target):
             if self._has_references:
                 bag.put_index_behind()
             else:
-                files[idx_name(name)] = bag.idx.digests.record()
-            files[bag_name(name)] = bag.bag.digests.record()
-        files[SPEC] = spec_record(self._columns, self._threads)
+                files[idx_name(name)] = FileRecord.of(bag.idx.digest)
+            files[bag_name(name)] = FileRecord.of(bag.bag.digest)
+        files[SPEC] = spec_record(self._columns, self._hashing)
         self._contexts.close()
         for name, data in (
             (SPEC, spec_json(self._columns)),
@@ -104,13 +104,13 @@ class StoreTarget(Target):
 class _StoredFile:
     """A file that is written from its start to its end."""
 
-    def __init__(self, file: IO[bytes] | Any, threads: DigestThreads) -> None:
-        self.file, self.digests = file, FileDigests(threads)
+    def __init__(self, file: IO[bytes] | Any, hashing: HashingThread) -> None:
+        self.file, self.digest = file, Digest(hashing)
 
     def write(self, data: Buffer) -> None:
         data = bytes(data)  # which stores hash in the background
         self.file.write(data)
-        self.digests.update(data)
+        self.digest.update(data)
 
 
 class _StoredBag(BagWriter):

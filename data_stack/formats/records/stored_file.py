@@ -6,7 +6,6 @@ import io
 import itertools
 import mmap
 import os
-import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,9 @@ import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.positional import PositionalFile
-from data_stack.formats.records.manifest import BLOCK_BYTES, MANIFEST, FileRecord
+from data_stack.formats.records.manifest import MANIFEST, FileRecord
 from data_stack.formats.records.place import Place
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.resources import StreamedResource
 
 if TYPE_CHECKING:
@@ -63,15 +63,15 @@ class BlockChecks:
     Args:
         name: of the file.
         size: of the file.
-        crcs: of its blocks; None to check nothing.
+        digests: of its blocks, 8 bytes each; None to check nothing.
 
     Attributes:
         is_done: whether every block is known to be right, or none is to be looked at.
     """
 
-    def __init__(self, name: str, size: int, crcs: npt.NDArray[np.uint32] | None) -> None:
-        self.name, self.size, self._crcs = name, size, crcs
-        self._checked = bytearray(0 if crcs is None else len(crcs))
+    def __init__(self, name: str, size: int, digests: bytes | None) -> None:
+        self.name, self.size, self._digests = name, size, digests
+        self._checked = bytearray(0 if digests is None else len(digests) // DIGEST_BYTES)
         self._checked_array = np.frombuffer(self._checked, np.uint8)
         self.is_done = not self._checked
 
@@ -129,7 +129,7 @@ class BlockChecks:
         return first << _SHIFT, min((last + 1) << _SHIFT, self.size) - (first << _SHIFT)
 
     def _is_right(self, block: int, content: memoryview) -> bool:
-        return self._crcs is None or zlib.crc32(content) == int(self._crcs[block])
+        return self._digests is None or block_digest(content) == digest_of_block(self._digests, block)
 
 
 class StoredFile:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.completeness import count_samples
 from data_stack.formats.records.layout import REFS
-from data_stack.formats.records.manifest import BLOCK_BYTES, MANIFEST, FileRecord
+from data_stack.formats.records.manifest import FileRecord
 from data_stack.formats.records.place import Place
 from data_stack.formats.records.record_files import Access, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
+from data_stack.formats.records.stored_file import BlockDamage
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, differing_blocks, digests_of_blocks
 
 __all__ = ["verify_files"]
 
@@ -65,13 +66,9 @@ def _verify_file(place: Place, file: str, record: FileRecord) -> None:
             if not data:
                 break
             digest.update(data)
-            for start in range(0, len(data), BLOCK_BYTES):
-                block = (n_read + start) // BLOCK_BYTES
-                if zlib.crc32(data[start : start + BLOCK_BYTES]) != int(record.blocks[block]):
-                    raise DatasetFileCorruptError(
-                        f"{name} is damaged: the {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differ from their "
-                        f"checksum in {MANIFEST}. Restore the file from a copy, or write the dataset again"
-                    )
+            recorded = record.blocks[n_read // BLOCK_BYTES * DIGEST_BYTES :]
+            for block in differing_blocks(digests_of_blocks(data), recorded):
+                raise BlockDamage(name, n_read // BLOCK_BYTES + block)
             n_read += len(data)
     if n_read != record.size or digest.hexdigest() != record.sha256:
         raise DatasetFileCorruptError(

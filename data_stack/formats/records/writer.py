@@ -21,13 +21,13 @@ from data_stack.formats.records.column_buffer import (
     SequenceColumn,
     buffer_of,
 )
-from data_stack.formats.records.file_digests import DigestThreads
 from data_stack.formats.records.folder_target import FolderTarget, Target
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, checked_columns
 from data_stack.formats.records.memory_blocks import MemoryBlocks
 from data_stack.formats.records.place import Place, place_of
 from data_stack.formats.records.references import packed_references
 from data_stack.formats.records.store_target import StoreTarget
+from data_stack.io.integrity import HashingThread
 
 __all__ = ["RecordWriter", "checked_length"]
 
@@ -117,12 +117,12 @@ class RecordWriter:
         self._buffers = {
             name: buffer_of(name, column, codec_of(column.type, codecs), self._blocks) for name, column in self._columns.items()
         }
-        self._threads = DigestThreads()
+        self._hashing = HashingThread()
         self._target: Target
         if place.path is not None:
-            self._target = FolderTarget(place, self._columns, self._threads, truncates=on_overlap == "truncate")
+            self._target = FolderTarget(place, self._columns, self._hashing, truncates=on_overlap == "truncate")
         else:
-            self._target = StoreTarget(place, self._columns, self._threads, replaces=replaces)
+            self._target = StoreTarget(place, self._columns, self._hashing, replaces=replaces)
         try:
             self._target.observe_found(self._buffers)
         except BaseException:
@@ -135,7 +135,7 @@ class RecordWriter:
         #: Why nothing can be appended; empty if it can.
         self._state = _FINISHED if self._target.is_closed else ""
         self._is_released = False
-        self._release = weakref.finalize(self, _release, self._target, self._threads)
+        self._release = weakref.finalize(self, _release, self._target, self._hashing)
         self._release.atexit = False
         _OPEN_WRITERS.add(self)
 
@@ -485,9 +485,9 @@ def _check_names(given: Mapping[str, Any], columns: Collection[str], what: str) 
         )
 
 
-def _release(target: Target, threads: DigestThreads) -> None:
+def _release(target: Target, hashing: HashingThread) -> None:
     target.release()
-    threads.stop()
+    hashing.stop()
 
 
 def _disown_all() -> None:

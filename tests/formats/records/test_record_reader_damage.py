@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import as_plain
 
+from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
@@ -312,3 +314,14 @@ def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> No
 
         with pytest.raises(DataStackError):
             RecordReader(tmp_path)[0]
+
+
+def test_a_manifest_of_an_earlier_format_is_refused_with_what_to_do(dataset: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "earlier"
+    shutil.copytree(dataset, folder)
+    fields = json.loads((folder / "manifest.json").read_bytes())
+    del fields["digest"]
+    (folder / "manifest.json").write_bytes(sealed_json({**fields, "format": "data_stack records 1"}))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"'data_stack records 1'.* reads 'data_stack records 2'.*remove manifest"):
+        RecordReader(folder)

@@ -7,12 +7,10 @@ import hashlib
 import json
 import random
 import struct
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from fuzz_datasets import Files, FuzzDataset, bag_of, index_of, records_in
 
 from data_stack.dataset.strict_json import sealed_json
@@ -20,7 +18,8 @@ from data_stack.exception import DataStackError
 from data_stack.formats.records import Column
 from data_stack.formats.records.codecs import codec_of
 from data_stack.formats.records.layout import REFS
-from data_stack.formats.records.manifest import BLOCK_BYTES, MANIFEST
+from data_stack.formats.records.manifest import MANIFEST
+from data_stack.io.integrity import digests_of_blocks
 
 INTEGERS = [
     *(0, 1, 2, 7, 8, 9, 127, 128, 255, 256, 65535, 65536, 65537, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33),
@@ -405,9 +404,8 @@ def resealed(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
     for each in fields["files"]:
         data = files.get(each["name"])
         if data is not None:
-            blocks = [zlib.crc32(data[start : start + BLOCK_BYTES]) for start in range(0, len(data), BLOCK_BYTES)]
             each["size"], each["sha256"] = len(data), hashlib.sha256(data).hexdigest()
-            each["blocks"] = _base64(blocks)
+            each["blocks"] = base64.b64encode(digests_of_blocks(data)).decode("ascii")
     fields.pop("digest", None)
     return sealed_json(fields)
 
@@ -463,10 +461,6 @@ def _follow_spec(fields: dict[str, Any], spec: bytes) -> None:
     for column in fields["columns"]:
         if column["name"] in types:
             column["type"] = types[column["name"]]
-
-
-def _base64(blocks: list[int]) -> str:
-    return base64.b64encode(np.array(blocks, "<u4").tobytes()).decode("ascii")
 
 
 __all__ = ["INTEGERS", "Files", "Mutant", "Special", "mutant_of", "mutated_bytes", "mutated_json", "resealed"]

@@ -1,0 +1,227 @@
+"""How damaged bytes are told from those that were stored: a fast digest of each block, and SHA-256 of the whole.
+
+Files, records, object stores, MongoDB, caches and Parquet's checksums all use this one scheme.
+
+*A block* is :data:`BLOCK_BYTES` long, the last one shorter. Its digest is XXH3-64, 8 bytes, and what reads a part of a resource
+holds the blocks of that part against their digests first. It is there against damage, which hits by chance: of 2^64 damaged
+blocks it misses one. It is no defence against people: who can write to a store can also write its digests, whatever the
+algorithm. Where a store has a unit of its own to read (a chunk of GridFS, a page of a cache), that unit is the block.
+
+*The whole* has SHA-256, by which bytes are compared across machines: with what a source promised, a manifest lists, a fingerprint
+covers. It is taken in a thread while bytes are written, and when somebody asks to verify; no local read waits for it.
+
+Measured, in GiB/s over blocks of 64 KiB on a server with AVX2: zlib.crc32 1.8, isal's CRC-32 5.7, CRC-32C 11.9, XXH3 16 out of
+memory and 47 out of the processor's cache, BLAKE3 2.7, SHA-256 0.8. Copying memory runs at about 10, so XXH3 is the one
+that a first reading hardly notices. 64 bits cost as much time as 128 and half the room. 64 KiB is what a disk or network brings
+in the time of a request; of smaller blocks the call (0.2 µs) begins to count, and of larger ones what a small read brings
+along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Final, Union
+
+from xxhash import xxh3_64, xxh3_64_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+__all__ = [
+    "ALGORITHM",
+    "BLOCK_BYTES",
+    "DIGEST_BYTES",
+    "BlockDigests",
+    "Digest",
+    "HashingThread",
+    "block_digest",
+    "differing_blocks",
+    "digest_of_block",
+    "digests_of_blocks",
+]
+
+BLOCK_BYTES: Final = 1 << 16
+DIGEST_BYTES: Final = 8
+#: Of a block, as messages name it.
+ALGORITHM: Final = "xxh3-64"
+#: Smaller pieces are hashed at once, as long as no thread runs: handing them over would take longer.
+_BACKGROUND_BYTES: Final = 1 << 18
+#: So many pieces at most wait to be hashed: what is being written is bounded in memory.
+_MOST_WAITING: Final = 4
+
+#: The digest of one block, 8 bytes.
+block_digest = xxh3_64_digest
+
+
+def digests_of_blocks(data: Buffer, block_bytes: int = BLOCK_BYTES) -> bytes:
+    """The digests of all blocks of ``data``, one after the other."""
+    view = memoryview(data).cast("B")
+    return b"".join(block_digest(view[start : start + block_bytes]) for start in range(0, len(view), block_bytes))
+
+
+def digest_of_block(digests: bytes, block: int) -> bytes:
+    """One of many digests; empty if there is none of this block."""
+    return digests[block * DIGEST_BYTES : (block + 1) * DIGEST_BYTES]
+
+
+def differing_blocks(digests: bytes, others: bytes) -> list[int]:
+    """The numbers of the blocks that both have digests of, and not the same."""
+    if digests == others:
+        return []
+    n_blocks = min(len(digests), len(others)) // DIGEST_BYTES
+    return [block for block in range(n_blocks) if digest_of_block(digests, block) != digest_of_block(others, block)]
+
+
+class BlockDigests:
+    """Takes the digests of blocks of bytes as these pass, in pieces of any size.
+
+    Args:
+        block_bytes: length of a block.
+    """
+
+    def __init__(self, block_bytes: int = BLOCK_BYTES) -> None:
+        self._block_bytes = block_bytes
+        self._finished: list[bytes] = []
+        self._open = xxh3_64()
+        self._n_open = 0
+
+    def update(self, view: memoryview) -> None:
+        """Take in the next bytes."""
+        start = 0
+        if self._n_open:
+            start = min(self._block_bytes - self._n_open, len(view))
+            self._take(view[:start])
+        whole = start + (len(view) - start) // self._block_bytes * self._block_bytes
+        self._finished += [
+            block_digest(view[first : first + self._block_bytes]) for first in range(start, whole, self._block_bytes)
+        ]
+        if whole < len(view):
+            self._take(view[whole:])
+
+    def digests(self) -> bytes:
+        """The digests of all blocks so far, the last of which may be shorter; more bytes may follow."""
+        return b"".join(self._finished) + (self._open.digest() if self._n_open else b"")
+
+    def _take(self, part: memoryview) -> None:
+        self._open.update(part)
+        self._n_open += len(part)
+        if self._n_open == self._block_bytes:
+            self._finished.append(self._open.digest())
+            self._open.reset()
+            self._n_open = 0
+
+
+class Digest:
+    """Size, SHA-256 and block digests of bytes as they pass; large pieces get their SHA-256 in a thread while the caller goes on.
+
+    Args:
+        thread: does so for several digests; its owner stops it. By default a digest has one of its own, which begins with the
+            first large piece and ends with :meth:`finish`, or when the digest is given up.
+
+    Attributes:
+        size: bytes taken in.
+    """
+
+    def __init__(self, thread: HashingThread | None = None) -> None:
+        self.size = 0
+        self._sha256, self._blocks = hashlib.sha256(), BlockDigests()
+        self._is_shared = thread is not None
+        self._thread = HashingThread() if thread is None else thread
+
+    def update(self, data: Buffer, *, is_fixed: bool | None = None) -> None:
+        """Take in the next bytes.
+
+        Args:
+            data: the bytes.
+            is_fixed: whether they never change from now on, so that a thread may look at them later; default: if they are
+                ``bytes``.
+        """
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        self._blocks.update(view)
+        if isinstance(data, bytes) if is_fixed is None else is_fixed:
+            self._thread.update(self._sha256, view)
+        else:
+            self._thread.wait()
+            self._sha256.update(view)
+
+    def finish(self) -> None:
+        """Wait until all is hashed, and end the thread if it is this digest's own; more bytes may follow."""
+        if self._is_shared:
+            self._thread.wait()
+        else:
+            self._thread.stop()
+
+    @property
+    def sha256(self) -> str:
+        """Of all bytes so far, 64 hex digits."""
+        self.finish()
+        return self._sha256.hexdigest()
+
+    @property
+    def blocks(self) -> bytes:
+        """The digests of all blocks of 64 KiB so far, 8 bytes each."""
+        return self._blocks.digests()
+
+
+_Piece = tuple[Any, memoryview]
+_Queue = queue.SimpleQueue[Union[_Piece, threading.Event, None]]
+
+
+class HashingThread:
+    """Hashes in the background; the thread begins with the first large piece.
+
+    :meth:`stop` ends it; that of an owner that forgets to ends when nothing refers to this any more.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    def update(self, hashed: Any, view: memoryview) -> None:
+        """Let ``hashed.update`` take in bytes: now if they are few and no thread runs, else in the thread."""
+        if self._thread is None:
+            if len(view) < _BACKGROUND_BYTES:
+                hashed.update(view)
+                return
+            self._begin()
+        self._room.get()
+        self._waiting.put((hashed, view))
+
+    def wait(self) -> None:
+        """Until all is hashed."""
+        if self._thread is not None:
+            done = threading.Event()
+            self._waiting.put(done)
+            done.wait()
+
+    def stop(self) -> None:
+        """End the thread once all is hashed; the next large piece begins another one."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._give_up()
+            thread.join()
+
+    def _begin(self) -> None:
+        self._waiting: _Queue = queue.SimpleQueue()
+        # An item for each piece that there is room for: a semaphore, which is written in Python, takes many times as long.
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(_MOST_WAITING):
+            self._room.put(None)
+        # The thread holds no reference to us, and putting into this kind of queue is safe wherever garbage is collected.
+        self._thread = threading.Thread(target=_hash_all, args=(self._waiting, self._room), name="data_stack-digest", daemon=True)
+        self._thread.start()
+        self._give_up = weakref.finalize(self, self._waiting.put, None)
+        self._give_up.atexit = False
+
+
+def _hash_all(waiting: _Queue, room: queue.SimpleQueue[None]) -> None:
+    while (piece := waiting.get()) is not None:
+        if isinstance(piece, threading.Event):
+            piece.set()
+            continue
+        piece[0].update(piece[1])
+        del piece  # its memory goes now, not when the next one comes
+        room.put(None)

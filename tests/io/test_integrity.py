@@ -1,0 +1,92 @@
+"""Digests of blocks and of the whole: whatever the pieces that bytes come in, and whichever byte is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.io.integrity import (
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    BlockDigests,
+    Digest,
+    HashingThread,
+    block_digest,
+    differing_blocks,
+    digest_of_block,
+    digests_of_blocks,
+)
+
+DATA = hashlib.shake_128(b"blocks").digest(5 * BLOCK_BYTES + 77)
+#: Of the specification of XXH3 (64 bits, no seed), as it is published with the reference implementation's test vectors.
+KNOWN = {b"": "2d06800538d394c2", b"a": "e6c632b61e964e1f", b"abc": "78af5f94892f3950"}
+
+
+@pytest.mark.parametrize("data", KNOWN)
+def test_the_digest_of_a_block_is_the_published_algorithm(data: bytes) -> None:
+    assert block_digest(data).hex() == KNOWN[data]
+
+
+@given(block_bytes=st.integers(1, 9), pieces=st.lists(st.binary(max_size=30)))
+def test_pieces_of_any_size_give_the_digests_of_their_blocks(block_bytes: int, pieces: list[bytes]) -> None:
+    digests = BlockDigests(block_bytes)
+
+    for piece in pieces:
+        digests.update(memoryview(piece))
+
+    assert digests.digests() == digests_of_blocks(b"".join(pieces), block_bytes)
+
+
+def test_more_bytes_may_follow_a_look_at_the_digests() -> None:
+    digest = Digest()
+    digest.update(DATA[: BLOCK_BYTES + 5])
+    early = (digest.size, digest.sha256, digest.blocks)
+    digest.update(DATA[BLOCK_BYTES + 5 :])
+
+    assert early == (
+        BLOCK_BYTES + 5,
+        hashlib.sha256(DATA[: BLOCK_BYTES + 5]).hexdigest(),
+        digests_of_blocks(DATA[: BLOCK_BYTES + 5]),
+    )
+    assert (digest.size, digest.sha256, digest.blocks) == (len(DATA), hashlib.sha256(DATA).hexdigest(), digests_of_blocks(DATA))
+
+
+def test_bytes_of_arrays_are_hashed_whatever_their_shape() -> None:
+    array = np.arange(60_000, dtype=np.uint16).reshape(300, 200)
+    digest = Digest()
+
+    digest.update(array)
+
+    assert (digest.size, digest.sha256) == (array.nbytes, hashlib.sha256(array.tobytes()).hexdigest())
+
+
+def test_one_thread_hashes_for_several_digests() -> None:
+    thread = HashingThread()
+    digests = [Digest(thread) for _ in range(3)]
+    for _ in range(8):
+        for number, digest in enumerate(digests):
+            digest.update(DATA[number:])
+
+    found = [digest.sha256 for digest in digests]
+    thread.stop()
+
+    assert found == [hashlib.sha256(DATA[number:] * 8).hexdigest() for number in range(3)]
+
+
+@pytest.mark.parametrize("position", [0, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 9, len(DATA) - 1])
+def test_one_flipped_bit_is_located(position: int) -> None:
+    damaged = bytearray(DATA)
+    damaged[position] ^= 4
+
+    assert differing_blocks(digests_of_blocks(DATA), digests_of_blocks(damaged)) == [position // BLOCK_BYTES]
+
+
+def test_blocks_that_only_one_side_has_do_not_differ() -> None:
+    digests = digests_of_blocks(DATA)
+
+    assert differing_blocks(digests, digests[: 2 * DIGEST_BYTES]) == []
+    assert digest_of_block(digests, 6) == b""
