@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := data_stack plugins tests benchmarks getting_started tools
-TYPED := data_stack plugins/digits plugins/iris tests tools
+TYPED := data_stack plugins/digits plugins/iris plugins/petastorm tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The version of Granular that has sequences, for the tests, beside the one in the environment.
 GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
 
 # Tests that are skipped without the package that they are about, which is in no other environment.
-FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py tests/loader/test_loader_petastorm_tensorflow.py
+FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py \
+	plugins/petastorm/tests/test_petastorm_tensorflow.py
 SPARK_FRAMEWORK_TESTS := tests/distributed/test_distributed_spark_tensorflow.py
 
 # TensorFlow without the kernels for GPUs, where there is such a package: half as large.
@@ -61,11 +62,11 @@ clean:  ## remove the environments and everything made by the targets
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environments are made anew whenever a version or a requirement changes.
-$(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml plugins/iris/pyproject.toml
+$(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]'
+	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]' -e plugins/petastorm
 	$(GRANULAR_021)
 	touch $@
 
@@ -76,8 +77,9 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/dig
 	touch $@
 
 # Without constraints.txt: TensorFlow wants an older h5py than the other environments have.
-.venv-all/.installed: Makefile setup.py pyproject.toml
+.venv-all/.installed: Makefile setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-all
-	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet,spark]' $(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
+	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet,spark]' -e plugins/petastorm \
+		$(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

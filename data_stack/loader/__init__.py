@@ -5,6 +5,7 @@ from data_stack.loader.collation import Collation, Concatenated, Padded
 from data_stack.loader.lanes import Lanes
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled, InOrder, Order, Shuffled
+from data_stack.loader.place import Place
 from data_stack.loader.plan import Plan
 from data_stack.loader.ragged import Ragged
 from data_stack.loader.sources import Epochs, Interleave, Mix, Sample, StepSource, Transform, Truncate
@@ -26,6 +27,7 @@ __all__ = [
     "Mix",
     "Order",
     "Padded",
+    "Place",
     "Plan",
     "Ragged",
     "Sample",

@@ -261,6 +261,17 @@ class Loader:
         plan = self.plan
         return plan.rank, plan.world
 
+    @property
+    def plan(self) -> Plan:
+        """How an epoch is dealt out: samples, batch size, shard."""
+        self._find_shard()
+        return self._plan
+
+    @property
+    def place(self) -> Place:
+        """Where the consumer is: epoch and position of the batch that comes next; what :meth:`state_dict` names, by itself."""
+        return replace(self._place)
+
     def __repr__(self) -> str:
         plan, seed = self._session.plan, self._session.seed
         where = f", rank {plan.rank} of {plan.world}" if plan.world > 1 else ""

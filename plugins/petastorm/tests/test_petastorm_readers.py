@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import petastorm_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm.rows import row_type
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
 from data_stack.formats.parquet import ParquetWriter
@@ -24,12 +27,9 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.storage_connectors.url import storage_connector_from_url
-from data_stack.loader.petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
-from data_stack.loader.petastorm.rows import row_type
 from data_stack.util.processors import n_processors
 
-PETASTORM = Path(__file__).parent.parent / "formats" / "parquet" / "fixtures" / "petastorm"
+PETASTORM = petastorm_fixtures.FIXTURES
 TIMESERIES = PETASTORM / "timeseries"
 #: Of 20 row groups in 2 files; `double` and `text` tell whether a row is whole.
 N_ROWS, N_GROUPS = 200, 20
@@ -150,7 +150,7 @@ def test_there_are_no_more_workers_than_suit_files_of_this_machine(numbers: Path
 
 @pytest.mark.parametrize(("kind", "workers"), [("dummy", 1), ("thread", 1), ("thread", 2), ("thread", 10)])
 def test_a_thousand_epochs_have_the_exact_rows(one_group: Path, kind: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_stack.loader.petastorm.readers._MOST_WORKERS_PER_PROCESSOR", 10)
+    monkeypatch.setattr("data_stack_petastorm.reader._MOST_WORKERS_PER_PROCESSOR", 10)
     with make_reader(one_group, num_epochs=1000, reader_pool_type=kind, workers_count=workers) as reader:
         rows = ids(reader)
 
@@ -165,7 +165,7 @@ def test_a_thousand_epochs_have_the_exact_rows(one_group: Path, kind: str, worke
 def test_many_epochs_of_many_row_groups_have_the_exact_rows(
     numbers: Path, kind: str, workers: int, epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_stack.loader.petastorm.readers._MOST_WORKERS_PER_PROCESSOR", 10)
+    monkeypatch.setattr("data_stack_petastorm.reader._MOST_WORKERS_PER_PROCESSOR", 10)
     options = {"schema_fields": ["id"], "num_epochs": epochs, "reader_pool_type": kind, "workers_count": workers}
 
     with make_reader(numbers, shuffle_rows=True, **options) as reader:  # type: ignore[arg-type]  # of several types
@@ -718,7 +718,7 @@ def test_a_state_in_the_middle_of_a_chunk_needs_as_many_shards() -> None:
         make_reader(TIMESERIES, seed=1, cur_shard=0, shard_count=2).load_state_dict(state)
 
 
-@pytest.mark.parametrize("state", [{}, None, {"data_stack_reader": 1}, {"data_stack_reader": 2}])
+@pytest.mark.parametrize("state", [{}, None, {"data_stack_reader": 2}, {"data_stack_petastorm_reader": 1}])
 def test_what_is_no_state_is_refused(numbers: Path, state: Any) -> None:
     with pytest.raises(LoaderStateError):
         make_reader(numbers).load_state_dict(state)
@@ -746,34 +746,6 @@ def test_file_systems_of_pyarrow_and_fsspec_are_read(numbers: Path) -> None:
 def test_options_of_a_storage_open_its_file_system(numbers: Path) -> None:
     with make_reader(f"local://{numbers}", storage_options={"auto_mkdir": False}) as reader:
         assert len(ids(reader)) == N_ROWS
-
-
-@pytest.fixture
-def remote(numbers: Path, mongodb_uri: str) -> str:
-    """The same files in MongoDB."""
-    connector = storage_connector_from_url(mongodb_uri)
-    for file in sorted(numbers.iterdir()):
-        with file.open("rb") as stored:
-            connector.set_resource(file.name, stored)
-    return mongodb_uri
-
-
-def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_deleted(remote: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("keep me")
-    options: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 10_000_000}
-
-    read = []
-    for spec in (
-        None,
-        TransformSpec(selected_fields=["id"]),
-        TransformSpec(lambda row: {"id": -row["id"]}, selected_fields=["id"]),
-    ):
-        with make_reader(remote, transform_spec=spec, **options) as reader:
-            read.append(sorted(ids(reader)))
-
-    assert read[0] == read[1] == sorted(-number for number in read[2]) == list(range(N_ROWS))
-    assert (tmp_path / "mine.txt").read_text() == "keep me"
-    assert sum(path.is_file() for path in tmp_path.rglob("*")) > 1
 
 
 def test_a_cache_of_local_files_is_none(numbers: Path, tmp_path: Path) -> None:

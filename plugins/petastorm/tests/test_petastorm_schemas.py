@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from data_stack_petastorm.codecs import CompressedImageCodec
+from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, JpegCodec, NdarrayCodec, PngCodec, ScalarCodec, Schema
-from data_stack.formats.parquet.petastorm import CompressedImageCodec, Unischema, UnischemaField
 
 Frames = Unischema(
     "Frames",

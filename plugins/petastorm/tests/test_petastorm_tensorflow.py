@@ -13,17 +13,17 @@ tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed: `mak
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: `make test-all` brings it")
 
 import pyarrow.parquet as pq  # noqa: E402  # behind the lines that may skip this module
-
-from data_stack.exception import ConfigError  # noqa: E402  # likewise
-from data_stack.formats.parquet.ngram import NGram  # noqa: E402  # likewise
-from data_stack.formats.parquet.selecting import col  # noqa: E402  # likewise
-from data_stack.loader.petastorm import (  # noqa: E402  # likewise
+from data_stack_petastorm import (  # noqa: E402  # likewise
     WeightedSamplingReader,
     make_batch_reader,
     make_petastorm_dataset,
     make_reader,
     tf_tensors,
 )
+
+from data_stack.exception import ConfigError  # noqa: E402  # likewise
+from data_stack.formats.parquet.ngram import NGram  # noqa: E402  # likewise
+from data_stack.formats.parquet.selecting import col  # noqa: E402  # likewise
 
 N_ROWS = 60
 

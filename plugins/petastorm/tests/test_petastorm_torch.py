@@ -9,25 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import petastorm_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from data_stack_petastorm import WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
 
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.selecting import col
-from data_stack.loader.petastorm import (
-    BatchedDataLoader,
-    DataLoader,
-    InMemBatchedDataLoader,
-    WeightedSamplingReader,
-    decimal_friendly_collate,
-    make_batch_reader,
-    make_reader,
-)
 
-TIMESERIES = Path(__file__).parent.parent / "formats" / "parquet" / "fixtures" / "petastorm" / "timeseries"
+TIMESERIES = petastorm_fixtures.FIXTURES / "timeseries"
 N_ROWS, N_GROUPS = 240, 12
 
 

@@ -1,0 +1,29 @@
+"""Petastorm's own spellings: its readers and adapters with its arguments, made of a Parquet dataset and the one loader."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from data_stack_petastorm.ngram import NGram
+from data_stack_petastorm.reader import Reader, make_batch_reader, make_reader
+from data_stack_petastorm.transform import TransformSpec
+from data_stack_petastorm.weighted_sampling_reader import WeightedSamplingReader
+
+#: The adapters need torch or TensorFlow, so a star import does not give them.
+__all__ = ["NGram", "Reader", "TransformSpec", "WeightedSamplingReader", "make_batch_reader", "make_reader"]
+
+_ADAPTERS = {
+    "BatchedDataLoader": "pytorch",
+    "DataLoader": "pytorch",
+    "InMemBatchedDataLoader": "pytorch",
+    "decimal_friendly_collate": "pytorch",
+    "make_petastorm_dataset": "tf_utils",
+    "tf_tensors": "tf_utils",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ADAPTERS:
+        return getattr(importlib.import_module(f"{__name__}.{_ADAPTERS[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,344 @@
+"""Rows and row groups of a Parquet dataset as named tuples."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+
+from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.formats.parquet import NGram, ParquetDataset, Schema
+from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, LoaderState, Order
+from data_stack.loader.state import check_seal, seal
+from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, shuffled_rows, the_one
+from data_stack_petastorm.rows import batch_as_tuples, rows_of
+
+__all__ = ["Reader", "lanes_of"]
+
+_STATE: Final = "data_stack_petastorm_reader"
+#: Rows that are read together: as many as have so many bytes, within limits.
+_CHUNK_BYTES, _LARGEST_CHUNK = 4 << 20, 512
+#: What a size that differs from value to value is taken to be.
+_USUAL_EXTENT = 64
+_END: Final = object()
+
+
+class Reader:
+    """What :func:`make_reader` and :func:`make_batch_reader` give: an iterator of named tuples, and a context manager.
+
+    It gives ``num_epochs`` epochs, then ends. A loop that is broken off goes on with the next loop; after an error the same row
+    is asked for again; :meth:`reset` begins anew, at any time. Workers run from the first row to the last, or to the end of
+    the ``with`` block. Several threads may take rows of one reader; each row goes to one of them.
+
+    Args:
+        dataset: what is read.
+        iterator: the stack on it: rows, or n-grams.
+        block_lengths: how many of the iterator's samples each row group has, shape ``(n_row_groups,)``.
+        schema: the fields that come out.
+        ngram: the n-gram; None for rows.
+        batched: whether a tuple has the columns of a row group.
+        shuffling: row groups, rows, and of how many row groups the rows are mixed.
+        options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
+    """
+
+    def __init__(
+        self,
+        dataset: ParquetDataset,
+        iterator: Any,
+        *,
+        block_lengths: Any,
+        schema: Schema,
+        ngram: NGram | None,
+        batched: bool,
+        shuffling: tuple[bool, bool, int],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.dataset, self.iterator, self.schema, self.ngram = dataset, iterator, schema, ngram
+        self.num_epochs: int | None = options["epochs"]
+        self.seed: int = options["seed"]
+        self.batched_output = self.is_batched_reader = batched
+        self.last_row_consumed = self.stopped = False
+        self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
+        self._steps = None if ngram is None else tuple(range(min(ngram.fields), max(ngram.fields) + 1))
+        self._n_at_once = 1 if batched else self._rows_at_once()
+        self._loader = self._row_group_loader() if batched else self.loader(self._n_at_once)
+        self._lock = threading.RLock()
+        self._forget()
+        if self._loader.plan.n_samples == 0:
+            warnings.warn(
+                f"No matching data is available for loading: no row of {dataset!r:.200} is selected, or it has none",
+                stacklevel=4,  # whoever called make_reader or make_batch_reader
+            )
+        if not batched:
+            self._refuse_shards_without_rows()
+
+    # ------------------------------------------------------------------ iteration
+
+    def __iter__(self) -> Reader:
+        return self
+
+    def __next__(self) -> Any:
+        """The next row, n-gram or row group.
+
+        Raises:
+            StopIteration: all epochs are over; :meth:`reset` begins anew.
+            ConfigError: there are fewer row groups than shards among which they are dealt out.
+            RuntimeError: the reader was stopped.
+            LoadingError: a row could not be read; the message names it. Asked again, the reader tries again.
+            WorkerError: a worker died.
+        """
+        with self._lock:
+            while (row := next(self._rows, _END)) is _END:
+                self._rows = self._next_rows()
+            self._n_given += 1
+            return row
+
+    def next(self) -> Any:
+        """The next row, as ``next(reader)``."""
+        return self.__next__()
+
+    def __len__(self) -> int:
+        """How many rows (or n-grams, or row groups) this reader gives in all its epochs, those of its shard.
+
+        Raises:
+            TypeError: it never ends.
+        """
+        if self.num_epochs is None:
+            raise TypeError("this reader has no length: it never ends")
+        return self._loader.plan.n_batch_samples() * self.num_epochs
+
+    def reset(self) -> None:
+        """Begin anew with the next epoch, wherever the reader is, also after an error or :meth:`stop`."""
+        self._forget()
+        self.last_row_consumed = self.stopped = False
+
+    def stop(self) -> None:
+        """End the workers. There are no more rows until :meth:`reset`."""
+        self.stopped = True
+        self._forget()
+        self._loader.close()
+
+    def join(self) -> None:
+        """Nothing is left to wait for: :meth:`stop` returns when the workers have ended."""
+
+    def cleanup_cache(self) -> None:
+        """Nothing is deleted: what a cache keeps is known by its content, and bounded by its limit."""
+
+    def __enter__(self) -> Reader:
+        if self.stopped:
+            self.reset()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _next_rows(self) -> Iterator[Any]:
+        """The rows of the next chunk: of the batch of the loader that comes next."""
+        if self.stopped:
+            raise RuntimeError(
+                "Trying to read a sample of a reader that was stopped, as it is at the end of its with block; reset() begins "
+                "anew, and so does another block"
+            )
+        if self.last_row_consumed:
+            raise StopIteration
+        if self._batches is None:
+            self._refuse_shards_without_rows()
+            self._batches = iter(self._loader)
+        self._before = self._loader.place
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._batches, self._before, self.last_row_consumed = None, None, True
+            raise
+        except BaseException:
+            self._batches = None
+            self._loader.load_state_dict(self._loader.state_dict())  # tried again, if it is asked for again
+            raise
+        name = self.schema.name
+        if self.batched_output:
+            rows: Iterator[Any] = iter([batch_as_tuples(batch, name, self._steps)])
+        else:
+            rows = rows_of(batch, name, self._steps)
+        self._n_given, n_skipped, self._n_to_skip = self._n_to_skip, self._n_to_skip, 0
+        self._n_of_chunk = 1 if self.batched_output else _n_rows(batch)
+        for _ in range(n_skipped):
+            next(rows, None)
+        return rows
+
+    def _refuse_shards_without_rows(self) -> None:
+        """Rows, or row groups, are not repeated for shards that have none of their own. Of ``batched`` readers this is known only
+        when they are read: a DataLoader deals out rows of them.
+        """
+        plan = self._loader.plan
+        if not 0 < plan.n_samples < plan.world or plan.uneven == "keep":
+            return
+        what, other = "rows", ""
+        if self.batched_output:
+            what, other = "row groups", "deal out rows, with make_reader or a DataLoader, or "
+        first = self.dataset.place_of(0).partition(" of ")[2]
+        raise ConfigError(
+            f"there are fewer {what} ({plan.n_samples}) than shards ({plan.world}), so that some would have none. Number of "
+            f"row-groups in the dataset: {len(self._lengths)}, the first is {first}. Ask for fewer shards, or "
+            f"{other}leave some empty with uneven='keep'"
+        )
+
+    def _forget(self) -> None:
+        self._batches: Iterator[Any] | None = None
+        self._rows: Iterator[Any] = iter(())
+        self._before: Any = None  # where the loader was before the chunk that came last
+        self._n_given = self._n_of_chunk = 0  # rows of that chunk, and how many it has
+        self._n_to_skip = 0  # of the next one
+
+    # ------------------------------------------------------------------ state, figures
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the reader is: plain JSON data from which another reader of the same rows goes on behind the last row given.
+
+        Behind the last row of the last epoch there are no more until :meth:`reset`.
+        """
+        state, n_given = self._loader.state_dict(), self._n_given + self._n_to_skip
+        is_at_start = state["position"] == 0 and state["epoch"] == state["first_epoch"]  # where a loader is behind its last batch
+        is_over = self.last_row_consumed or (0 < n_given == self._n_of_chunk and is_at_start)
+        if n_given == self._n_of_chunk:  # the loader is behind them
+            n_given = 0
+        elif self._before is not None:
+            place = self._before
+            before = replace(
+                LoaderState.from_dict(state), epoch=place.epoch, position=place.position, first_epoch=place.first_epoch
+            )
+            state = before.to_dict()
+        chunk = {"rows": n_given, "rows_at_once": self._n_at_once, "shards": self._loader.plan.world}
+        return seal({_STATE: 1, "loader": state, **chunk, "is_over": is_over})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken, with any pool and number of workers.
+
+        On another number of shards that is possible where the number of rows given is a multiple of :attr:`rows_at_once`, and for
+        every batch of a :class:`~data_stack_petastorm.pytorch.DataLoader`.
+
+        Raises:
+            LoaderStateError: the state is of other rows or another order, or no state; the reader stays as it was.
+        """
+        given: Any = state
+        if not isinstance(given, Mapping) or given.get(_STATE) != 1:
+            raise LoaderStateError(f"this is not the state of a reader of this version: {state!r:.120}; state_dict() gives one")
+        check_seal(given, "a reader")
+        n_given, shards = given["rows"], self._loader.plan.world
+        if n_given and (given["rows_at_once"], given["shards"]) != (self._n_at_once, shards):
+            raise LoaderStateError(
+                f"this state was taken in the middle of a chunk: {n_given} of {given['rows_at_once']} rows, of each of "
+                f"{given['shards']} shards. Go on with as many shards, or save where the number of rows given is a multiple of "
+                f"reader.rows_at_once, or save the state of a DataLoader, which goes on with any number"
+            )
+        loader = self._loader if self.batched_output else self.loader(self._n_at_once, lanes=lanes_of(given["loader"]))
+        loader.load_state_dict(given["loader"])
+        self._forget()
+        if loader is not self._loader:
+            self._loader.close()
+            self._loader = loader
+        self.last_row_consumed, self.stopped = given["is_over"], False
+        self._n_to_skip = n_given
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows (n-grams, row groups) are read together."""
+        return self._n_at_once
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """What the loader did, and how long was waited for it."""
+        return asdict(self._loader.stats())
+
+    @property
+    def epoch(self) -> int:
+        """Of the row that was given last; before the first one, of that."""
+        return self._loader.epoch if self._before is None else int(self._before.epoch)
+
+    def __repr__(self) -> str:
+        what = "row groups" if self.batched_output else "rows" if self.ngram is None else "n-grams"
+        return f"<Reader: {what} of {self.iterator!r}, {', '.join(self.schema.fields)}>"
+
+    # ------------------------------------------------------------------ loaders
+
+    def loader(
+        self,
+        batch_size: int,
+        *,
+        shuffling_queue_capacity: int = 0,
+        drop_last: bool = False,
+        collate: Any = None,
+        transform: Callable[..., Any] | None = None,
+        lanes: tuple[int, int] | None = None,
+        **options: Any,
+    ) -> Loader:
+        """A loader of the rows (or n-grams) of this reader, in batches: same order, shard, epochs and workers.
+
+        Args:
+            batch_size: rows of a batch.
+            shuffling_queue_capacity: so many rows at least are mixed with each other: those of as many row groups as have them.
+            drop_last: whether the last batch of an epoch is left out if it is shorter.
+            collate: as for :class:`~data_stack.loader.loader.Loader`.
+            transform: likewise.
+            lanes: ``(shards, batch_size)`` of the loader whose state shall be loaded, see :func:`lanes_of`; None: its own.
+                Each shard reads row groups of its own (:class:`~data_stack.loader.lanes.Lanes`).
+            options: others of the loader, such as ``device`` and ``timeout_seconds``.
+
+        Raises:
+            ConfigError: an argument is out of range.
+        """
+        shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
+        capacity = shuffling_queue_capacity
+        if not isinstance(capacity, (int, np.integer)) or capacity < 0:
+            raise ConfigError(f"shuffling_queue_capacity is a number of rows, from 0 on, not {capacity!r:.40}")
+        if capacity > 1 and len(self._lengths):
+            n_mixed, shuffle_rows = max(n_mixed, math.ceil(capacity / float(self._lengths.mean()))), True
+        order: Order = InOrder()
+        if shuffle_rows or n_mixed > 1:
+            order = BlockShuffled(block_lengths=self._lengths, window=n_mixed, blocks=shuffle_row_groups)
+        elif shuffle_row_groups:
+            order = BlockShuffled(block_lengths=self._lengths, window=1, samples=False)
+        n_lanes, batch_size_of_lanes = (self._options["shard"][1], batch_size) if lanes is None else lanes
+        if n_lanes > 1:
+            order = Lanes(order, lanes=n_lanes, batch_size=batch_size_of_lanes)
+        options = {**self._options, **options}
+        return Loader(
+            self.iterator, batch_size, shuffle=order, drop_last=drop_last, collate=collate, transform=transform, **options
+        )
+
+    def _row_group_loader(self) -> Loader:
+        """A loader that gives the columns of a row group, or of a part of one, at a time."""
+        shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
+        lengths, n_of_each = parts_of_row_groups(self._lengths, n_mixed)
+        order: bool | Order = BlockShuffled(block_lengths=n_of_each, window=n_mixed) if shuffle_row_groups else False
+        transform = shuffled_rows if shuffle_rows else None
+        return Loader(RowGroups(self.iterator, lengths), 1, shuffle=order, collate=the_one, transform=transform, **self._options)
+
+    def _rows_at_once(self) -> int:
+        n_bytes = 0
+        n_steps = 1 if self.ngram is None else len(self.ngram.fields)
+        for field in self.schema:
+            item = field.dtype.itemsize if isinstance(field.dtype, np.dtype) else 16
+            n_bytes += max(item, 8) * math.prod(_USUAL_EXTENT if size is None else size for size in field.shape)
+        return min(max(_CHUNK_BYTES // max(1, n_bytes * n_steps), 1), _LARGEST_CHUNK)
+
+
+def _n_rows(batch: Mapping[Any, Any]) -> int:
+    """Of columns; of n-grams, of columns for each offset."""
+    columns = (each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part]))
+    return len(next(columns, ()))
+
+
+def lanes_of(state: Any) -> tuple[int, int]:
+    """Shards and batch size of the loader that a state is of, for :meth:`Reader.loader`; ``(1, 1)`` of a single one."""
+    order = state.get("order") if isinstance(state, Mapping) else None
+    if not isinstance(order, Mapping) or order.get("order") != "lanes":
+        return 1, 1
+    return order["lanes"], order["batch_size"]

@@ -1,0 +1,437 @@
+"""Petastorm's loaders for torch: batches of a reader's rows as tensors."""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.loader import Loader
+from data_stack_petastorm.iteration import Reader, lanes_of
+
+try:
+    import torch
+    from torch.utils.data import default_collate
+
+    from data_stack.loader.torch import collate
+except ImportError as error:
+    raise MissingDependencyError("data_stack_petastorm.pytorch", "torch", "torch") from error
+
+__all__ = ["BatchedDataLoader", "DataLoader", "InMemBatchedDataLoader", "decimal_friendly_collate"]
+
+#: What Petastorm makes of dtypes that torch lacked when it was written.
+_PROMOTED: Final = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.bool: torch.uint8}
+_PROMOTED_OF_ROWS: Final = {"u2": np.int32, "u4": np.int64, "b1": np.uint8}
+_ROWS_AT_ONCE: Final = 1024
+
+
+def decimal_friendly_collate(batch: Any) -> Any:
+    """``default_collate`` of torch, but Decimals and strings are left as a list; of dicts a dict, of tuples a list.
+
+    Args:
+        batch: rows, or values of one field.
+    """
+    first = batch[0]
+    if isinstance(first, (Decimal, str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        return {key: decimal_friendly_collate([row[key] for row in batch]) for key in first}
+    if isinstance(first, Sequence):
+        return [decimal_friendly_collate(values) for values in zip(*batch, strict=True)]
+    return default_collate(batch)
+
+
+class _ReaderLoader:
+    """What the loaders of a reader share: batches in the reader's order, again and again."""
+
+    def __init__(
+        self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
+    ) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ConfigError(f"batch_size is an integer from 1 on, not {batch_size!r:.40}")
+        self.reader, self.batch_size = reader, batch_size
+        self.shuffling_queue_capacity = shuffling_queue_capacity
+        self._drop_last, self._collate = bool(drop_last), collate_fn
+        self._n_passes, self._is_entered = 0, False
+        self._loader = self._new_loader()
+
+    def _new_loader(self, lanes: tuple[int, int] | None = None) -> Loader | None:
+        """A loader of the reader's rows; None of a reader that draws from several, whose rows are taken one by one."""
+        if not isinstance(self.reader, Reader):
+            return None
+        return self.reader.loader(
+            self.batch_size,
+            shuffling_queue_capacity=self.shuffling_queue_capacity,
+            drop_last=self._drop_last,
+            collate=self._collate,
+            lanes=lanes,
+        )
+
+    def _field(self, name: str, column: Any) -> Any:
+        """A column as it is handed out.
+
+        Args:
+            name: of the field.
+            column: a tensor of shape ``(n, ...)``, or a list of what torch has no tensors for.
+        """
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        """The epochs of the reader, from their start; each iteration begins another one.
+
+        Raises (while iterating):
+            TypeError: a field has values that torch has no tensors for; the message names it.
+            LoadingError: a row could not be read.
+        """
+        if self._collate is not None:
+            return iter(self._loader) if self._loader is not None else map(self._collate, self._batches_of_rows())
+        batches = self._loader.torch() if self._loader is not None else map(collate, self._batches_of_rows())
+        return (_by_field(batch, self._field) for batch in batches)
+
+    def _batches_of_rows(self) -> Iterator[list[dict[Any, Any]]]:
+        if self.reader.last_row_consumed or self._n_passes:
+            self.reader.reset()
+        self._n_passes += 1
+        rows = _rows_of(self.reader)
+        if self.shuffling_queue_capacity:
+            seed = f"{getattr(self.reader, 'seed', 0)} {self._n_passes}"
+            rows = _shuffled(rows, self.shuffling_queue_capacity, random.Random(seed))  # noqa: S311  # no secret
+        batch: list[dict[Any, Any]] = []
+        for row in rows:
+            batch.append(row)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self._drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        """How many batches an iteration gives.
+
+        Raises:
+            TypeError: it never ends, or the reader is of several.
+        """
+        if self._loader is None:
+            raise TypeError("a loader of several readers has no length: it ends when one of them does")
+        return len(self._loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loop is: plain JSON data, from which a loader of the same rows goes on, on any number of shards and workers.
+
+        Raises:
+            ConfigError: the reader is of several; its own state_dict() says where it is.
+        """
+        return self._known_loader().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where :meth:`state_dict` was taken.
+
+        Raises:
+            LoaderStateError: the state is of other rows or another order, or no state.
+        """
+        self._known_loader()
+        loader: Any = self._new_loader(lanes_of(state))
+        loader.load_state_dict(state)
+        self._known_loader().close()
+        self._loader = loader.__enter__() if self._is_entered else loader
+
+    def _known_loader(self) -> Loader:
+        if self._loader is None:
+            raise ConfigError("a loader of several readers has no state of its own; save that of the reader between two passes")
+        return self._loader
+
+    def __enter__(self) -> Any:
+        self._is_entered = True
+        if self._loader is not None:
+            self._loader.__enter__()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_entered = False
+        if self._loader is not None:
+            self._loader.__exit__(error_type, error, traceback)
+        self.reader.stop()
+        self.reader.join()
+
+
+class DataLoader(_ReaderLoader):
+    """Batches of a reader's rows: dicts of tensors of shape ``(batch_size, …)``, of n-grams such dicts for each offset.
+
+    ::
+
+        with DataLoader(make_reader("file:///data/frames", num_epochs=10, seed=7), batch_size=64) as loader:
+            for batch in loader:
+                batch["image"]
+
+    With the default ``collate_fn`` rows are read, shuffled and handed over as columns, never one by one. Numbers become tensors
+    on the same memory; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and ``bool`` ``uint8`` as in Petastorm
+    (``promote=False`` leaves them); strings, bytes and Decimals are lists. The rows of a
+    :func:`make_batch_reader` are those of its row groups.
+
+    Args:
+        reader: of :func:`make_reader` or :func:`make_batch_reader`, whose order, shard, epochs and workers the batches have; or
+            one that draws from several, whose rows are taken one by one.
+        batch_size: rows of a batch; the last one may have fewer.
+        collate_fn: of the list of rows of a batch, which are dicts; it runs in the workers.
+        shuffling_queue_capacity: so many rows at least are mixed with each other: those of as many row groups as have them, which
+            is what is held in memory. 0: in the reader's order.
+        drop_last: whether the last batch of an epoch is left out if it is shorter.
+        promote: whether dtypes become others as above.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        reader: Any,
+        batch_size: int = 1,
+        collate_fn: Callable[[list[Any]], Any] = decimal_friendly_collate,
+        shuffling_queue_capacity: int = 0,
+        *,
+        drop_last: bool = False,
+        promote: bool = True,
+    ) -> None:
+        collate_rows = None if collate_fn is decimal_friendly_collate else _RowCollate(collate_fn, promote)
+        super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last, collate_rows)
+        self.collate_fn, self._promotes = collate_fn, bool(promote)
+
+    def _field(self, name: str, column: Any) -> Any:
+        if isinstance(column, list) and all(isinstance(value, (str, bytes, Decimal)) for value in column):
+            return column
+        return _tensor(name, column, self._promotes)
+
+
+class BatchedDataLoader(_ReaderLoader):
+    """As :class:`DataLoader`; each column becomes what ``transform_fn`` makes of its array, and must be of numbers.
+
+    Args:
+        reader: as there.
+        batch_size: as there.
+        transform_fn: of an array of shape ``(batch_size, …)``; None for ``torch.as_tensor``. A device, a dtype: its affair.
+        shuffling_queue_capacity: as there.
+        drop_last: as there.
+        promote: as there.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        reader: Any,
+        batch_size: int = 1,
+        transform_fn: Callable[[Any], Any] | None = None,
+        shuffling_queue_capacity: int = 0,
+        *,
+        drop_last: bool = False,
+        promote: bool = True,
+    ) -> None:
+        super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last)
+        self.transform_fn, self._promotes = transform_fn or torch.as_tensor, bool(promote)
+
+    def _field(self, name: str, column: Any) -> Any:
+        return self.transform_fn(_tensor(name, column, self._promotes).numpy())
+
+
+class InMemBatchedDataLoader:
+    """Rows of a reader, read once and kept as tensors, in batches: ``num_epochs`` times, whenever it is iterated over.
+
+    Args:
+        reader: as for :class:`DataLoader`; it is stopped when the rows have been read.
+        batch_size: rows of a batch; the last of an epoch may have fewer.
+        transform_fn: as for :class:`BatchedDataLoader`, of the whole column.
+        num_epochs: of an iteration; None: without an end.
+        seed: of the order: epoch e has that of ``torch.randperm`` with the seed ``seed + e``, as in Petastorm.
+        rows_capacity: rows that are kept at most; there is a warning if an epoch of the reader has more. None: one epoch.
+        shuffle: whether rows come in another order in each epoch.
+        promote: as for :class:`DataLoader`.
+
+    Raises:
+        ConfigError: an argument is out of range, or the reader never ends and ``rows_capacity`` is None.
+        TypeError: a field has values that torch has no tensors for; the message names it.
+    """
+
+    def __init__(
+        self,
+        reader: Any,
+        batch_size: int = 1,
+        transform_fn: Callable[[Any], Any] | None = None,
+        num_epochs: int | None = 1,
+        seed: int = 0,
+        rows_capacity: int | None = 1024,
+        shuffle: bool = False,
+        *,
+        promote: bool = True,
+    ) -> None:
+        for name, value in (("batch_size", batch_size), ("rows_capacity", rows_capacity), ("num_epochs", num_epochs)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < (name != "num_epochs")):
+                raise ConfigError(f"{name} is a number, not {value!r:.40}")
+        self._batch_size, self._num_epochs, self._seed, self._shuffle = batch_size, num_epochs, seed, bool(shuffle)
+        n_in_epoch = reader.loader(1).plan.n_batch_samples() if isinstance(reader, Reader) else None
+        if n_in_epoch is None and rows_capacity is None and reader.num_epochs is None:
+            raise ConfigError("the reader never ends: say how many of its rows are kept, rows_capacity=")
+        capacity = next(each for each in (rows_capacity, n_in_epoch, sys.maxsize) if each is not None)
+        if n_in_epoch is not None and capacity < n_in_epoch:
+            warnings.warn(
+                f"of {n_in_epoch:,} rows the first {capacity:,} are kept, as rows_capacity says: give rows_capacity=None for all",
+                stacklevel=2,
+            )
+        # as many at once for each shard, or they would divide the rows in different ways
+        n_at_once = min(_ROWS_AT_ONCE, rows_capacity or _ROWS_AT_ONCE)
+        self._columns = _kept(reader, n_at_once, capacity, transform_fn or torch.as_tensor, promote)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches: dicts of tensors."""
+        n_rows = _n_rows(self._columns)
+        epoch = 0
+        while n_rows and (self._num_epochs is None or epoch < self._num_epochs):
+            order = torch.arange(n_rows)
+            if self._shuffle:
+                order = torch.randperm(n_rows, generator=torch.Generator().manual_seed(self._seed + epoch))
+            for rows in order.split(self._batch_size):
+                yield _by_field(self._columns, lambda _, column, rows=rows: column[rows.to(column.device)])
+            epoch += 1
+
+    def __len__(self) -> int:
+        """How many batches an iteration gives.
+
+        Raises:
+            TypeError: it never ends.
+        """
+        if self._num_epochs is None:
+            raise TypeError("this loader has no length: it never ends")
+        return -(-_n_rows(self._columns) // self._batch_size) * self._num_epochs
+
+    def __enter__(self) -> InMemBatchedDataLoader:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """The rows stay where they are."""
+
+
+def _kept(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any], promote: bool) -> dict[Any, Any]:
+    """The first ``capacity`` rows of a reader as tensors; it is stopped then."""
+    parts: list[dict[Any, Any]] = []
+    n_rows = 0
+    with BatchedDataLoader(reader, n_at_once, promote=promote) as loader:
+        for batch in loader:
+            parts.append(batch)
+            n_rows += _n_rows(batch)
+            if n_rows >= capacity:
+                break
+
+    def joined(parts: list[dict[Any, Any]]) -> dict[Any, Any]:
+        return {
+            key: joined([part[key] for part in parts])
+            if isinstance(value, dict)
+            else transform_fn(torch.cat([part[key] for part in parts])[:capacity].numpy())
+            for key, value in parts[0].items()
+        }
+
+    return joined(parts) if parts else {}
+
+
+class _RowCollate:
+    """A function of the rows of a batch, after their dtypes are those of torch."""
+
+    def __init__(self, function: Callable[[list[Any]], Any], promote: bool) -> None:
+        if not callable(function):
+            raise ConfigError(f"collate_fn is a function of a list of rows, not {function!r:.80}")
+        self._function, self._promotes = function, promote
+
+    def __call__(self, rows: list[Any]) -> Any:
+        if not self._promotes:
+            return self._function(rows)
+        return self._function([_by_field(row, lambda _, value: _promoted(value)) for row in rows])
+
+
+def _promoted(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)) and (dtype := _PROMOTED_OF_ROWS.get(value.dtype.str[1:])) is not None:
+        return value.astype(dtype)
+    return value
+
+
+# ---------------------------------------------------------------------- rows of any reader
+
+
+def _rows_of(reader: Any) -> Iterator[dict[Any, Any]]:
+    """The rows of any reader as dicts; of n-grams dicts for each offset."""
+    for given in reader:
+        if not reader.batched_output:
+            yield _as_dict(given)
+            continue
+        batch = _as_dict(given)
+        for place in range(_n_rows(batch)):
+            yield _by_field(batch, lambda _, column, place=place: column[place])
+
+
+def _as_dict(row: Any) -> dict[Any, Any]:
+    return {step: part._asdict() for step, part in row.items()} if isinstance(row, dict) else row._asdict()
+
+
+def _shuffled(rows: Iterator[Any], capacity: int, draws: random.Random) -> Iterator[Any]:
+    """The rows, drawn from a buffer of ``capacity`` of them."""
+    buffer: list[Any] = []
+    for row in rows:
+        if len(buffer) < capacity:
+            buffer.append(row)
+            continue
+        place = draws.randrange(capacity)
+        yield buffer[place]
+        buffer[place] = row
+    draws.shuffle(buffer)
+    yield from buffer
+
+
+# ---------------------------------------------------------------------- columns as tensors
+
+
+def _by_field(batch: Mapping[Any, Any], function: Callable[..., Any]) -> dict[Any, Any]:
+    """What a function makes of name and column (or value) of each field; of n-grams for each offset."""
+    return {
+        key: _by_field(value, function) if isinstance(value, dict) and not isinstance(key, str) else function(key, value)
+        for key, value in batch.items()
+    }
+
+
+def _n_rows(batch: Mapping[Any, Any]) -> int:
+    columns = (each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part]))
+    return len(next(columns, ()))
+
+
+def _tensor(name: str, column: Any, promote: bool) -> torch.Tensor:
+    """A column that torch has a tensor for, with a dtype that Petastorm knows.
+
+    Raises:
+        TypeError: it has something else.
+    """
+    if isinstance(column, torch.Tensor):
+        return column.to(_PROMOTED.get(column.dtype, column.dtype)) if promote else column
+    shapes = sorted({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))})
+    if any(value is None for value in column):
+        raise TypeError(
+            f"field {name!r} has rows without a value (None), which torch has no tensors for: leave these rows out "
+            f"(predicate=col({name!r}).is_not_null()), put something in their place (TransformSpec), or leave out the field"
+        )
+    if len(shapes) > 1:
+        raise TypeError(
+            f"field {name!r} has arrays of different shapes in one batch, such as {shapes[0]} and {shapes[-1]}: bring them "
+            f"into one by a TransformSpec, or collate them by a collate_fn of your own (or Loader(…, collate=Padded()))"
+        )
+    what = f"dtype {column[0].dtype}" if isinstance(column[0], np.generic) else f"{type(column[0]).__name__} values"
+    raise TypeError(
+        f"field {name!r} has {what}, which torch has no tensors for: leave it out with schema_fields=, or make numbers of it "
+        f"by a TransformSpec"
+    )

@@ -1,0 +1,65 @@
+"""The rows of row groups, or of parts of them, as one sample each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, sample_or_view
+
+__all__ = ["RowGroups", "parts_of_row_groups", "shuffled_rows", "the_one"]
+
+
+class RowGroups(DatasetIterator):
+    """Sample ``i`` is ``read_batch`` of the rows of block ``i``: columns, as many rows as the block has.
+
+    Args:
+        rows: of any dataset; it stays the caller's.
+        lengths: rows of each block, in order, shape ``(n_blocks,)``; together all rows.
+    """
+
+    def __init__(self, rows: DatasetIteratorIF, lengths: npt.NDArray[np.int64]) -> None:
+        self._rows, self._ends = rows, np.concatenate([[0], np.cumsum(lengths)])
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        """The columns of a block for an int; a view for a slice or an index array."""
+        if type(index) is not int or not 0 <= index < len(self):
+            return sample_or_view(self, index)
+        return self._rows.read_batch(np.arange(self._ends[index], self._ends[index + 1]))
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterator of the rows."""
+        return [self._rows]
+
+
+def parts_of_row_groups(lengths: npt.NDArray[np.int64], n_parts: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Row groups cut into parts that differ by one row at most.
+
+    Returns:
+        The lengths of all parts that have rows, in order; and of each row group, how many it has.
+    """
+    n_of_each = np.minimum(np.maximum(lengths, 1), n_parts)
+    each, n_over = np.divmod(np.repeat(lengths, n_of_each), np.repeat(n_of_each, n_of_each))
+    place = np.arange(len(each)) - np.repeat(np.cumsum(n_of_each) - n_of_each, n_of_each)
+    return each + (place < n_over), n_of_each
+
+
+def the_one(batches: list[Any]) -> Any:
+    """The columns of a batch that has one row group."""
+    return batches[0]
+
+
+def shuffled_rows(batch: dict[Any, Any], rng: np.random.Generator) -> dict[Any, Any]:
+    """The columns of a row group, of n-grams for each offset, with their rows in a random order."""
+    column = next((each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part])), ())
+    order = rng.permutation(len(column))
+    return {
+        key: {name: values[order] for name, values in part.items()} if isinstance(part, dict) else part[order]
+        for key, part in batch.items()
+    }
