@@ -21,6 +21,7 @@ from data_stack.loader.conversion import Conversion
 from data_stack.loader.iteration import Iteration
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.orders import Order
+from data_stack.loader.place import Place
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import Session
@@ -262,15 +263,9 @@ class Loader:
         return plan.rank, plan.world
 
     @property
-    def plan(self) -> Plan:
-        """How an epoch is dealt out: samples, batch size, shard."""
-        self._find_shard()
-        return self._plan
-
-    @property
     def place(self) -> Place:
         """Where the consumer is: epoch and position of the batch that comes next; what :meth:`state_dict` names, by itself."""
-        return replace(self._place)
+        return replace(self._session.place)
 
     def __repr__(self) -> str:
         plan, seed = self._session.plan, self._session.seed

@@ -1,0 +1,420 @@
+"""Named binary streams that open themselves lazily and survive threads, forks and pickling."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Protocol, Union
+
+from data_stack.exception import ResourceChangedError, UnpicklableResourceError
+from data_stack.io.byte_source import ByteSource, PositionalRaw
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+    from typing_extensions import Self
+
+__all__ = ["DEFAULT_CHUNK_BYTES", "GivesResources", "Storable", "StreamedResource"]
+
+DEFAULT_CHUNK_BYTES = 1 << 20
+#: Ranges beyond it are cut off at the end before they are read: Python's files take memory for all that they are asked for.
+_LARGE_BYTES = 1 << 30
+#: No file is longer; for positions and lengths beyond some such number Python's files raise OverflowError.
+_MOST_BYTES = 1 << 62
+
+
+class GivesResources(Protocol):
+    """The one method of a storage connector that reopening needs."""
+
+    def get_resource(self, identifier: str) -> StreamedResource: ...
+
+
+class StreamedResource(io.BufferedIOBase):
+    """A named binary stream.
+
+    Two kinds look alike. What a storage connector returns is *sealed*: lazy (opened at the first byte),
+    read-only, with ``read_at`` from any thread, independent after a fork, and picklable as
+    (connector, identifier). What wraps a ``buffer`` of the caller's gives that buffer a name, for storing it. One that a storage
+    connector of a third party made so pickles as (connector, identifier) as well, and reopens itself in a forked child.
+
+    Iterating gives chunks of ``chunk_size`` bytes, from the start each time (from where it stands if the
+    buffer cannot seek); for lines, as ``numpy.loadtxt`` wants them, use a StreamedTextResource. Like a file,
+    a resource has one position: threads that share it use ``read_at``.
+
+    Args:
+        identifier: the resource's name, e.g. ``"mnist/raw/labels.gz"``.
+        buffer: any binary file-like object; closed together with the resource.
+        chunk_size: bytes per chunk when iterating.
+    """
+
+    mode = "rb"
+
+    def __init__(self, identifier: str, buffer: Any, chunk_size: int = DEFAULT_CHUNK_BYTES) -> None:
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1 byte, got {chunk_size}")
+        self._identifier = identifier
+        self._chunk_size = chunk_size
+        self._buffer = buffer
+        self._source: ByteSource | None = None
+        self._pinned_sha256: str | None = None
+        self._connector: GivesResources | None = None
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def sealed(
+        cls, identifier: str, source: ByteSource, connector: GivesResources, chunk_size: int = DEFAULT_CHUNK_BYTES
+    ) -> Self:
+        """A lazy resource over ``source``; for storage connectors, which pass themselves for reopening."""
+        resource = cls(identifier, io.BufferedReader(PositionalRaw(source)), chunk_size)
+        resource._source, resource._connector = source, connector
+        return resource
+
+    def reopened_by(self, connector: GivesResources) -> Self:
+        """Let another process open it by ``connector.get_resource(identifier)``, and return itself.
+
+        The base class of storage connectors does this with what ``get_resource`` returns, unless it knows its connector.
+        """
+        if self._connector is None:
+            self._connector = connector
+        return self
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def identifier(self) -> str:
+        """The resource's name."""
+        return self._identifier
+
+    @property
+    def chunk_size(self) -> int:
+        """Bytes per chunk when iterating."""
+        return self._chunk_size
+
+    @property
+    def size(self) -> int:
+        """Length in bytes.
+
+        Raises:
+            io.UnsupportedOperation: the wrapped buffer cannot seek.
+        """
+        if self._source is not None:
+            return self._source.size
+        self._reopen_in_fork()
+        with self._lock:
+            position = self._buffer.tell()
+            try:
+                return int(self._buffer.seek(0, os.SEEK_END))
+            finally:
+                self._buffer.seek(position)
+
+    @property
+    def sha256(self) -> str | None:
+        """SHA-256 recorded when it was stored (64 hex digits), None where that is not known. Nothing is read for it."""
+        return self._source.sha256 if self._source is not None else None
+
+    @property
+    def tag(self) -> str | None:
+        """What its store tells this version of it by where it knows no digest, such as an ETag. Nothing is read for it."""
+        return self._source.tag if self._source is not None else None
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether a storage connector returned it, so that it is read-only and reopens itself."""
+        return self._source is not None
+
+    def pin(self, sha256: str | None) -> Self:
+        """Refuse to be read if the store says that these are other bytes, and return itself; None: be read as it is.
+
+        It is checked when the resource is opened, so it holds between being handed out and the first byte too.
+        """
+        self._pinned_sha256 = sha256
+        return self
+
+    @property
+    def name(self) -> str:
+        """The identifier, under the name that files have it."""
+        return self._identifier
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "sealed" if self._source is not None else f"around {type(self._buffer).__name__}"
+        return f"<{type(self).__name__} {self._identifier!r}, {state}>"
+
+    # ------------------------------------------------------------------ reading
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read ``size`` bytes from ``offset`` on (fewer at the end) without moving the position.
+
+        Any number of threads and processes may do so at once.
+
+        Raises:
+            ValueError: ``offset`` or ``size`` is negative.
+        """
+        offset, size = self._within(offset, size)
+        if self._source is None:
+            self._stream()
+            with self._lock:
+                position = self._buffer.tell()
+                try:
+                    self._buffer.seek(offset)
+                    return bytes(self._buffer.read(size))
+                finally:
+                    self._buffer.seek(position)
+        self._stream()
+        data = bytearray(min(size, max(0, self._source.size - offset)))
+        n_read = self._source.readinto_at(offset, memoryview(data)) if data else 0
+        return bytes(data) if n_read == len(data) else bytes(data[:n_read])
+
+    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+        """Fill ``buffer`` from ``offset`` on, as :meth:`read_at` reads; return the bytes read, fewer only at the end."""
+        view = memoryview(buffer).cast("B")
+        if self._source is None:
+            n_read = 0
+            # In pieces: a tensor of gigabytes is read by one call, and should not be in memory twice.
+            while piece := self.read_at(offset + n_read, min(DEFAULT_CHUNK_BYTES, len(view) - n_read)):
+                view[n_read : n_read + len(piece)] = piece
+                n_read += len(piece)
+            return n_read
+        offset, _ = self._within(offset, len(view))
+        self._stream()
+        return self._source.readinto_at(offset, view) if len(view) else 0
+
+    def _within(self, offset: int, size: int) -> tuple[int, int]:
+        """A range that no file could have, cut off at the end; others as they are.
+
+        Raises:
+            ValueError: it begins before the resource does, or its length is negative.
+        """
+        if offset < 0 or size < 0:
+            raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
+        if offset > _LARGE_BYTES or size > _LARGE_BYTES:
+            offset = min(offset, self.size)
+            size = min(size, self.size - offset)
+        return offset, size
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether :meth:`prefetch` is of use: the store is far away, and each read may be a request to it."""
+        if self._source is None:
+            return False
+        self._stream()
+        return self._source.prefetches
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Have ``(offset, size)`` ranges at hand that are about to be read one by one: one request, where a store is far away.
+
+        Returns:
+            How many of them are at hand, from the first on; at least one of any. There is room for some MiB.
+        """
+        if self._source is None:
+            return len(ranges)
+        self._stream()
+        return self._source.prefetch([self._within(*each) for each in ranges])
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read ``(offset, size)`` ranges, each cut short at the end, in one request where the store can.
+
+        Like :meth:`read_at` it does not move the position, and any number of threads and processes may do so at once.
+        """
+        ranges = [self._within(*each) for each in ranges]
+        if self._source is None:
+            return [self.read_at(offset, size) for offset, size in ranges]
+        self._stream()
+        return self._source.read_ranges(ranges)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size < -1:
+            raise ValueError(f"a length to read is at least 0, or -1 for all, not {size}")
+        data: bytes = self._stream().read(-1 if size is None or size > _MOST_BYTES else size)
+        return data
+
+    def read1(self, size: int = -1, /) -> bytes:
+        stream = self._stream()
+        data: bytes = stream.read1(size) if hasattr(stream, "read1") else stream.read(size if size >= 0 else self._chunk_size)
+        return data
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        stream = self._stream()
+        if hasattr(stream, "readinto"):
+            return stream.readinto(buffer) or 0
+        view = memoryview(buffer).cast("B")
+        data = stream.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def readinto1(self, buffer: Buffer, /) -> int:
+        return self.readinto(buffer)
+
+    def peek(self, size: int = 0, /) -> bytes:
+        """Bytes that lie ahead, without moving the position; none if the wrapped buffer cannot look ahead."""
+        stream = self._stream()
+        ahead: bytes = stream.peek(size) if hasattr(stream, "peek") else b""
+        return ahead
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line: bytes = self._stream().readline(-1 if size is None else size)
+        return line
+
+    def readlines(self, hint: int | None = -1, /) -> list[bytes]:
+        lines: list[bytes] = self._stream().readlines(-1 if hint is None else hint)
+        return lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self.seekable():
+            self.seek(0)
+        while chunk := self.read(self._chunk_size):
+            yield chunk
+
+    def __next__(self) -> bytes:
+        """The next chunk from the current position on."""
+        if chunk := self.read(self._chunk_size):
+            return chunk
+        raise StopIteration
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if abs(offset) > _MOST_BYTES:
+            raise ValueError(f"no resource has a byte {offset}")
+        position = self._stream().seek(offset, whence)
+        # tempfile.SpooledTemporaryFile returned None until Python 3.11
+        return int(self._buffer.tell() if position is None else position)
+
+    def tell(self) -> int:
+        return int(self._stream().tell())
+
+    def readable(self) -> bool:
+        return self._says("readable", True)
+
+    def seekable(self) -> bool:
+        return self._says("seekable", hasattr(self._buffer, "seek"))
+
+    def fileno(self) -> int:
+        return int(self._stream().fileno())
+
+    # ------------------------------------------------------------------ writing, for wrapped buffers only
+
+    def writable(self) -> bool:
+        return self._says("writable", hasattr(self._buffer, "write"))
+
+    def write(self, data: Buffer, /) -> int:
+        return int(self._stream().write(data))
+
+    def writelines(self, lines: Iterable[Buffer], /) -> None:
+        self._stream().writelines(lines)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        return int(self._stream().truncate(size))
+
+    def flush(self) -> None:
+        if not self.closed and hasattr(self._buffer, "flush"):
+            self._buffer.flush()
+
+    # ------------------------------------------------------------------ life
+
+    def close(self) -> None:
+        if not self.closed:
+            self._buffer.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(getattr(self._buffer, "closed", False))
+
+    def __del__(self) -> None:
+        # IOBase would close the caller's buffer as soon as nobody needs its name any more, e.g. after
+        # set_resource(identifier, StreamedResource(identifier, buffer)). What a store opened closes itself.
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
+        if self._connector is None:
+            raise UnpicklableResourceError(
+                f"resource {self._identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
+                f"store it with set_resource() and send what get_resource() returns"
+            )
+        if self._source is None:
+            _check_sendable(self._connector, self._identifier)
+        return _reopened, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self._content_sha256())
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
+        return self.__reduce__()
+
+    # ------------------------------------------------------------------ inside
+
+    def _stream(self) -> Any:
+        """The buffer to use now: after a fork, a sealed resource gives the child a buffer and position of its own."""
+        if self._source is not None and self._pid != os.getpid():
+            # tell() takes no lock, so this works even if a thread of the parent was reading at the fork.
+            position = self._buffer.tell()
+            # Detached, lest dropping it close the source, or wait for a lock that no thread here will release.
+            self._buffer.detach().disown()
+            self._buffer = io.BufferedReader(PositionalRaw(self._source, position))
+            self._lock, self._pid = threading.Lock(), os.getpid()
+        self._reopen_in_fork()
+        if self.closed:
+            raise ValueError(f"I/O operation on closed resource {self._identifier!r}")
+        if self._pinned_sha256 is not None:
+            actual = self._content_sha256()
+            if actual is not None and actual != self._pinned_sha256:
+                raise ResourceChangedError(self._identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}")
+            self._pinned_sha256 = None  # it is open now, and stays what it is
+        return self._buffer
+
+    def _reopen_in_fork(self) -> None:
+        """Have a file of one's own in a forked child: what a connector opened in the parent has one position for both."""
+        if self._source is None and self._connector is not None and self._pid != os.getpid() and not self.closed:
+            position = self._buffer.tell()
+            self._buffer = self._connector.get_resource(self._identifier)
+            self._buffer.seek(position)
+            self._lock, self._pid = threading.Lock(), os.getpid()
+
+    def _content_sha256(self) -> str | None:
+        """The recorded digest, or that of a buffer which holds its bytes in memory; None where neither is known."""
+        if self._source is not None or not isinstance(self._buffer, io.BytesIO):
+            return self.sha256
+        return hashlib.sha256(self._buffer.getbuffer()).hexdigest()
+
+    def _says(self, ability: str, default: bool) -> bool:
+        stream = self._stream()
+        return bool(getattr(stream, ability)()) if hasattr(stream, ability) else default
+
+
+class _Nowhere:
+    """A file for pickles that nobody wants."""
+
+    def write(self, data: Any) -> None:
+        return
+
+
+def _check_sendable(connector: GivesResources, identifier: str) -> None:
+    """Say what is wrong with a connector that cannot be pickled; classes that cannot be found by name may yet go by value."""
+    try:
+        pickle.Pickler(_Nowhere(), protocol=5, buffer_callback=lambda _: None).dump(connector)
+    except (AttributeError, pickle.PicklingError):
+        return
+    except Exception as error:
+        raise UnpicklableResourceError(
+            f"resource {identifier!r} cannot be sent to another process, since its store {connector!r:.200} cannot: {error}. "
+            f"Give {type(connector).__name__} a __reduce__() that sends its configuration (a path, a URL), without what is open"
+        ) from error
+
+
+def _reopened(connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
+    """Rebuild a pickled resource; its bytes must still be those that were pickled."""
+    resource = connector.get_resource(identifier).reopened_by(connector)
+    resource._chunk_size = chunk_size
+    return resource.pin(sha256)
+
+
+#: What ``set_resource`` stores: an object with ``read``, or an iterable of bytes.
+Storable = Union["StreamedResource", IO[bytes], Iterable[bytes], bytes, bytearray, memoryview]
