@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from data_stack.cli.settings import Settings, common_options, echo, parsed_options, parsed_seconds, parsed_share, print_json
-from data_stack.display.text import columns, size_text
+from data_stack.dataset.reports.markup import columns, size_text
 
 if TYPE_CHECKING:
-    from data_stack.display.report import DatasetReport
     from data_stack.repository.removal import RemovalReport
     from data_stack.repository.verification import DatasetVerification
 
@@ -192,7 +191,7 @@ def prepare(
     "--format",
     "report_format",
     type=click.Choice(["text", "markdown", "html"]),
-    help="A document on each split instead of the text on the dataset.",
+    help="How to print it.  [default: text]",
 )
 @_option
 @common_options
@@ -215,23 +214,16 @@ def report(
     from data_stack.cli.datasets import Dataset
 
     dataset = Dataset.find(name, settings.connector())
+    made = dataset.report(split, parsed_options(options), statistics=statistics, duplicates=duplicates)
     if settings.as_json:
-        made: DatasetReport = dataset.report(split, parsed_options(options))
-        print_json(made.to_dict() | dataset.examination(split, parsed_options(options), statistics, duplicates))
-        return
-    if report_format in (None, "text"):
-        echo(str(dataset.report(split, parsed_options(options))))
-        if not statistics and not duplicates:
-            return
-        echo()
-    markup = "html" if report_format == "html" else "markdown"
-    documents = list(dataset.documents(split, parsed_options(options), markup, statistics, duplicates))
-    if markup == "html":  # a page of its own, which a browser is to read as UTF-8
-        title = html.escape(name)
-        documents.insert(0, f'<!DOCTYPE html>\n<html><head><meta charset="utf-8"/><title>{title}</title></head><body>')
-        documents.append("</body></html>")
-    for document in documents:
-        echo(document)
+        print_json(made.to_dict())
+    elif report_format == "markdown":
+        echo(made.to_markdown())
+    elif report_format == "html":  # a page of its own, which a browser is to read as UTF-8
+        head = f'<head><meta charset="utf-8"/><title>{html.escape(name)}</title></head>'
+        echo(f"<!DOCTYPE html>\n<html>{head}<body>\n{made.to_html()}\n</body></html>")
+    else:
+        echo(str(made))
 
 
 @data_stack.command()

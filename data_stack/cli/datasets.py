@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -139,43 +138,12 @@ class Dataset:
         loaded = repository.load(self.name, None, self.connector, **options)
         return loaded if isinstance(loaded, dict) else {"all": loaded}
 
-    def report(self, split: str | None, options: Mapping[str, Any]) -> DatasetReport:
+    def report(self, split: str | None, options: Mapping[str, Any], *, statistics: bool, duplicates: bool) -> DatasetReport:
         """Prepare the dataset and look at its splits; what that took is in the report."""
         from data_stack.display.report import DatasetReport
 
-        return DatasetReport.of(self.name, split, storage=self.connector, config=options)
-
-    def examination(
-        self, split: str | None, options: Mapping[str, Any], statistics: bool, duplicates: bool
-    ) -> dict[str, dict[str, Any]]:
-        """What is found by reading all samples, as plain JSON data: ``statistics`` of each split, ``duplicates``, as asked."""
-        from data_stack.dataset.reporting import DatasetIteratorReportGenerator
-        from data_stack.dataset.reports.leakage import find_duplicates
-
-        found: dict[str, dict[str, Any]] = {}
-        if statistics:
-            reports = {
-                name: json.loads(DatasetIteratorReportGenerator.generate_report(iterator, "json", statistics=True))
-                for name, iterator in self.splits(split, options).items()
-            }
-            found["statistics"] = {name: report["columns"] for name, report in reports.items()}
-        if duplicates:
-            found["duplicates"] = find_duplicates(self.splits(split, options)).to_dict()
-        return found
-
-    def documents(
-        self, split: str | None, options: Mapping[str, Any], markup: str, statistics: bool, duplicates: bool
-    ) -> Iterator[str]:
-        """A report on each split, then one on duplicates if wanted, in ``"markdown"`` or ``"html"``."""
-        from data_stack.dataset.reporting import DatasetIteratorReportGenerator
-        from data_stack.dataset.reports.leakage import find_duplicates
-
-        splits = self.splits(split, options)
-        for iterator in splits.values():
-            yield DatasetIteratorReportGenerator.generate_report(iterator, markup, statistics=statistics)
-        if duplicates:
-            found = find_duplicates(splits)
-            yield found.to_html() if markup == "html" else found.to_markdown()
+        examined = {"statistics": statistics, "duplicates": duplicates}
+        return DatasetReport.of(self.name, split, storage=self.connector, config=options, **examined)
 
     def contact_sheet(self, split: str | None, options: Mapping[str, Any], **how: Any) -> Image:
         """Prepare the dataset and draw samples of a split, the first one if none is named."""

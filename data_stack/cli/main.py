@@ -18,7 +18,7 @@ from data_stack.cli.convert import convert_dataset
 from data_stack.cli.parquet import parquet
 from data_stack.cli.parquet_throughput import throughput
 from data_stack.cli.settings import Settings, echo
-from data_stack.display.text import printable
+from data_stack.dataset.reports.markup import printable
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 
 __all__ = ["PrintableFormatter", "main"]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from data_stack.cli.settings import Settings, common_options, echo, print_json
-from data_stack.display.text import columns, size_text
+from data_stack.dataset.reports.markup import columns, size_text
 
 __all__ = ["parquet"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from data_stack.display.text import printable
+from data_stack.dataset.reports.markup import printable
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:

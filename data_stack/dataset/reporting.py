@@ -1,10 +1,9 @@
-"""Reports on an iterator and all that it is stacked on: sizes, layouts, distributions of targets."""
+"""Makes reports on an iterator and all that it is stacked on: sizes, layouts, distributions of targets."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -17,11 +16,11 @@ from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.reports import column_statistics
 from data_stack.dataset.reports.markup import as_html, as_markdown
-from data_stack.dataset.reports.report_formats import as_dict, as_json, document_of, plain_report
+from data_stack.dataset.reports.report import DatasetIteratorReport, as_dict, as_json, plain_report
 from data_stack.dataset.reports.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
 
-__all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator", "positions_looked_at"]
+__all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 
 _SPEED_MAX_SAMPLES = 10_000
 _SPEED_MAX_SECONDS = 0.2
@@ -33,57 +32,6 @@ _MOST_SAMPLES_READ = 100
 
 # Target columns of this many bytes at most are kept during a report, for what is stacked on their iterators.
 _MOST_BYTES_KEPT = 1 << 28
-
-
-@dataclass(repr=False)
-class DatasetIteratorReport:
-    """What is known of one iterator. It prints as Markdown, and shows as HTML in a notebook.
-
-    Attributes:
-        identifier: of its meta; None without one.
-        name: the dataset's name; of an iterator without meta, its class.
-        tag: the dataset's tag, e.g. ``"train"``; None without one.
-        length: number of samples.
-        sample_pos: position or key of the sample proper; None without meta.
-        target_pos: position or key of the target; None without meta.
-        tag_pos: position or key of the tag; None without meta.
-        target_dist: number of samples for each target, ordered by target; see :class:`DatasetIteratorReportGenerator`.
-        iteration_speed: samples per second; None if it was not measured.
-        sub_reports: of the underlying iterators, in order; a shared one has one report, found in several places.
-        target_kind: of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
-        class_names: of its meta: names of the classes in the order of their numbers; None if unknown.
-        feature_names: of its meta; None if unknown.
-        provenance: of its meta: the layers that the samples went through since they were loaded, lowest first.
-        columns: shape and dtype of each column; empty for an iterator without samples, and for an iterator below the one
-            reported on that has no meta, or before which 100 others have been looked into.
-    """
-
-    identifier: str | None
-    name: str | None
-    tag: str | None
-    length: int
-    sample_pos: int | str | None
-    target_pos: int | str | None
-    tag_pos: int | str | None
-    target_dist: dict[Any, int]
-    iteration_speed: float | None
-    sub_reports: list[DatasetIteratorReport]
-    target_kind: str | None = None
-    class_names: tuple[Any, ...] | None = None
-    feature_names: tuple[str, ...] | None = None
-    provenance: tuple[str, ...] = ()
-    columns: tuple[column_statistics.ColumnReport, ...] = field(default=())
-
-    def __repr__(self) -> str:  # not of all that lies below: that may be a thousand layers
-        tag = "" if self.tag is None else f" {self.tag!r}"
-        below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
-        return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
-
-    def __str__(self) -> str:
-        return as_markdown(document_of(self))
-
-    def _repr_html_(self) -> str:
-        return as_html(document_of(self))
 
 
 class DatasetIteratorReportGenerator:
@@ -151,8 +99,8 @@ class DatasetIteratorReportGenerator:
         if wanted is formats.YAML:
             return _as_yaml(plain_report(report, has_text_keys=False))
         if wanted is formats.MARKDOWN:
-            return as_markdown(document_of(report))
-        return as_html(document_of(report)) if wanted is formats.HTML else report
+            return as_markdown(report.document())
+        return as_html(report.document()) if wanted is formats.HTML else report
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
@@ -191,7 +139,7 @@ class _Reporter:
         columns: tuple[column_statistics.ColumnReport, ...] = ()
         if n_samples and (is_root or (meta is not None and self._n_samples_read < _MOST_SAMPLES_READ)):
             declared = declared_columns(iterator) if isinstance(iterator, DatasetIteratorIF) else None
-            looked_at = positions_looked_at(n_samples) if is_root and declared is None else [0]
+            looked_at = _positions_looked_at(n_samples) if is_root and declared is None else [0]
             self._n_samples_read += len(looked_at)
             samples = [iterator[position] for position in looked_at]
             sample = samples[0]
@@ -261,7 +209,7 @@ def _in_post_order(root: Any) -> list[tuple[Any, list[Any]]]:
     return order
 
 
-def positions_looked_at(n_samples: int) -> list[int]:
+def _positions_looked_at(n_samples: int) -> list[int]:
     """The first one, the last one, and some between: of what all look alike in one of them, another may lack a value."""
     return sorted({round(part * (n_samples - 1) / (_SAMPLES_LOOKED_AT - 1)) for part in range(_SAMPLES_LOOKED_AT)})
 

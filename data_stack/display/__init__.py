@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from data_stack.display.contact_sheet import contact_sheet
-    from data_stack.display.report import DatasetReport, SplitReport
+    from data_stack.display.report import DatasetReport
 
-__all__ = ["DatasetReport", "SplitReport", "contact_sheet"]
+__all__ = ["DatasetReport", "contact_sheet"]
 
-_MODULES = {"contact_sheet": "contact_sheet", "DatasetReport": "report", "SplitReport": "report"}
+_MODULES = {"contact_sheet": "contact_sheet", "DatasetReport": "report"}
 
 
 def __getattr__(name: str) -> Any:

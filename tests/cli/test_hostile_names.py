@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.cli.main import PrintableFormatter
-from data_stack.display.text import columns, printable
+from data_stack.dataset.reports.markup import columns, printable
 from data_stack.formats.numpy_arrays import write_npz
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J"

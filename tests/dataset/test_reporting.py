@@ -35,10 +35,10 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
+    blocks,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.dataset.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator
-from data_stack.dataset.reports import column_statistics
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
@@ -641,7 +641,7 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
     numbers, finite = values[~np.isnan(values)], values[np.isfinite(values)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_statistics, "_MOST_SAMPLES_IN_A_BLOCK", 4)
+        patch.setattr(blocks, "_MOST_SAMPLES", 4)
         found = InformedDatasetIterator(SequenceDatasetIterator([column]), META).report(statistics=True).columns[0].statistics
 
     assert found.n_missing == np.isnan(values).sum()

@@ -11,15 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.exact import comparable
+from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.iterator import Batch, DatasetIteratorIF, DeclaredColumn, batch_at
 from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
 
 __all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics", "columns_of_samples", "with_statistics"]
-
-_BLOCK_BYTES = 1 << 22
-_MOST_SAMPLES_IN_A_BLOCK = 1 << 14
-_BYTES_OF_AN_OBJECT = 256  # a guess, for want of better
 
 _NULLABLE = " or None"
 
@@ -137,14 +134,12 @@ def with_statistics(
     """``columns`` with the statistics of all samples, which are read once, block by block.
 
     Args:
-        iterator: its samples are read from first to last; of this many bytes at once as a block of 4 MB has.
+        iterator: its samples are read from first to last, about 4 MiB at once.
         columns: see :func:`columns_of_samples`.
         feature_names: names the positions of the vectors in the column of the sample proper.
     """
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
-    n_samples, n_at_once = len(iterator), _samples_in_a_block(columns)
-    for start in range(0, n_samples, n_at_once):
-        batch = batch_at(iterator, np.arange(start, min(start + n_at_once, n_samples), dtype=np.intp))
+    for _, batch in in_blocks(len(iterator), lambda positions: batch_at(iterator, positions)):
         for key, column in _fields_of_batch(batch).items():
             if key in collectors:
                 collectors[key].add(column)
@@ -198,17 +193,6 @@ def _shared_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...]
     if len({len(shape) for shape in shapes}) > 1:
         return None
     return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True))
-
-
-def _samples_in_a_block(columns: Sequence[ColumnReport]) -> int:
-    n_bytes = 0
-    for column in columns:
-        try:
-            size = np.dtype(column.dtype).itemsize
-        except TypeError:
-            size = _BYTES_OF_AN_OBJECT
-        n_bytes += size * math.prod(extent or 1 for extent in column.shape or ())
-    return min(max(1, _BLOCK_BYTES // max(1, n_bytes)), _MOST_SAMPLES_IN_A_BLOCK)
 
 
 class _Moments:

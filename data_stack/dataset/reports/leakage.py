@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.digests import column_digests, row_digests
+from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
 from data_stack.dataset.reports.markup import Block, Heading, Paragraph, Table, as_html, as_markdown, readable
 from data_stack.exception import ConfigError
 
 __all__ = ["ConflictingLabels", "DuplicatesReport", "RepeatedSamples", "SharedSamples", "find_duplicates"]
 
-_MOST_SAMPLES_AT_ONCE = 4096
-_BYTES_AT_ONCE = 1 << 23
 _ROWS_SHOWN = 100
 _EXAMPLES_SHOWN = 5
 
@@ -111,11 +110,11 @@ class DuplicatesReport:
 
     def to_markdown(self) -> str:
         """The report for people."""
-        return as_markdown(self._document())
+        return as_markdown(self.document())
 
     def to_html(self) -> str:
         """The same as HTML that needs nothing else."""
-        return as_html(self._document())
+        return as_html(self.document())
 
     def __str__(self) -> str:
         return self.to_markdown()
@@ -123,15 +122,16 @@ class DuplicatesReport:
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def _document(self) -> list[Block]:
+    def document(self, level: int = 1) -> list[Block]:
+        """What was found, for people; ``level`` is the heading's, where this is a part of a larger document."""
         what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
-        blocks: list[Block] = [Heading(1, "Duplicates"), Paragraph(f"Compared: {what}.")]
+        blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
         rows = [
             [readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", _pairs(each.positions, each.n_repeats)]
             for each in self.within
         ]
         header = ["split", "samples", "repeats", "first and repeat at"]
-        blocks += [Heading(2, "Within splits"), Table(header, rows, frozenset({1, 2}))]
+        blocks += [Heading(level + 1, "Within splits"), Table(header, rows, frozenset({1, 2}))]
         if self.between:
             lengths = {each.split: each.n_samples for each in self.within}
             rows = [
@@ -145,14 +145,17 @@ class DuplicatesReport:
                 for pair in self.between[:_ROWS_SHOWN]
             ]
             header = ["splits", "shared samples", "of the first", "of the second", "at"]
-            blocks += [Heading(2, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
+            blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
             if len(self.between) > _ROWS_SHOWN:
                 blocks.append(Paragraph(f"… and {len(self.between) - _ROWS_SHOWN:,} more pairs"))
             blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
         if self.conflicts is not None:
             conflicts = self.conflicts
             found = f"{conflicts.n_distinct:,} different samples have more than one target"
-            blocks += [Heading(2, "Conflicting targets"), Paragraph(f"{found}; they occur {conflicts.n_samples:,} times.")]
+            blocks += [
+                Heading(level + 1, "Conflicting targets"),
+                Paragraph(f"{found}; they occur {conflicts.n_samples:,} times."),
+            ]
             if conflicts.places:
                 shown = [[f"{readable(name)}: {position:,}" for name, position in pair] for pair in conflicts.places]
                 blocks.append(Table(["one target at", "another at"], shown))
@@ -241,39 +244,24 @@ def _digest(
     targets: _Words,
 ) -> None:
     """Digest a split: its samples into ``samples``, shape ``(n, 2)``, its targets into ``targets``, unless there is none."""
-    n_samples = len(samples)
-    read: tuple[npt.NDArray[Any], ...]
-    start, n_at_once = 0, 1  # the first one tells how large they are
-    while start < n_samples:
-        block = np.arange(start, min(start + n_at_once, n_samples), dtype=np.intp)
-        try:
-            if keys is None:
-                batch: Any = batch_at(iterator, block)
-                samples[block] = _words(row_digests(batch))
-                read = tuple(batch.values()) if isinstance(batch, Mapping) else batch if isinstance(batch, tuple) else (batch,)
-            else:
-                read = tuple(columns_at(iterator, [*keys, *([] if target is None else [target])], block))
-                samples[block] = _words(row_digests(read[: len(keys)]))
-                if target is not None:
-                    targets[block] = _words(column_digests(read[-1]))
-        except ConfigError as error:
-            raise ConfigError(f"split {name!r} cannot be searched for duplicates: {error}") from error
-        start += len(block)
-        n_bytes = sum(map(_n_bytes, read)) // len(block)
-        n_at_once = min(_MOST_SAMPLES_AT_ONCE, max(1, _BYTES_AT_ONCE // max(1, n_bytes)))
+    try:
+        if keys is None:
+            for start, batch in in_blocks(len(samples), lambda positions: batch_at(iterator, positions)):
+                digests = _words(row_digests(batch))
+                samples[start : start + len(digests)] = digests
+            return
+        wanted = [*keys, *([] if target is None else [target])]
+        for start, columns in in_blocks(len(samples), lambda positions: columns_at(iterator, wanted, positions)):
+            digests = _words(row_digests(tuple(columns[: len(keys)])))
+            samples[start : start + len(digests)] = digests
+            if target is not None:
+                targets[start : start + len(digests)] = _words(column_digests(columns[-1]))
+    except ConfigError as error:
+        raise ConfigError(f"split {name!r} cannot be searched for duplicates: {error}") from error
 
 
 def _words(digests: npt.NDArray[np.uint8]) -> _Words:
     return np.ascontiguousarray(digests).view(np.uint64)
-
-
-def _n_bytes(column: npt.NDArray[Any]) -> int:
-    """Of an object column a guess, by its first value."""
-    if column.dtype != object or not len(column):
-        return column.nbytes
-    first = column[0]
-    size = getattr(first, "nbytes", None)
-    return len(column) * (size if isinstance(size, int) else len(first) if isinstance(first, (str, bytes)) else 256)
 
 
 class _Groups:

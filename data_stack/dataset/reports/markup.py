@@ -1,9 +1,9 @@
-"""Documents of headings, facts and tables, as Markdown and as HTML; whatever a dataset holds is shown in them as text."""
+"""Documents of headings, facts and tables, as text, Markdown and HTML; whatever a dataset holds is shown in them as text."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -15,8 +15,11 @@ __all__ = [
     "Table",
     "as_html",
     "as_markdown",
+    "as_text",
+    "columns",
     "html_of_tree",
     "number_text",
+    "printable",
     "readable",
     "size_text",
 ]
@@ -77,7 +80,7 @@ Block = Union[Heading, Paragraph, Facts, Table]
 
 
 def readable(value: Any, most_characters: int = _MOST_CHARACTERS) -> str:
-    """A value as one line of printable text, shortened in the middle of nowhere: line breaks and their like are escaped."""
+    """A value as one line of printable text, cut after ``most_characters``: line breaks and their like are escaped."""
     text = value if isinstance(value, str) else str(value)
     shown = text[:most_characters]  # before the work: a label may be a novel
     return printable(shown) + "…" if len(text) > most_characters else printable(shown)
@@ -111,6 +114,35 @@ def size_text(n_bytes: int | None) -> str:
         if size < 999.95:
             return f"{size:.1f} {unit}"
     return f"{size / 1000:.1f} TB"
+
+
+def as_text(blocks: Iterable[Block]) -> str:
+    """The document for a terminal, without a line break at its end."""
+    return "\n\n".join("\n".join(_text_lines(block)) for block in blocks)
+
+
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+    """The lines of a table whose first row is its header; the columns numbered in ``right`` are flush right."""
+    rows = [[printable(cell) for cell in row] for row in rows]  # names and labels are a stranger's
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        cells = enumerate(zip(row, widths, strict=True))
+        yield "  ".join(text.rjust(width) if column in right else text.ljust(width) for column, (text, width) in cells).rstrip()
+        if number == 0:
+            yield "  ".join(("-" if text else " ") * width for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _text_lines(block: Block) -> Iterator[str]:
+    if isinstance(block, Heading):
+        yield printable(block.text)
+        yield ("=" if block.level == 1 else "-") * len(printable(block.text))
+    elif isinstance(block, Paragraph):
+        yield printable(block.text, keep="\n")
+    elif isinstance(block, Facts):
+        width = max((len(name) for name, _ in block.rows), default=0)
+        yield from (f"{printable(name):<{width}}  {printable(fact)}" for name, fact in block.rows)
+    else:
+        yield from columns([block.header, *block.rows], block.right)
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:

@@ -20,6 +20,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
+    blocks,
 )
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.reports import leakage
@@ -81,7 +82,7 @@ def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(splits: list[li
     by_name = {str(name): of([each[0] for each in split], [each[1] for each in split]) for name, split in enumerate(splits)}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leakage, "_MOST_SAMPLES_AT_ONCE", 3)
+        patch.setattr(blocks, "_MOST_SAMPLES", 3)
         report = find_duplicates(by_name, columns=0, max_positions=100)
 
     contents = [[sample for sample, _ in split] for split in splits]

@@ -1,4 +1,4 @@
-"""Writes a report as a dict, as plain data for JSON and YAML, and as a document of headings and tables."""
+"""The report on one iterator: as a value, as plain data for JSON and YAML, and as a document of headings and tables."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ import json
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from data_stack.dataset.reports.markup import Block, Facts, Heading, Paragraph, Table, number_text, readable
+from data_stack.dataset.reports.column_statistics import ColumnReport
+from data_stack.dataset.reports.markup import (
+    Block,
+    Facts,
+    Heading,
+    Paragraph,
+    Table,
+    as_html,
+    as_markdown,
+    number_text,
+    readable,
+)
 from data_stack.dataset.reports.target_distribution import plain_value
 
-if TYPE_CHECKING:
-    from data_stack.dataset.reporting import DatasetIteratorReport
-    from data_stack.dataset.reports.column_statistics import ColumnReport
-
-__all__ = ["as_dict", "as_json", "document_of", "plain_data_of", "plain_report"]
+__all__ = ["DatasetIteratorReport", "as_dict", "as_json", "kind_of", "plain_data_of", "plain_report"]
 
 # So deep reports are nested in each other as text: parsers of JSON and YAML give up somewhere beyond.
 _MOST_NESTED = 25
@@ -25,6 +32,74 @@ _MOST_ROWS = 100
 _MOST_TARGETS_IN_A_CELL = 5
 _MOST_NUMBERS_IN_A_CELL = 10
 _BAR = 24
+
+
+@dataclasses.dataclass(repr=False)
+class DatasetIteratorReport:
+    """What is known of one iterator. It prints as Markdown, and shows as HTML in a notebook.
+
+    Attributes:
+        identifier: of its meta; None without one.
+        name: the dataset's name; of an iterator without meta, its class.
+        tag: the dataset's tag, e.g. ``"train"``; None without one.
+        length: number of samples.
+        sample_pos: position or key of the sample proper; None without meta.
+        target_pos: position or key of the target; None without meta.
+        tag_pos: position or key of the tag; None without meta.
+        target_dist: number of samples for each target, ordered by target; see :class:`DatasetIteratorReportGenerator`.
+        iteration_speed: samples per second; None if it was not measured.
+        sub_reports: of the underlying iterators, in order; a shared one has one report, found in several places.
+        target_kind: of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
+        class_names: of its meta: names of the classes in the order of their numbers; None if unknown.
+        feature_names: of its meta; None if unknown.
+        provenance: of its meta: the layers that the samples went through since they were loaded, lowest first.
+        columns: shape and dtype of each column; empty for an iterator without samples, and for an iterator below the one
+            reported on that has no meta, or before which 100 others have been looked into.
+    """
+
+    identifier: str | None
+    name: str | None
+    tag: str | None
+    length: int
+    sample_pos: int | str | None
+    target_pos: int | str | None
+    tag_pos: int | str | None
+    target_dist: dict[Any, int]
+    iteration_speed: float | None
+    sub_reports: list[DatasetIteratorReport]
+    target_kind: str | None = None
+    class_names: tuple[Any, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    provenance: tuple[str, ...] = ()
+    columns: tuple[ColumnReport, ...] = ()
+
+    def __repr__(self) -> str:  # not of all that lies below: that may be a thousand layers
+        tag = "" if self.tag is None else f" {self.tag!r}"
+        below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
+        return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
+
+    def __str__(self) -> str:
+        return as_markdown(self.document())
+
+    def _repr_html_(self) -> str:
+        return as_html(self.document())
+
+    def document(self, level: int = 1) -> list[Block]:
+        """The report for people: what is known of the iterator, of its columns and targets, and a line on each below it.
+
+        Args:
+            level: of the heading, where this is a part of a larger document.
+        """
+        reports = _all_reports(self)
+        blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
+        if self.columns:
+            blocks += [Heading(level + 1, "Columns"), _table_of_columns(self.columns)]
+            blocks += _blocks_of_features(self.columns, level + 1)
+        if self.target_dist:
+            blocks += [Heading(level + 1, "Targets"), *_blocks_of_targets(self)]
+        if len(reports) > 1:
+            blocks += [Heading(level + 1, "Stack"), *_blocks_of_stack(reports)]
+        return blocks
 
 
 def as_dict(report: DatasetIteratorReport) -> dict[str, Any]:
@@ -90,20 +165,6 @@ def plain_data_of(value: Any) -> Any:
         return [plain_data_of(item) for item in value]
     plain = plain_value(value)
     return [plain_data_of(item) for item in plain] if isinstance(plain, tuple) else plain
-
-
-def document_of(report: DatasetIteratorReport) -> list[Block]:
-    """The report for people: what is known of the iterator, of its columns and targets, and a line on each below it."""
-    reports = _all_reports(report)
-    blocks: list[Block] = [Heading(1, " ".join(["Report on", _title(report)])), Facts(_facts(report))]
-    if report.columns:
-        blocks += [Heading(2, "Columns"), _table_of_columns(report.columns)]
-        blocks += _blocks_of_features(report.columns)
-    if report.target_dist:
-        blocks += _blocks_of_targets(report)
-    if len(reports) > 1:
-        blocks += _blocks_of_stack(reports)
-    return blocks
 
 
 def _all_reports(report: DatasetIteratorReport) -> list[DatasetIteratorReport]:
@@ -203,13 +264,18 @@ def _name(column: ColumnReport) -> str:
     return "" if column.key is None else readable(column.key if column.name is None else column.name)
 
 
+def kind_of(column: ColumnReport) -> str:
+    """Type and shape of the values of a column, e.g. ``"uint8 8 × 8"``."""
+    return f"{column.dtype} {_shape(column.shape)}"
+
+
 def _shape(shape: tuple[int | None, ...] | None) -> str:
     if shape is None:
         return "varies"
     return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
 
 
-def _blocks_of_features(columns: Sequence[ColumnReport]) -> list[Block]:
+def _blocks_of_features(columns: Sequence[ColumnReport], level: int) -> list[Block]:
     blocks: list[Block] = []
     for column in columns:
         features = () if column.statistics is None else column.statistics.features
@@ -222,7 +288,7 @@ def _blocks_of_features(columns: Sequence[ColumnReport]) -> list[Block]:
             ]
             for feature in features[:_MOST_ROWS]
         ]
-        blocks.append(Heading(2, "Features" if column.key is None else f"Features of column {_name(column)}"))
+        blocks.append(Heading(level, "Features" if column.key is None else f"Features of column {_name(column)}"))
         blocks.append(Table(["feature", "missing", "infinite", "min", "max", "mean", "std"], rows, frozenset(range(1, 7))))
         blocks += _rest(len(features), "features")
     return blocks
@@ -239,7 +305,7 @@ def _blocks_of_targets(report: DatasetIteratorReport) -> list[Block]:
         rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar])
     header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
     right = frozenset({len(header) - 3, len(header) - 2})
-    return [Heading(2, "Targets"), Table(header, rows, right), *_rest(len(report.target_dist), "targets")]
+    return [Table(header, rows, right), *_rest(len(report.target_dist), "targets")]
 
 
 def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
@@ -264,13 +330,13 @@ def _blocks_of_stack(reports: Sequence[DatasetIteratorReport]) -> list[Block]:
                 "" if each.name is None else readable(each.name),
                 "" if each.tag is None else readable(each.tag),
                 f"{each.length:,}",
-                ", ".join(f"{column.dtype} {_shape(column.shape)}" for column in each.columns[:_MOST_TARGETS_IN_A_CELL]),
+                ", ".join(kind_of(column) for column in each.columns[:_MOST_TARGETS_IN_A_CELL]),
                 _listed(targets, _MOST_TARGETS_IN_A_CELL),
                 _listed(below),
             ]
         )
     header = ["no.", "iterator", "tag", "samples", "columns", "targets", "stacked on"]
-    return [Heading(2, "Stack"), Table(header, rows, frozenset({0, 3})), *_rest(len(reports), "iterators")]
+    return [Table(header, rows, frozenset({0, 3})), *_rest(len(reports), "iterators")]
 
 
 def _rest(n_rows: int, what: str) -> list[Block]:
