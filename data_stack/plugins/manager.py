@@ -46,7 +46,6 @@ _ENCODER_KINDS = {
     "class_mapping",
     "continuous",
     "features",
-    "hashing",
     "image",
     "one_hot",
     "sklearn",

@@ -24,7 +24,6 @@ from data_stack.dataset.encoders import (
     ContinuousEncoder,
     EncodingError,
     FeatureEncoder,
-    HashingEncoder,
     ImageEncoder,
     OneHotEncoder,
     SklearnEncoder,
@@ -84,7 +83,7 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "negative_keys": lambda: fitted(
         SequenceDatasetIterator([NUMBERS, LABELS]), {-1: CategoricalEncoder(), -2: ContinuousEncoder()}
     ),
-    "rows": lambda: fitted(SequenceDatasetIterator([ROWS, LABELS]), {0: features(), 1: HashingEncoder(3)}),
+    "rows": lambda: fitted(SequenceDatasetIterator([ROWS, LABELS]), {0: features(), 1: CategoricalEncoder()}),
     "images": lambda: fitted(SequenceDatasetIterator([IMAGES, LABELS]), {0: ImageEncoder()}),
     "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
     "tensors": lambda: fitted(
@@ -638,7 +637,6 @@ def test_features_by_position_are_called_as_the_meta_calls_them() -> None:
         (TextLabelEncoder(), "label", ("bird", "cat", "dog")),
         (CategoricalEncoder(), "one_hot", ("bird", "cat", "dog")),
         (CategoricalEncoder(unknown="index"), "one_hot", ("bird", "cat", "dog", None)),
-        (HashingEncoder(4), "one_hot", None),
         (ClassMapping({("cat", "dog"): "pet"}), "label", ("pet", "bird")),
         (ClassMapping({("cat", "dog"): 1, "bird": 0}, names=["wild", "tame"]), "label", ("wild", "tame")),
     ],

@@ -104,15 +104,15 @@ def test_an_unknown_kind_is_told_with_the_known_ones(site: Site) -> None:
         ConfigError, match=r"no kind of encoder 'categoricl' \(did you mean 'categorical'\?\); there are: categorical"
     ):
         encoders.encoder("categoricl")
-    with pytest.raises(ConfigError, match=r"an encoder 'hashing' cannot be made of buckets: .*unexpected keyword argument"):
-        encoders.encoder("hashing", buckets=3)
+    with pytest.raises(ConfigError, match=r"an encoder 'one_hot' cannot be made of buckets: .*unexpected keyword argument"):
+        encoders.encoder("one_hot", buckets=3)
     with pytest.raises(ConfigError, match="no state of an encoder"):
         encoders.encoder_from_state([{"kind": "x"}])
 
 
 BROKEN = {
-    "built_in": ("return {'hashing': Times}", "its hook calls 'hashing' an encoder whose kind is 'times'"),
-    "taken": ("Times.kind = 'hashing'; return {'hashing': Times}", "the kind of encoder 'hashing' is taken"),
+    "built_in": ("return {'one_hot': Times}", "its hook calls 'one_hot' an encoder whose kind is 'times'"),
+    "taken": ("Times.kind = 'one_hot'; return {'one_hot': Times}", "the kind of encoder 'one_hot' is taken"),
     "no_class": ("return {'times': Times()}", "a class of Encoder"),
     "other_class": ("return {'times': dict}", "a class of Encoder"),
     "no_kind": ("return {'times': Nameless}", "a class of Encoder"),

@@ -18,7 +18,6 @@ from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.features import FeatureEncoder
-from data_stack.dataset.encoders.hashing import HashingEncoder
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.kinds import encoder_from_state
 from data_stack.dataset.encoders.one_hot import OneHotEncoder
@@ -35,7 +34,6 @@ __all__ = [
     "EncoderLike",
     "EncodingError",
     "FeatureEncoder",
-    "HashingEncoder",
     "ImageEncoder",
     "Learner",
     "OneHotEncoder",

@@ -144,16 +144,13 @@ class CategoricalEncoder(Encoder):
 
     def _codes(self, column: Column) -> Codes:
         """Numbers; those of unknown values as the policy has it, -1 for zeros."""
-        return self._settled(self._categories.codes(column), column)
-
-    def _settled(self, codes: Codes, values: Any) -> Codes:
+        codes = self._categories.codes(column)
         if codes.size and codes.min() < 0:
             if self._unknown == "index":
                 return np.where(codes < 0, len(self._categories), codes)
             if self._unknown == "error":
                 at = tuple(np.argwhere(codes < 0)[0].tolist())
-                value = values[at] if isinstance(values, np.ndarray) else values[at[0]]
-                raise EncodingError(self._unknown_problem(value), at[0])
+                raise EncodingError(self._unknown_problem(column[at]), at[0])
         return codes
 
     def _unknown_problem(self, value: Any) -> str:

@@ -17,7 +17,7 @@ from data_stack.dataset.encoders.encoder import Learner
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 
-__all__ = ["NAN", "Categories", "CategoriesLearner", "Codes", "DenseCodes", "category", "values_column"]
+__all__ = ["NAN", "Categories", "CategoriesLearner", "Codes", "category", "values_column"]
 
 Codes = npt.NDArray[np.intp]
 """Numbers of categories, -1 where a value is none."""
@@ -105,10 +105,6 @@ class Categories:
             raise ConfigError(f"values of dtype {column.dtype} are no categories: numbers, strings and the like are")
         return self._listed(column.ravel().tolist(), column).reshape(column.shape)
 
-    def listed_codes(self, values: Sequence[Any]) -> Codes:
-        """As :meth:`codes`, of a list or tuple of Python values."""
-        return self._listed(values, None)
-
     def code(self, value: Any) -> int:
         """The number of one value, -1 if it is no category."""
         try:
@@ -123,14 +119,14 @@ class Categories:
             return with_none[codes]
         return self._column[codes]
 
-    def _listed(self, values: Sequence[Any], column: Column | None) -> Codes:
+    def _listed(self, values: Sequence[Any], column: Column) -> Codes:
         find = self._codes.get
         try:
             codes = np.fromiter(map(find, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))
         except TypeError:  # not hashable: found below
             codes = np.full(len(values), -1, dtype=np.intp)
         if (codes < 0).any():  # numpy's scalars, NaN, or in fact unknown
-            n_in_row = 1 if column is None else int(np.prod(column.shape[1:]))
+            n_in_row = int(np.prod(column.shape[1:]))
             for position in np.flatnonzero(codes < 0).tolist():
                 try:
                     codes[position] = find(category(values[position]), -1)
@@ -145,11 +141,6 @@ class Categories:
     @functools.cached_property
     def _numbers(self) -> _Numbers:
         return _Numbers(self._codes)
-
-    @functools.cached_property
-    def dense(self) -> DenseCodes | None:
-        """The way over a table, if all that is a number is an integer, and these lie close together."""
-        return self._numbers.dense if self._numbers.only_integers else None
 
 
 class CategoriesLearner(Learner):
@@ -180,7 +171,7 @@ class CategoriesLearner(Learner):
         return {"categories": sorted(self._seen, key=_order)}
 
 
-class DenseCodes:
+class _DenseCodes:
     """The codes of integers in ``[low, high]`` as a table; both ends of it stand for all that lies beyond.
 
     Attributes:
@@ -219,10 +210,9 @@ class _Numbers:
                 integers[int(value)] = code
             else:
                 self._beyond = True
-        self.only_integers = bool(integers) and not fractions and self.nan_code < 0 and not self._beyond
-        self.dense: DenseCodes | None = None
+        self._dense: _DenseCodes | None = None
         if integers and max(integers) - min(integers) < _DENSE_SPAN and min(integers) > -_SAFE and max(integers) < _SAFE:
-            self.dense = DenseCodes(integers)
+            self._dense = _DenseCodes(integers)
         self._integers, self._integer_codes = _sorted_keys(integers, np.int64)
         self._fractions, self._fraction_codes = _sorted_keys(fractions, np.float64)
 
@@ -238,7 +228,9 @@ class _Numbers:
         with np.errstate(invalid="ignore"):  # what is too large for an integer is told from one below
             integers = values.astype(np.int64)
         codes = self._integers_at(integers)
-        inexact = (integers != values) | (np.abs(values) >= 2.0**63)
+        inexact = integers != values
+        if self._dense is None:  # else what is so large is no category anyway
+            inexact |= np.abs(values) >= 2.0**63
         if inexact.any():
             codes = np.where(inexact, _searched(self._fractions, self._fraction_codes, values), codes)
             if self.nan_code >= 0:
@@ -246,8 +238,8 @@ class _Numbers:
         return codes
 
     def _integers_at(self, integers: npt.NDArray[np.int64]) -> Codes:
-        if self.dense is not None:
-            return self.dense.codes(integers)
+        if self._dense is not None:
+            return self._dense.codes(integers)
         return _searched(self._integers, self._integer_codes, integers)
 
 

@@ -13,7 +13,7 @@ from data_stack.dataset.encoders.columns import Column, as_column, stacked
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 
-__all__ = ["ArrayRows", "Feature", "FeatureRows", "ListedRows", "feature_rows"]
+__all__ = ["ArrayRows", "Feature", "FeatureRows", "feature_rows", "position_of"]
 
 Feature = Union[int, str]
 """Names a feature: a position in rows that are arrays or lists, a key in rows that are dicts."""
@@ -65,12 +65,10 @@ class ArrayRows(FeatureRows):
         """One request, where the features are single values."""
         if self.array.ndim != 2:
             return super().block(features)
-        return self.array[:, positions_of(features, self.array.shape[1], self.names)]
+        return self.array[:, [position_of(feature, self.array.shape[1], self.names) for feature in features]]
 
 
-class ListedRows(FeatureRows):
-    """Rows that are lists, tuples or arrays of one length."""
-
+class _ListedRows(FeatureRows):
     def __init__(self, rows: list[Any], names: Mapping[str, int]) -> None:
         self.n_rows, self._names = len(rows), names
         try:
@@ -84,13 +82,8 @@ class ListedRows(FeatureRows):
         """Their positions."""
         return list(range(len(self._columns)))
 
-    def values(self, feature: Feature) -> tuple[Any, ...]:
-        """The values of one feature as they are."""
-        return self._columns[position_of(feature, len(self._columns), self._names)]
-
     def column(self, feature: Feature) -> Column:
-        """The values of one feature as an array."""
-        return stacked(list(self.values(feature)))
+        return stacked(list(self._columns[position_of(feature, len(self._columns), self._names)]))
 
 
 class _DictRows(FeatureRows):
@@ -154,7 +147,7 @@ def feature_rows(rows: Any, names: Mapping[str, int]) -> FeatureRows:
         return ArrayRows(column, names)
     if column.dtype == object and len(column):
         listed = column.tolist()
-        return _DictRows(listed) if isinstance(listed[0], Mapping) else ListedRows(listed, names)
+        return _DictRows(listed) if isinstance(listed[0], Mapping) else _ListedRows(listed, names)
     if len(column) == 0:
         return _Table({}, (), 0)
     raise ConfigError(f"rows of features are arrays, lists or dicts; these are single values of dtype {column.dtype}")
@@ -173,18 +166,6 @@ def position_of(feature: Feature, n_features: int, names: Mapping[str, int]) -> 
     if not -n_features <= position < n_features:
         raise ConfigError(f"rows have no feature {feature!r}: they have the positions 0 to {n_features - 1}")
     return position if position >= 0 else position + n_features
-
-
-def positions_of(features: Sequence[Feature], n_features: int, names: Mapping[str, int]) -> Any:
-    """Where features stand in rows of so many, as an index: a slice where they follow each other, for it copies nothing.
-
-    Raises:
-        ConfigError: one does not.
-    """
-    positions = [position_of(feature, n_features, names) for feature in features]
-    start = positions[0]
-    is_run = positions == list(range(start, start + len(positions)))
-    return slice(start, start + len(positions)) if is_run else np.array(positions)
 
 
 def _odd_one(rows: list[Any]) -> tuple[int, Any]:

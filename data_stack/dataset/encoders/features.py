@@ -19,10 +19,8 @@ from data_stack.dataset.encoders.feature_rows import (
     ArrayRows,
     Feature,
     FeatureRows,
-    ListedRows,
     feature_rows,
     position_of,
-    positions_of,
 )
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 from data_stack.exception import ConfigError
@@ -31,6 +29,7 @@ from data_stack.util.request_limit import check_request
 __all__ = ["FeatureEncoder"]
 
 Matrix = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.intp]
 
 
 @dataclass
@@ -309,7 +308,7 @@ class _FeaturesLearner(Learner):
 
 
 class _Plan:
-    """Where what becomes of each feature goes, and which features are encoded in one operation.
+    """Where what becomes of each feature goes, and which features are numbers that are scaled in one operation.
 
     Attributes:
         parts: features with their encoders.
@@ -338,185 +337,73 @@ class _Plan:
             self.places.append(slice(start, start + size))
             start += size
         self.size = start
-        vectors = [
-            number
-            for number, part in enumerate(parts)
-            if isinstance(part.encoder, CategoricalEncoder) and part.encoder.target_kind == "one_hot" and len(part.features) == 1
-        ]
         self._scalars = _Scalars(parts, self.places, scalars) if scalars else None
-        dense = [number for number in vectors if _encoder_of(parts[number])._categories.dense is not None]
-        self._lookups = _Lookups(parts, self.places, dense) if dense else None
-        self._vectors = vectors
-        self._not_fused = [number for number in range(len(parts)) if number not in scalars and number not in vectors]
-        self._sparse_vectors = [number for number in vectors if number not in dense]
 
     def transform(self, rows: FeatureRows) -> Matrix:
         check_request(4 * rows.n_rows * self.size, "encoded features")
         matrix = np.zeros((rows.n_rows, self.size), dtype=np.float32)
         if rows.n_rows == 0:
             return matrix
-        if isinstance(rows, ArrayRows) and rows.array.ndim == 2 and rows.array.dtype.kind in "bif":
-            if self._scalars is not None and not self._scalars.write(self._scalars.block(rows), matrix):
-                self._write_each(self._scalars.numbers, rows, matrix)
-            if self._lookups is not None:
-                self._lookups.write(rows, matrix)
-            self._write_codes(self._sparse_vectors, rows, matrix)
-        else:
-            if self._scalars is not None:
-                block = self._scalars.gathered(rows)
-                if block is None or not self._scalars.write(block, matrix):
-                    self._write_each(self._scalars.numbers, rows, matrix)
-            self._write_codes(self._vectors, rows, matrix)
-        self._write_each(self._not_fused, rows, matrix)
+        are_scaled = self._scalars is not None and self._scalars.write(rows, matrix)
+        ones: list[IntArray] = []
+        starts = np.arange(rows.n_rows) * self.size
+        for number, part in enumerate(self.parts):
+            if are_scaled and self._scalars is not None and number in self._scalars.numbers:
+                continue
+            if isinstance(part.encoder, CategoricalEncoder) and part.encoder.target_kind == "one_hot":
+                ones.append(self._ones(part, part.encoder, rows, starts + self.places[number].start))
+            else:
+                self._write(part, self.places[number], rows, matrix)
+        if ones:
+            matrix.reshape(-1)[np.concatenate(ones)] = 1
         return matrix
 
-    def _write_each(self, numbers: Sequence[int], rows: FeatureRows, matrix: Matrix) -> None:
-        """One encoder after the other."""
-        for number in numbers:
-            part, place = self.parts[number], self.places[number]
-            column = part.column(rows)
-            encoded = part.run(part.encoder.transform, column)
-            n_columns = place.stop - place.start
-            if encoded.size != len(column) * n_columns:
-                raise ConfigError(f"{part.name}: {part.encoder!r} made shape {encoded.shape[1:]} of it, not {n_columns} numbers")
-            try:
-                with np.errstate(over="ignore"):
-                    matrix[:, place] = encoded.reshape(len(column), n_columns)
-            except (TypeError, ValueError) as error:
-                raise ConfigError(f"{part.name}: {part.encoder!r} made no numbers of it: {error}") from error
+    def _write(self, part: _Part, place: slice, rows: FeatureRows, matrix: Matrix) -> None:
+        column = part.column(rows)
+        encoded = part.run(part.encoder.transform, column)
+        n_columns = place.stop - place.start
+        if encoded.size != len(column) * n_columns:
+            raise ConfigError(f"{part.name}: {part.encoder!r} made shape {encoded.shape[1:]} of it, not {n_columns} numbers")
+        try:
+            with np.errstate(over="ignore"):
+                matrix[:, place] = encoded.reshape(len(column), n_columns)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{part.name}: {part.encoder!r} made no numbers of it: {error}") from error
 
-    def _write_codes(self, numbers: Sequence[int], rows: FeatureRows, matrix: Matrix) -> None:
-        """One-hot vectors, a feature at a time, straight into the matrix."""
-        if not numbers:
-            return
-        starts = np.arange(rows.n_rows) * self.size
-        flat = matrix.reshape(-1)
-        for number in numbers:
-            part = self.parts[number]
-            encoder = _encoder_of(part)
-            codes = part.run(_codes_of, encoder, part, rows)
-            if codes.shape != starts.shape:
-                raise ConfigError(f"{part.name}: its values are no single values, but of shape {codes.shape[1:]}")
-            place = starts + self.places[number].start
-            if encoder.unknown == "zeros" and codes.min() < 0:
-                place, codes = place[codes >= 0], codes[codes >= 0]
-            flat[place + codes] = 1
+    def _ones(self, part: _Part, encoder: CategoricalEncoder, rows: FeatureRows, starts: IntArray) -> IntArray:
+        """Where the ones of a feature's vectors go among all numbers of the matrix; the vectors begin at ``starts``."""
+        codes: IntArray = part.run(encoder._codes, part.column(rows))
+        if codes.shape != starts.shape:
+            raise ConfigError(f"{part.name}: its values are no single values, but of shape {codes.shape[1:]}")
+        return (starts + codes)[codes >= 0] if encoder.unknown == "zeros" else starts + codes
 
 
-class _Block:
-    """Features that are read side by side."""
+class _Scalars:
+    """Features of one real number each, scaled in one operation where rows are an array.
 
-    def __init__(self, features: list[Feature]) -> None:
-        self.features = features
-        self._index: tuple[int, Any] = -1, None
-
-    def block(self, rows: ArrayRows) -> Column:
-        """Them of rows that are an array of two dimensions."""
-        n_features = rows.array.shape[1]
-        if self._index[0] != n_features:
-            self._index = n_features, positions_of(self.features, n_features, rows.names)
-        return rows.array[:, self._index[1]]
-
-
-class _Scalars(_Block):
-    """Features of one real number each, scaled in one operation."""
+    Attributes:
+        numbers: of their parts.
+    """
 
     def __init__(self, parts: list[_Part], places: list[slice], numbers: list[int]) -> None:
-        self.numbers = numbers
-        super().__init__([parts[number].features[0] for number in numbers])
+        self.numbers = frozenset(numbers)
+        self._features = [parts[number].features[0] for number in numbers]
         encoders = [parts[number].encoder for number in numbers]
         continuous = [encoder for encoder in encoders if isinstance(encoder, ContinuousEncoder)]
         self._centre = np.array([float(encoder.centre) for encoder in continuous])
         self._scale = np.array([float(encoder.scale) for encoder in continuous])
-        columns = [places[number].start for number in numbers]
-        is_run = columns == list(range(columns[0], columns[0] + len(columns)))
-        self._columns: Any = slice(columns[0], columns[-1] + 1) if is_run else np.array(columns)
+        self._columns = np.array([places[number].start for number in numbers])
 
-    def gathered(self, rows: FeatureRows) -> Column | None:
-        """The numbers of rows that are no array; None where not all are numbers."""
-        columns: list[Any] = [
-            rows.values(feature) if isinstance(rows, ListedRows) else rows.column(feature) for feature in self.features
-        ]
-        try:
-            block = np.array(columns, dtype=np.float64)
-        except (TypeError, ValueError):
-            return None
-        return block.T if block.ndim == 2 else None
-
-    def write(self, block: Column, matrix: Matrix) -> bool:
-        """Scale a block into the matrix; False where it has something else in it than finite numbers."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = np.subtract(block, self._centre, dtype=np.float64)
-            scaled /= self._scale
-            narrow = scaled.astype(np.float32)
-        if not np.isfinite(narrow).all():
+    def write(self, rows: FeatureRows, matrix: Matrix) -> bool:
+        """Scale them into the matrix; False where they are something else than finite numbers of an array."""
+        if not (isinstance(rows, ArrayRows) and rows.array.ndim == 2 and rows.array.dtype.kind in "biuf"):
             return False
-        matrix[:, self._columns] = narrow
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = ((rows.block(self._features) - self._centre) / self._scale).astype(np.float32)
+        if not np.isfinite(scaled).all():
+            return False
+        matrix[:, self._columns] = scaled
         return True
-
-
-class _Lookups(_Block):
-    """Features whose categories are integers close together, by one table for all of them."""
-
-    def __init__(self, parts: list[_Part], places: list[slice], numbers: list[int]) -> None:
-        self._parts = [parts[number] for number in numbers]
-        super().__init__([part.features[0] for part in self._parts])
-        low, high, offsets, unknown, tables = [], [], [], [], []
-        n_entries = 0
-        for number, part in zip(numbers, self._parts, strict=True):
-            encoder, start = _encoder_of(part), places[number].start
-            dense = encoder._categories.dense
-            if dense is None:
-                raise ConfigError(f"{part.name} is looked up without a table")
-            code_of_unknown = start + len(encoder.categories) if encoder.unknown == "index" else -1
-            tables.append(np.where(dense.table < 0, code_of_unknown, dense.table + start))
-            low.append(dense.low)
-            high.append(dense.high)
-            offsets.append(n_entries - dense.low)
-            unknown.append(code_of_unknown)
-            n_entries += len(dense.table)
-        self._low, self._high = np.array(low), np.array(high)
-        self._offsets, self._unknown = np.array(offsets), np.array(unknown)
-        self._table = np.concatenate(tables)
-
-    def write(self, rows: ArrayRows, matrix: Matrix) -> None:
-        block = self.block(rows)
-        if block.dtype.kind == "f":
-            with np.errstate(invalid="ignore"):  # NaN, and what is too large, are told from integers below
-                integers = block.astype(np.int64)
-            inexact = integers != block
-            is_inexact = bool(inexact.any())
-        else:
-            integers, is_inexact = block.astype(np.int64, copy=False), False
-        places = np.maximum(integers, self._low)
-        np.minimum(places, self._high, out=places)
-        places += self._offsets
-        columns = self._table.take(places)
-        if is_inexact:
-            columns = np.where(inexact, self._unknown, columns)
-        starts = (np.arange(len(block)) * matrix.shape[1])[:, np.newaxis]
-        flat = matrix.reshape(-1)
-        if columns.min() >= 0:
-            flat[columns + starts] = 1
-            return
-        for number, part in enumerate(self._parts):
-            if _encoder_of(part).unknown == "error" and (columns[:, number] < 0).any():
-                part.run(part.encoder.transform, block[:, number])  # raises
-        known = columns >= 0
-        flat[(columns + starts)[known]] = 1
-
-
-def _encoder_of(part: _Part) -> CategoricalEncoder:
-    if not isinstance(part.encoder, CategoricalEncoder):
-        raise ConfigError(f"{part.name} has no categories")
-    return part.encoder
-
-
-def _codes_of(encoder: CategoricalEncoder, part: _Part, rows: FeatureRows) -> npt.NDArray[np.intp]:
-    if isinstance(rows, ListedRows):
-        values = rows.values(part.features[0])
-        return encoder._settled(encoder._categories.listed_codes(values), values)
-    return encoder._codes(part.column(rows))
 
 
 def _is_row(value: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from data_stack.dataset.encoders.columns import Column, as_column, objects
 from data_stack.dataset.encoders.encoder import Encoder, Learner, checked_choice
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.encoders.moments import RunningMoments
+from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
 
 __all__ = ["ImageEncoder"]

@@ -10,7 +10,6 @@ from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restored
 from data_stack.dataset.encoders.features import FeatureEncoder
-from data_stack.dataset.encoders.hashing import HashingEncoder
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.one_hot import OneHotEncoder
 from data_stack.dataset.encoders.text_labels import TextLabelEncoder
@@ -23,7 +22,6 @@ _BUILT_IN: tuple[type[Encoder], ...] = (
     ClassMapping,
     ContinuousEncoder,
     FeatureEncoder,
-    HashingEncoder,
     ImageEncoder,
     OneHotEncoder,
     SklearnEncoder,

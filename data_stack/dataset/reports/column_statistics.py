@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.iterator import Batch, DatasetIteratorIF, DeclaredColumn, batch_at
 from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.dataset.moments import RunningMoments
 
 __all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics", "columns_of_samples", "with_statistics"]
 
@@ -195,57 +196,32 @@ def _shared_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...]
     return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True))
 
 
-class _Moments:
-    """Count, extremes, mean and squared deviation of numbers that arrive in blocks, for each feature or for all together.
-
-    Blocks are merged by the formula of Chan, Golub and LeVeque (Updating Formulae and a Pairwise Algorithm for Computing
-    Sample Variances, Stanford 1979), which loses nothing however large the mean is against the deviations.
+class _Moments(RunningMoments):
+    """The moments of numbers for each feature or for all together; infinite ones and NaN are counted, and no part of them.
 
     Args:
         shape: ``(k,)`` for k features, ``()`` for all numbers together.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
         self.shape = shape
+        self.count = np.zeros(shape, dtype=np.int64)
+        self.mean = self.squares = np.zeros(shape)
         self.n_missing = np.zeros(shape, dtype=np.int64)
         self.n_infinite = np.zeros(shape, dtype=np.int64)
-        self.n_finite = np.zeros(shape, dtype=np.int64)
-        self.mean = np.zeros(shape)
-        self.squares = np.zeros(shape)
-        self.low: _Numbers | None = None
-        self.high: _Numbers | None = None
+        self.extremes: tuple[_Numbers, _Numbers] | None = None  # of the numbers' own type: integers stay exact
 
     def add(self, block: _Numbers) -> None:
         """Numbers of shape ``(n, *shape)``, n > 0."""
-        with np.errstate(all="ignore"):  # the deviations of the largest floats overflow, and are told to be infinite
-            self._add(block.view(np.uint8) if block.dtype.kind == "b" else block)
-
-    def _add(self, block: _Numbers) -> None:
-        n_values = len(block)
-        low, high = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)  # these two pass NaN by
-        self.low = low if self.low is None else np.fmin(self.low, low)
-        self.high = high if self.high is None else np.fmax(self.high, high)
-        is_finite = np.isfinite(block) if block.dtype.kind == "f" else None
-        if is_finite is None or bool(is_finite.all()):
-            n_finite = np.full(self.shape, n_values, dtype=np.int64)
-            mean = block.mean(axis=0, dtype=np.float64)
-            deviations = block - mean
-        else:
-            n_finite = np.count_nonzero(is_finite, axis=0)
-            n_missing = np.count_nonzero(np.isnan(block), axis=0)
-            self.n_missing += n_missing
-            self.n_infinite += n_values - n_finite - n_missing
-            mean = np.where(is_finite, block, 0).sum(axis=0, dtype=np.float64) / np.maximum(n_finite, 1)
-            deviations = np.where(is_finite, block - mean, 0)
-        np.multiply(deviations, deviations, out=deviations)
-        self._merge(np.asarray(n_finite), mean, deviations.sum(axis=0))
-
-    def _merge(self, n_finite: _Numbers, mean: Any, squares: Any) -> None:
-        n_all = np.maximum(self.n_finite + n_finite, 1)
-        difference = mean - self.mean
-        self.squares = self.squares + squares + difference * difference * (self.n_finite * (n_finite / n_all))
-        self.mean = self.mean + difference * (n_finite / n_all)
-        self.n_finite = self.n_finite + n_finite
+        block = block.view(np.uint8) if block.dtype.kind == "b" else block
+        self._widen(np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0))  # these two pass NaN by
+        if block.dtype.kind == "f":
+            is_infinite = np.isinf(block)
+            self.n_missing += np.count_nonzero(np.isnan(block), axis=0)
+            self.n_infinite += np.count_nonzero(is_infinite, axis=0)
+            block = np.where(is_infinite, np.nan, block) if is_infinite.any() else block
+        super().add(block)
 
     def together(self) -> _Moments:
         """The moments of all features as of one."""
@@ -253,28 +229,32 @@ class _Moments:
             return self
         merged = _Moments(())
         merged.n_missing, merged.n_infinite = self.n_missing.sum(), self.n_infinite.sum()
-        if self.low is not None and self.high is not None:
-            merged.low, merged.high = np.fmin.reduce(self.low), np.fmax.reduce(self.high)
+        if self.extremes is not None:
+            merged._widen(np.fmin.reduce(self.extremes[0]), np.fmax.reduce(self.extremes[1]))
         with np.errstate(all="ignore"):
-            for n_finite, mean, squares in zip(self.n_finite, self.mean, self.squares, strict=True):
-                if n_finite:
-                    merged._merge(n_finite, mean, squares)
+            for count, mean, squares in zip(self.count, self.mean, self.squares, strict=True):
+                merged.merge(count, mean, squares)
         return merged
 
     def facts(self, feature: int | None = None) -> dict[str, Any]:
         """What is found, as plain Python values; of one feature, or, where all are together, of all."""
         at: Any = () if feature is None else feature
-        n_finite, n_infinite = int(self.n_finite[at]), int(self.n_infinite[at])
-        has_numbers = n_finite + n_infinite > 0 and self.low is not None and self.high is not None
+        n_finite, n_infinite = int(self.count[at]), int(self.n_infinite[at])
+        has_numbers = n_finite + n_infinite > 0 and self.extremes is not None
+        low, high = self.extremes if has_numbers and self.extremes is not None else (None, None)
         return {
             "n_missing": int(self.n_missing[at]),
             "n_numbers": n_finite + n_infinite,
             "n_infinite": n_infinite,
-            "min": _plain_number(np.asarray(self.low)[at]) if has_numbers else None,
-            "max": _plain_number(np.asarray(self.high)[at]) if has_numbers else None,
+            "min": None if low is None else _plain_number(np.asarray(low)[at]),
+            "max": None if high is None else _plain_number(np.asarray(high)[at]),
             "mean": float(self.mean[at]) if n_finite else None,
             "std": math.sqrt(float(self.squares[at]) / n_finite) if n_finite else None,
         }
+
+    def _widen(self, low: _Numbers, high: _Numbers) -> None:
+        known = self.extremes
+        self.extremes = (low, high) if known is None else (np.fmin(known[0], low), np.fmax(known[1], high))
 
 
 class _Collector:

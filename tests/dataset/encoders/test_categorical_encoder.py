@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset.encoders import CategoricalEncoder, EncodingError, HashingEncoder, OneHotEncoder, TextLabelEncoder
+from data_stack.dataset.encoders import CategoricalEncoder, EncodingError, OneHotEncoder, TextLabelEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.exception import ConfigError
 
@@ -185,8 +185,6 @@ def test_what_is_no_category_is_an_error_that_names_its_position(value: Any) -> 
         CategoricalEncoder().fit(column)
     with pytest.raises(EncodingError, match=r"at position 2.*is no category"):
         CategoricalEncoder(unknown="index", categories=["a", "b"]).transform(column)
-    with pytest.raises(EncodingError, match=r"at position 2.*is no category"):
-        HashingEncoder(3).transform(column)
 
 
 def test_dates_are_refused() -> None:
@@ -295,51 +293,6 @@ def test_one_hot_labels_take_size_and_names_from_a_class_mapping() -> None:
     assert encoder.inverse([[0, 1]]).tolist() == [1]
     with pytest.raises(ConfigError, match="3 names for 2 classes"):
         OneHotEncoder([0, 1], names=["a", "b", "c"])
-
-
-# ---------------------------------------------------------------------- hashing
-
-
-def test_buckets_are_the_same_everywhere() -> None:
-    encoder = HashingEncoder(1000, "ordinal")
-
-    buckets = encoder.transform(column_of(["cat", "dog", b"cat", 1, 1.5, None, ("a", 1), float("nan"), -7, math.inf, 2**80]))
-
-    assert buckets.tolist() == [473, 866, 110, 100, 111, 277, 733, 12, 30, 926, 375]
-
-
-@settings(max_examples=100, deadline=None)
-@given(values=st.lists(scalars, min_size=1, max_size=10))
-def test_equal_values_share_a_bucket(values: list[Any]) -> None:
-    buckets = HashingEncoder(2**31 - 1, "ordinal").transform(column_of(values)).tolist()
-
-    for value, bucket in zip(values, buckets, strict=True):
-        assert all((value == other) == (bucket == of_other) for other, of_other in zip(values, buckets, strict=True))
-
-
-def test_columns_of_numbers_are_hashed_as_their_values() -> None:
-    encoder = HashingEncoder(2**20, "ordinal")
-
-    objects = encoder.transform(column_of([1, 2, 3, 2]))
-
-    for dtype in ("int8", "uint64", "float32", "float64", "longdouble"):
-        assert encoder.transform(np.array([1, 2, 3, 2], dtype=dtype)).tolist() == objects.tolist()
-    assert encoder.transform(np.array([[1, 2], [3, 2]])).tolist() == objects.reshape(2, 2).tolist()
-
-
-def test_hashed_vectors_have_a_one_at_the_bucket() -> None:
-    vectors = HashingEncoder(4).transform(["a", "b"])
-
-    assert vectors.shape == (2, 4)
-    assert vectors.sum(axis=1).tolist() == [1, 1]
-    assert HashingEncoder(4).output_names == ("0", "1", "2", "3")
-    assert HashingEncoder(1000, "ordinal").transform(["a"]) != HashingEncoder(1000, "ordinal", salt="x").transform(["a"])
-
-
-@pytest.mark.parametrize("n_buckets", [0, -1, 2**31, 2.5, True, "3", None])
-def test_a_wrong_number_of_buckets_is_refused(n_buckets: Any) -> None:
-    with pytest.raises(ConfigError, match="n_buckets"):
-        HashingEncoder(n_buckets)
 
 
 def test_a_number_is_no_list_of_categories() -> None:

@@ -20,7 +20,6 @@ from data_stack.dataset.encoders import (
     ContinuousEncoder,
     Encoder,
     FeatureEncoder,
-    HashingEncoder,
     ImageEncoder,
     OneHotEncoder,
     SklearnEncoder,
@@ -65,8 +64,6 @@ CASES: dict[str, tuple[Callable[[], Encoder], Any]] = {
         lambda: FeatureEncoder({"b": ContinuousEncoder()}, rest="passthrough", feature_names=["a", "b", "c"]),
         NUMBERS,
     ),
-    "hashing": (lambda: HashingEncoder(5, salt="s"), WORDS),
-    "hashing_ordinal": (lambda: HashingEncoder(1000, "ordinal"), NUMBERS[:, 0].round()),
     "image": (ImageEncoder, IMAGES),
     "image_given": (lambda: ImageEncoder([0.4, 0.5, 0.6], 0.25), IMAGES),
     "one_hot": (lambda: OneHotEncoder(["", "cat", "dog", "Ünï"], names=["none", "c", "d", "u"]), WORDS),
@@ -230,7 +227,7 @@ def load_and_transform(folder: str, column: Any) -> tuple[str, tuple[int, ...], 
 
 
 def test_a_stored_encoder_transforms_alike_in_a_spawned_process(tmp_path: Path) -> None:
-    numeric = {name: case for name, case in CASES.items() if case[0]().kind in ("features", "continuous", "hashing")}
+    numeric = {name: case for name, case in CASES.items() if case[0]().kind in ("features", "continuous")}
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         for make, column in numeric.values():
             encoder = make().fit(column)
@@ -314,8 +311,6 @@ def damaged_states() -> list[Any]:
         {**CategoricalEncoder().fit(WORDS).state(), "learned": {"categories": [[1]]}},
         {**ClassMapping({1: 2}).state(), "config": {"mapping": [1], "unmapped": "keep"}},
         {**ClassMapping({1: 2}).state(), "config": {"mapping": {"dict": [[{"dict": []}, 1]]}}},
-        {**HashingEncoder(3).state(), "config": {"n_buckets": 10**30}},
-        {**HashingEncoder(3).state(), "config": {"n_buckets": True}},
         {**ImageEncoder(0, 1).state(), "config": {"mean": [[1.0]], "std": 1.0}},
         {**ImageEncoder(0, 1).state(), "config": {"mean": 0.0, "std": -1.0}},
         {**ImageEncoder().fit(IMAGES).state(), "learned": {"mean": 1.0}},
@@ -337,8 +332,8 @@ def test_a_state_that_is_none_is_a_config_error_and_runs_nothing(number: int) ->
 
 
 def test_a_state_of_another_class_is_refused_by_the_class() -> None:
-    with pytest.raises(ConfigError, match="state of a 'hashing' encoder, not of a 'continuous' one"):
-        ContinuousEncoder.from_state(HashingEncoder(3).state())
+    with pytest.raises(ConfigError, match="state of a 'one_hot' encoder, not of a 'continuous' one"):
+        ContinuousEncoder.from_state(OneHotEncoder([1]).state())
 
 
 class Reversed(Encoder):
@@ -358,7 +353,7 @@ class Reversed(Encoder):
 
 
 def test_a_client_s_encoder_is_rebuilt_where_its_kind_is_known() -> None:
-    state = FeatureEncoder({0: HashingEncoder(2), 1: Reversed(2)}).state()
+    state = FeatureEncoder({0: CategoricalEncoder(categories=[1]), 1: Reversed(2)}).state()
 
     with pytest.raises(ConfigError, match="there is no kind of encoder 'reversed'"):
         encoder_from_state(state)

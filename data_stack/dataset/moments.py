@@ -23,6 +23,7 @@ class RunningMoments:
         mean: shape ``(…)``, 0 where there is none.
         low: the least value, ``inf`` where there is none.
         high: the largest, ``-inf`` where there is none.
+        squares: the sum of the squared deviations from the mean.
     """
 
     def __init__(self) -> None:
@@ -30,36 +31,37 @@ class RunningMoments:
         self.mean: Any = 0.0
         self.low: Any = np.inf
         self.high: Any = -np.inf
-        self._squares: Any = 0.0
+        self.squares: Any = 0.0
 
-    def add(self, block: Floats) -> None:
-        """Take in values of shape ``(n, …)``, n > 0."""
+    def add(self, block: npt.NDArray[Any]) -> None:
+        """Take in numbers of shape ``(n, …)``, n > 0, none of them infinite."""
         missing = np.isnan(block)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what overflows is told by who uses it
             if missing.any():
                 present = ~missing
                 count = present.sum(axis=0)
-                mean = np.where(present, block, 0).sum(axis=0) / np.maximum(count, 1)
+                mean = np.where(present, block, 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
                 squares = np.where(present, block - mean, 0)
-                low = np.where(present, block, np.inf).min(axis=0)
-                high = np.where(present, block, -np.inf).max(axis=0)
             else:
                 count = np.full(block.shape[1:], len(block))
-                mean = block.mean(axis=0)
+                mean = block.mean(axis=0, dtype=np.float64)
                 squares = block - mean
-                low, high = block.min(axis=0), block.max(axis=0)
-            squares = np.square(squares).sum(axis=0)
-            total = self.count + count
-            difference = mean - self.mean
-            share = count / np.maximum(total, 1)
-            self._squares = self._squares + squares + difference**2 * self.count * share
-            self.mean = self.mean + difference * share
+            self.merge(count, mean, np.square(squares).sum(axis=0))
+        self.low = np.fmin(self.low, np.fmin.reduce(block, axis=0))  # these pass NaN by
+        self.high = np.fmax(self.high, np.fmax.reduce(block, axis=0))
+
+    def merge(self, count: Any, mean: Any, squares: Any) -> None:
+        """Take in ``count`` further values of this mean, whose squared deviations from it add up to ``squares``."""
+        total = self.count + count
+        difference = mean - self.mean
+        share = count / np.maximum(total, 1)
+        self.squares = self.squares + squares + difference**2 * self.count * share
+        self.mean = self.mean + difference * share
         self.count = total
-        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
     @property
     def deviation(self) -> Floats:
         """Standard deviation of the population, shape ``(…)``; exactly 0 where all values are equal."""
         with np.errstate(invalid="ignore"):
-            deviation: Floats = np.sqrt(self._squares / np.maximum(self.count, 1))
+            deviation: Floats = np.sqrt(self.squares / np.maximum(self.count, 1))
         return np.where(self.low >= self.high, 0.0, deviation)
