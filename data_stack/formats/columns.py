@@ -21,6 +21,7 @@ from data_stack.formats.positional import PositionalFile
 from data_stack.io.content import contents_of_resources
 from data_stack.io.local_files import is_path
 from data_stack.io.resources import StreamedResource
+from data_stack.util.forks import call_in_forks
 
 __all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator"]
 
@@ -89,7 +90,6 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
     #: The columns and the process that opened them.
     _opened: tuple[int, list[Column]] | None
     _lock: threading.Lock
-    _lock_of: int
 
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         self._fields = tuple(columns) if isinstance(columns, Mapping) else None
@@ -178,9 +178,6 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
         opened = self._opened
         if opened is not None and (not self._opens_in_each_process or opened[0] == os.getpid()):
             return opened[1]
-        if self._lock_of != os.getpid():
-            # A thread of the parent may have held the lock at the fork; here nobody would ever release it.
-            self._lock, self._lock_of = threading.Lock(), os.getpid()
         with self._lock:
             if self._opened is None or self._opened is opened:  # no other thread was faster
                 columns = self._open_columns()
@@ -205,10 +202,14 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
 
     def _start_afresh(self) -> None:
         self._opened = None
-        self._lock, self._lock_of = threading.Lock(), os.getpid()
+        self._make_lock()
+        call_in_forks(self._make_lock)
+
+    def _make_lock(self) -> None:
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock", "_lock_of")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

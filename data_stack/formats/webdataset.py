@@ -17,7 +17,6 @@ import os
 import re
 import tarfile
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -42,6 +41,8 @@ from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.content import contents_of_resources
 from data_stack.io.local_files import as_resource, is_path
 from data_stack.io.resources import StreamedResource
+from data_stack.util.byte_cache import ByteCache
+from data_stack.util.forks import call_in_forks
 from data_stack.util.request_limit import current_request, decoding_for
 
 if TYPE_CHECKING:
@@ -217,8 +218,7 @@ class WebDatasetIterator(DatasetIterator):
     """
 
     _index: _Index | None
-    _open: OrderedDict[int, StoredFile]
-    _pid: int
+    _open: ByteCache[int, StoredFile]
 
     def __init__(
         self,
@@ -380,20 +380,17 @@ class WebDatasetIterator(DatasetIterator):
         return place.full_name(file)
 
     def _opened(self, number: int) -> StoredFile:
-        with self._lock_of_process():
+        with self._lock:
             stored = self._open.get(number)
             if stored is None:
                 place, file = self._shards[number]
-                stored = self._open[number] = StoredFile(place, file, None, mapped=not isinstance(place, LentPlace))
-                while len(self._open) > _MOST_OPEN:  # what a thread still reads from is let go of when it has done so
-                    self._open.popitem(last=False)
-            else:
-                self._open.move_to_end(number)
+                stored = StoredFile(place, file, None, mapped=not isinstance(place, LentPlace))
+                self._open.put(number, stored)  # what a thread still reads from another is let go of when it has done so
             return stored
 
     def _indexed(self) -> _Index:
         if self._index is None:
-            with self._lock_of_process():
+            with self._lock:
                 if self._index is None:
                     self._index = self._looked_through()
         return self._index
@@ -419,16 +416,15 @@ class WebDatasetIterator(DatasetIterator):
     def _source_content(self) -> list[str]:
         return contents_of_resources([functools.partial(_opened, *shard) for shard in self._shards])
 
-    def _lock_of_process(self) -> threading.RLock:
-        if self._pid != os.getpid():
-            # A thread of the parent may have held the lock at the fork; and its open files are shared with it.
-            self._lock, self._open, self._pid = threading.RLock(), OrderedDict(), os.getpid()
-        return self._lock
-
     def _start_afresh(self) -> None:
         self._index = None
         self._codecs: dict[str, Codec] = {}
-        self._lock, self._open, self._pid = threading.RLock(), OrderedDict(), os.getpid()
+        self._begin_in_process()
+        call_in_forks(self._begin_in_process)
+
+    def _begin_in_process(self) -> None:
+        # open files are not shared with the parent of a fork
+        self._lock, self._open = threading.RLock(), ByteCache(_MOST_OPEN, lambda file: 1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types", "_lower_case")}

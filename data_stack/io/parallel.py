@@ -5,7 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import wait
 from typing import Generic, TypeVar
+
+from data_stack.util.executor import waiting
 
 __all__ = ["Stopped", "Workers"]
 
@@ -36,8 +39,6 @@ class Workers(Generic[_Job]):
         self._work, self._n_threads = work, n_threads
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        # Not Thread.join(): after an interrupt, Python 3.11 takes a thread that runs on for one that has ended.
-        self._n_running, self._ended = 0, threading.Event()
         self._failure: BaseException | None = None
 
     def check(self) -> None:
@@ -51,22 +52,14 @@ class Workers(Generic[_Job]):
 
     def run(self, tick: Callable[[], None] = lambda: None) -> None:
         """Do all jobs; ``tick`` is called ten times a second."""
-        # Daemons, as one that waits for a server must not keep the process of somebody who interrupted it.
-        threads = [
-            threading.Thread(target=self._run, name=f"data_stack-worker-{number}", daemon=True)
-            for number in range(max(1, min(self._n_threads, self._jobs.qsize())))
-        ]
-        self._n_running = len(threads)
+        # Their threads are daemons: one that waits for a server does not keep the process of a user who interrupted it.
+        running = {waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, self._jobs.qsize())))}
         try:
-            for thread in threads:
-                thread.start()
-            while not self._ended.wait(_TICK_SECONDS):
+            while wait(running, _TICK_SECONDS).not_done:
                 tick()
-            for thread in threads:
-                thread.join()
         finally:
             self._stop.set()
-            self._ended.wait(_PATIENCE_SECONDS)
+            wait(running, _PATIENCE_SECONDS)
         if self._failure is not None:
             raise self._failure
 
@@ -83,8 +76,3 @@ class Workers(Generic[_Job]):
                 if not self._stop.is_set():  # else it tells in its own words that it was stopped
                     self._failure = error
                 self._stop.set()
-        finally:
-            with self._lock:
-                self._n_running -= 1
-                if not self._n_running:
-                    self._ended.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from data_stack.loader.plan import Plan
 from data_stack.loader.process_group import group_shard
 from data_stack.loader.statistics import Counters
 from data_stack.loader.workers.workers import Workers
+from data_stack.util.forks import call_in_forks
 from data_stack.util.logger import logger
 
 __all__ = ["Session"]
@@ -44,8 +44,9 @@ class Session:
         self.fingerprint: str | None = None
         self._make_workers = make_workers
         self._workers: Workers | None = None
-        self._workers_pid = 0
+        self._inherited: Workers | None = None
         self._keeps_workers = False
+        call_in_forks(self._begin_in_fork)
 
     @property
     def workers(self) -> Workers | None:
@@ -54,8 +55,8 @@ class Session:
 
     def running_workers(self) -> Workers:
         """The workers of this process."""
-        if self._workers is None or self._workers_pid != os.getpid():  # a forked process has no workers of its own yet
-            self._workers, self._workers_pid = self._make_workers(), os.getpid()
+        if self._workers is None:
+            self._workers = self._make_workers()
         return self._workers
 
     def keep_workers(self) -> None:
@@ -102,9 +103,16 @@ class Session:
         self._close_workers()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_workers": None, "_workers_pid": 0, "iteration": None, "_keeps_workers": False, "counters": Counters()}
+        own = {"_workers": None, "_inherited": None, "iteration": None, "_keeps_workers": False, "counters": Counters()}
         return {**self.__dict__, **own, "place": replace(self.place)}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        call_in_forks(self._begin_in_fork)
+
+    def _begin_in_fork(self) -> None:
+        self._inherited, self._workers = self._workers, None  # the parent's, which are not to be let go of here
+
     def _close_workers(self) -> None:
-        if self._workers is not None and self._workers_pid == os.getpid():
+        if self._workers is not None:
             self._workers.close()  # they are kept, with what they know of the batches, for the next iteration to start them

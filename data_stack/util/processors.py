@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
-__all__ = ["be_one_of", "n_processors", "n_threads"]
+__all__ = ["be_one_of", "n_processors", "n_threads", "n_threads_here", "thread_is_one_of"]
 
 _n_processes = 1
+_of_thread = threading.local()
 
 
 def n_processors() -> int:
@@ -30,3 +32,13 @@ def be_one_of(n_processes: int) -> None:
     """Tell that this process is one of so many workers, which compute at the same time."""
     global _n_processes
     _n_processes = n_processes
+
+
+def n_threads_here() -> int:
+    """How many threads should compute for this one, itself included: of :func:`n_threads` its share."""
+    return max(1, n_threads() // getattr(_of_thread, "n_threads", 1))
+
+
+def thread_is_one_of(n_threads: int) -> None:
+    """Tell that this thread is one of so many, which compute at the same time."""
+    _of_thread.n_threads = n_threads

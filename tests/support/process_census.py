@@ -47,8 +47,8 @@ def descriptors() -> list[str]:
     return sorted(found)
 
 
-#: Threads that stay for as long as the process: those in which records are decoded, and the one of progress bars.
-_STAYING = ("data_stack-decode", "tqdm_monitor")
+#: Threads that are nobody's: those of the executors, which end by themselves, and the one of progress bars.
+_STAYING = ("data_stack-compute", "data_stack-wait", "data_stack-parquet", "tqdm_monitor")
 
 
 class Census(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from worker_subjects import Numbers
 
 from data_stack.loader import Loader
-from data_stack.util.processors import n_processors, n_threads
+from data_stack.util.processors import n_processors, n_threads, n_threads_here
 
 
 def test_a_process_by_itself_has_all_processors_that_it_may_run_on() -> None:
@@ -22,6 +22,15 @@ def test_worker_processes_share_them(n_workers: int) -> None:
         found = set(loader)
 
     assert found == {max(1, n_processors() // n_workers)}
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_worker_threads_share_them(n_workers: int) -> None:
+    with Loader(Numbers(8), 4, worker_kind="threads", workers=n_workers, transform=lambda batch: n_threads_here()) as loader:
+        found = set(loader)
+
+    assert found == {max(1, n_processors() // n_workers)}
+    assert n_threads_here() == n_processors()
 
 
 def test_a_process_of_multiprocessing_has_one() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -14,6 +12,7 @@ import numpy.typing as npt
 
 from data_stack.formats.conversion.source import Source
 from data_stack.io.progress import new_bar, shows_progress
+from data_stack.util.executor import waiting
 
 __all__ = ["Feed", "progress_bar", "read_ahead"]
 
@@ -99,18 +98,7 @@ def read_ahead(read: Callable[[_Item], _Made], items: Sequence[_Item], jobs: int
     if jobs == 1 or len(items) < 2:
         yield from map(read, items)
         return
-    with ThreadPoolExecutor(jobs, "data_stack-convert") as threads:
-        waiting: deque[Future[_Made]] = deque()
-        try:
-            for item in items:
-                waiting.append(threads.submit(read, item))
-                if len(waiting) > jobs:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+    yield from waiting.map(read, items, at_once=jobs)
 
 
 def _size_of(column: npt.NDArray[Any]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from data_stack.formats.parquet.columns import GroupColumn
 from data_stack.formats.parquet.read_ahead import ReadAhead
 from data_stack.formats.parquet.row_groups import GroupReading
+from data_stack.util.forks import call_in_forks
 
 __all__ = ["GroupCache"]
 
@@ -48,9 +48,9 @@ class GroupCache:
     def __init__(self, reading: Reading, max_bytes: int, n_samples: Callable[[int], int]) -> None:
         self._reading, self._max_bytes, self._n_samples = reading, max_bytes, n_samples
         self._reset()
+        call_in_forks(self._begin_in_fork)
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._groups: OrderedDict[int, Columns] = OrderedDict()
         self._n_taken: dict[int, int] = {}
@@ -60,6 +60,10 @@ class GroupCache:
         self._returns: deque[bool] = deque(maxlen=_LAST_READS)
         self._being_read: dict[int, threading.Event] = {}
         self._ahead = ReadAhead(self._reading)
+
+    def _begin_in_fork(self) -> None:
+        self._inherited = self._groups, self._ahead  # freed here, Arrow might wait for a lock that a thread of the parent held
+        self._reset()
 
     @property
     def n_bytes(self) -> int:
@@ -74,7 +78,6 @@ class GroupCache:
             groups: at least one.
             names: of the columns that will be asked for.
         """
-        self._notice_fork()
         with self._lock:
             return min(groups, key=lambda group: self._patience(group, names))
 
@@ -105,14 +108,12 @@ class GroupCache:
             names: of the columns.
             at_once: whether they are asked for now, one after the other.
         """
-        self._notice_fork()
         with self._lock:
             missing = [group for group in groups if not self._keeps(group, names) and group not in self._being_read]
         self._ahead.expect(missing, names, self._last_bytes, self._max_bytes, at_once=at_once)
 
     def kept(self, groups: Sequence[int], names: Sequence[str], n_taken: Sequence[int]) -> list[Columns] | None:
         """:meth:`columns` of several row groups if all of them are kept, else None."""
-        self._notice_fork()
         with self._lock:
             if not all(self._keeps(group, names) for group in groups):
                 return None
@@ -132,7 +133,6 @@ class GroupCache:
         Raises:
             DatasetFileCorruptError, StorageError: as the reading function.
         """
-        self._notice_fork()
         while True:
             with self._lock:
                 found = self._groups.get(group)
@@ -168,10 +168,6 @@ class GroupCache:
             if oldest is None:
                 return
             self._drop(oldest)
-
-    def _notice_fork(self) -> None:
-        if self._pid != os.getpid():  # a thread of the parent may have held the lock
-            self._reset()
 
     def _keep(self, group: int, columns: Columns, n_taken: int) -> Columns:
         """Keep columns, which may have gone while another one of their row group was read; others go for them."""

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import os
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from data_stack.formats.parquet.row_groups import GroupReading
-from data_stack.util.processors import n_threads
+from data_stack.util.executor import Executor, computing
 
 __all__ = ["ReadAhead"]
 
 #: What waits to be asked for, at most; one row group always may.
 _MOST_BYTES = 16 << 20
-#: So many row groups are read at once of a store, most of whose time is waiting; of this machine one for each thread that should
-#: compute.
+#: So many row groups are read at once of a store, most of whose time is waiting.
 _MOST_REQUESTS = 16
-#: A thread that has nothing to read for so long ends.
-_IDLE_SECONDS = 1.0
 #: What waits while others were expected so many times is of an iteration that was broken off.
 _PATIENCE = 16
 #: So little of this machine that is wanted at once is read sooner than threads are started for it.
 _FEW_BYTES = 8 << 20
-#: How long the end of Python waits for what is being read.
-_GRACE_SECONDS = 5.0
+
+#: Reads row groups of stores. Not with all else that waits: a thread in the midst of Arrow's code may crash Python at its end, so
+#: it is given a moment; a store may never answer.
+_of_stores = Executor("data_stack-parquet", lambda: _MOST_REQUESTS, grace_seconds=5.0)
 
 
 class ReadAhead:
@@ -74,18 +70,17 @@ class ReadAhead:
                         break
                     room -= each.n_bytes
                     begun[group] = each
-                if at_once and not _readers.are_there and _is_little([each.reading for each in begun.values()]):
+                if at_once and not computing.has_threads and _is_little([each.reading for each in begun.values()]):
                     begun.clear()
                 self._expected.update(begun)
             for each in begun.values():
                 each.reading.by_threads &= len(begun) == 1  # several keep the processors busy, with less coming and going
                 with contextlib.suppress(Exception):  # see the class; or Python is at its end, or has no more threads
                     each.reading.open_local()
-                    _readers.submit(each, n_threads() if each.reading.is_local else _MOST_REQUESTS)
-                    each.is_submitted = True
+                    each.future = (computing if each.reading.is_local else _of_stores).submit(each.read)
         finally:  # also for an interrupt: nobody waits for what nobody reads
             for each in begun.values():
-                if not each.is_submitted:
+                if each.future is None:
                     each.is_over.set()
 
     def is_ready(self, group: int) -> bool:
@@ -108,7 +103,7 @@ class ReadAhead:
             expected = self._expected.pop(group, None)
         if expected is None or not set(names) <= set(expected.reading.names):
             return None
-        if _readers.withdraw(expected):
+        if expected.future is not None and expected.future.cancel():
             return expected.reading
         expected.is_over.wait()
         return expected.reading if expected.reading.is_decoded else None
@@ -125,14 +120,14 @@ class _Expected:
         reading: of it.
         n_bytes: what it is taken to need.
         since: when it was expected, in calls.
-        is_submitted: whether a thread will come to it.
+        future: of the thread that reads it; None if none will.
         is_over: set when it has been read, or could not be.
     """
 
     def __init__(self, reading: GroupReading, least_bytes: int, since: int) -> None:
         self.reading, self.since = reading, since
         self.n_bytes = max(least_bytes, reading.stored_bytes)
-        self.is_submitted = False
+        self.future: Future[None] | None = None
         self.is_over = threading.Event()
 
     def read(self) -> None:
@@ -142,92 +137,3 @@ class _Expected:
                 self.reading.decode()
         finally:
             self.is_over.set()
-
-
-class _Readers:
-    """The threads that read what is expected, for all datasets of this process. A thread ends when it had nothing to read for a
-    second.
-
-    They are kept that long because Arrow's allocator gives new memory to a new thread, and the system clears that: this takes
-    longer than to decode a row group of a megabyte.
-    """
-
-    def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._to_read: deque[_Expected] = deque()
-        self._has_more = threading.Condition(self._lock)
-        self._n_idle = 0
-        self._threads: set[threading.Thread] = set()
-
-    @property
-    def are_there(self) -> bool:
-        """Whether there is any."""
-        return bool(self._threads) and self._pid == os.getpid()
-
-    def submit(self, expected: _Expected, most_threads: int) -> None:
-        """Let a thread read a row group.
-
-        Args:
-            expected: the row group.
-            most_threads: a further thread is started for it, if none is idle, unless there are so many.
-
-        Raises:
-            RuntimeError: there is no thread, and none can be started.
-        """
-        if self._pid != os.getpid():  # a thread of the parent may have held the lock, and none is left
-            self._reset()
-        with self._lock:
-            self._to_read.append(expected)
-            if self._n_idle >= len(self._to_read) or len(self._threads) >= most_threads:
-                self._has_more.notify()
-                return
-            thread = threading.Thread(target=self._serve, name="data_stack reads ahead", daemon=True)
-            self._threads.add(thread)
-            try:
-                thread.start()
-            except BaseException:
-                self._threads.discard(thread)
-                self._to_read.remove(expected)
-                raise
-
-    def withdraw(self, expected: _Expected) -> bool:
-        """Whether no thread has come to a row group yet; then none will."""
-        with self._lock:
-            if expected not in self._to_read:
-                return False
-            self._to_read.remove(expected)
-            return True
-
-    def wait(self, seconds: float) -> None:
-        """Read nothing more, and wait for what is being read, or so long."""
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            self._to_read.clear()
-        end = time.monotonic() + seconds
-        while self._n_idle < len(self._threads) and time.monotonic() < end:
-            time.sleep(0.005)
-
-    def _serve(self) -> None:
-        """What a thread does."""
-        while True:
-            with self._lock:
-                if not self._to_read:
-                    self._n_idle += 1
-                    self._has_more.wait_for(lambda: self._to_read, _IDLE_SECONDS)
-                    self._n_idle -= 1
-                if not self._to_read:
-                    self._threads.discard(threading.current_thread())
-                    return
-                expected = self._to_read.popleft()
-            expected.read()
-            del expected
-
-
-_readers = _Readers()
-# A thread in the midst of Arrow's code may crash Python at its end, so they are given a moment; a store may never answer.
-atexit.register(_readers.wait, _GRACE_SECONDS)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import numpy.typing as npt
 
 from data_stack.exception import MissingDependencyError
 from data_stack.formats.records.codecs.codec import Codec
-from data_stack.util import processors
+from data_stack.util.executor import computing
+from data_stack.util.processors import n_threads_here
 from data_stack.util.request_limit import current_request, decoding_for
 
 __all__ = ["UndecodableError", "decoded", "decoded_into"]
@@ -22,9 +22,6 @@ _MOST_THREADS = 32
 _BYTES_FOR_THREADS = 1 << 15
 #: Each thread takes so many pieces one after the other, so that one that is held up does not hold up all.
 _PIECES_PER_THREAD = 4
-
-#: The threads of this process.
-_pool: tuple[int, int, ThreadPoolExecutor | None] = (-1, 1, None)
 
 
 class UndecodableError(Exception):
@@ -86,8 +83,8 @@ def decoded_into(codec: Codec, records: Sequence[bytes], out: npt.NDArray[Any]) 
 
 def _run(codec: Codec, records: Sequence[bytes], work: Callable[[int, int], None]) -> None:
     n_records = len(records)
-    n_threads, pool = _threads() if codec.releases_lock and n_records > 1 else (1, None)
-    if pool is None or sum(map(len, records)) < _BYTES_FOR_THREADS:
+    n_threads = min(_MOST_THREADS, n_threads_here()) if codec.releases_lock and n_records > 1 else 1
+    if n_threads == 1 or sum(map(len, records)) < _BYTES_FOR_THREADS:
         work(0, n_records)
         return
     n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)
@@ -101,7 +98,7 @@ def _run(codec: Codec, records: Sequence[bytes], work: Callable[[int, int], None
     helpers: list[Future[None]] = []
     try:
         for _ in range(min(n_threads, n_pieces) - 1):
-            helpers.append(pool.submit(take_pieces))  # noqa: PERF401  # those submitted before a failure are waited for
+            helpers.append(computing.submit(take_pieces))  # noqa: PERF401  # those submitted before a failure are waited for
     except RuntimeError:  # the interpreter is ending
         pass
     try:
@@ -113,14 +110,3 @@ def _run(codec: Codec, records: Sequence[bytes], work: Callable[[int, int], None
     for error in errors:
         if error is not None:
             raise error
-
-
-def _threads() -> tuple[int, ThreadPoolExecutor | None]:
-    """How many threads, this one included, and the others; made in each process when they are first needed."""
-    global _pool
-    pid, n_threads, pool = _pool
-    if pid != os.getpid():
-        n_threads = min(_MOST_THREADS, processors.n_threads())
-        pool = ThreadPoolExecutor(n_threads - 1, thread_name_prefix="data_stack-decode") if n_threads > 1 else None
-        _pool = (os.getpid(), n_threads, pool)
-    return n_threads, pool

@@ -7,7 +7,6 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError, StorageError
@@ -22,6 +21,7 @@ from data_stack.formats.records.progress import PROGRESS, Progress, this_boot
 from data_stack.formats.records.references import parsed_references
 from data_stack.io.integrity import Digest, HashingThread
 from data_stack.io.storage_connectors.owners import is_dead, this_process
+from data_stack.util.executor import waiting
 
 __all__ = ["PART", "FolderTarget", "Target", "spec_record"]
 
@@ -413,8 +413,8 @@ class FolderTarget(Target):
 
     def _sync(self) -> None:
         # At once: a journaling file system settles them together.
-        with ThreadPoolExecutor(min(_MOST_SYNCS, len(self._files)), "data_stack-record-syncs") as pool:
-            list(pool.map(GrowingFile.sync, self._files))
+        for _ in waiting.map(GrowingFile.sync, self._files, at_once=_MOST_SYNCS):
+            pass
 
     def _manifest(self, buffers: Mapping[str, ColumnBuffer], count: int) -> RecordsManifest:
         columns, record_bytes, files = {}, {}, {}

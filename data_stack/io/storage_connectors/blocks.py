@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from data_stack.io.resources import ByteSource
+from data_stack.util.byte_cache import ByteCache
 
 __all__ = ["BlockedSource", "Blocks"]
 
@@ -62,13 +60,7 @@ class BlockedSource(ByteSource):
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
-        self._begin()
-
-    def _begin(self) -> None:
-        """The state of this process; what a fork inherits is of no use to it: another thread may have held the lock."""
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._kept: ByteCache[int, bytes] = ByteCache(_KEPT_BYTES, len)
         self._end_of_last, self._run_bytes = -1, 0
 
     @property
@@ -87,8 +79,6 @@ class BlockedSource(ByteSource):
         end = min(offset + len(buffer), self._blocks.size)
         if offset >= end:
             return 0
-        if self._pid != os.getpid():
-            self._begin()
         block_bytes = self._blocks.block_bytes
         self._run_bytes = self._run_bytes + end - offset if offset == self._end_of_last else 0
         self._end_of_last = end
@@ -102,8 +92,6 @@ class BlockedSource(ByteSource):
         return end - offset
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        if self._pid != os.getpid():
-            self._begin()
         block_bytes = self._blocks.block_bytes
         parts: list[list[bytes]] = [[] for _ in ranges]
         touching: dict[int, list[int]] = {}
@@ -125,8 +113,6 @@ class BlockedSource(ByteSource):
         return True
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        if self._pid != os.getpid():
-            self._begin()
         block_bytes = self._blocks.block_bytes
         # A part of what is kept stays for the directories of files, which their readers come back to in between.
         room = max(1, _KEPT_BYTES // block_bytes * 7 // 8)
@@ -153,27 +139,18 @@ class BlockedSource(ByteSource):
         at_once = max(1, _MOST_AT_ONCE_BYTES // self._blocks.block_bytes)
         for start in range(0, len(numbers), at_once):
             group = numbers[start : start + at_once]
-            with self._lock:
-                found = {number: self._kept[number] for number in group if number in self._kept}
-                for number in found:
-                    self._kept.move_to_end(number)
-                missing = [number for number in group if number not in found]
-                if missing and n_ahead:
-                    stop = min(max(missing[-1] + 1 + n_ahead, group[-1] + 1), -(-self._blocks.size // self._blocks.block_bytes))
-                    # Once it goes on for long, at multiples of it, where a store may have one object end and another one begin.
-                    aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
-                    stop = aligned if aligned > group[-1] else stop
-                    missing += [number for number in range(missing[-1] + 1, stop) if number not in self._kept]
+            found = self._kept.get_many(group)
+            missing = [number for number in group if number not in found]
+            if missing and n_ahead:
+                stop = min(max(missing[-1] + 1 + n_ahead, group[-1] + 1), -(-self._blocks.size // self._blocks.block_bytes))
+                # Once it goes on for long, at multiples of it, where a store may have one object end and another one begin.
+                aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
+                stop = aligned if aligned > group[-1] else stop
+                missing += [number for number in range(missing[-1] + 1, stop) if number not in self._kept]
             if missing:
                 fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
-                self._keep(fetched)
+                for number, data in fetched.items():
+                    self._kept.put(number, data)
                 found |= fetched
             for number in group:
                 yield number, found[number]
-
-    def _keep(self, fetched: dict[int, bytes]) -> None:
-        most = max(1, _KEPT_BYTES // self._blocks.block_bytes)
-        with self._lock:
-            self._kept.update(list(fetched.items())[-most:])
-            while len(self._kept) > most:
-                self._kept.popitem(last=False)

@@ -19,6 +19,7 @@ from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.ahead import Ahead
 from data_stack.loader.workers.joining import Joining
 from data_stack.loader.workers.workers import Workers
+from data_stack.util.processors import thread_is_one_of
 
 __all__ = ["ThreadWorkers"]
 
@@ -269,6 +270,7 @@ class _Pool:
 
     def _serve(self, number: int) -> None:
         """What a thread does: make batches until there will be no more."""
+        thread_is_one_of(self._n_workers)  # a source that decodes in threads of its own leaves the processors to the others
         following: _Task | None = None
         while not self._is_over:
             # nothing of the last batch is referred to while the thread waits here

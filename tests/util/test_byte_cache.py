@@ -1,0 +1,76 @@
+"""Values that were used last, within a number of bytes."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.util.byte_cache import ByteCache
+
+
+def test_the_values_used_last_stay() -> None:
+    dropped: list[bytes] = []
+    cache: ByteCache[str, bytes] = ByteCache(6, len, dropped.append)
+    for key in "abc":
+        cache.put(key, key.encode() * 2)
+
+    assert cache.get("a") == b"aa"
+    cache.put("d", b"dd")
+
+    assert dropped == [b"bb"]
+    assert cache.get_many("abcd") == {"a": b"aa", "c": b"cc", "d": b"dd"}
+    assert (len(cache), cache.n_bytes) == (3, 6)
+
+
+def test_the_last_value_is_kept_however_large_it_is() -> None:
+    cache: ByteCache[int, bytes] = ByteCache(4, len)
+    cache.put(1, b"1234")
+    cache.put(2, b"123456")
+
+    assert (1 in cache, cache.get(2), cache.n_bytes) == (False, b"123456", 6)
+    cache.clear()
+    assert (cache.get(2), cache.n_bytes, len(cache)) == (None, 0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))))
+def test_it_counts_what_it_keeps_and_keeps_to_its_limit(puts: list[tuple[int, int]]) -> None:
+    cache: ByteCache[int, bytes] = ByteCache(16, len)
+
+    for key, size in puts:
+        cache.put(key, bytes(size))
+
+    kept = cache.get_many(range(6))
+    assert cache.n_bytes == sum(map(len, kept.values())) <= 16
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def size_of(value: bytes) -> int:
+        if value == b"slow":
+            inside.set()
+            go.wait(10)
+        return len(value)
+
+    cache: ByteCache[int, bytes] = ByteCache(100, size_of)
+    cache.put(1, b"quick")
+    thread = threading.Thread(target=cache.put, args=(2, b"slow"))
+    thread.start()
+    inside.wait(10)
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover
+        go.set()
+        cache.put(3, b"new")
+        os._exit(0 if cache.get(1) == b"quick" and cache.get(3) == b"new" else 1)
+    _, status = os.waitpid(pid, 0)
+    go.set()
+    thread.join()
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert cache.n_bytes == 9

@@ -1,0 +1,157 @@
+"""Threads that are shared: they come when there is something to do, and go; a forked process has its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from data_stack.util.executor import Executor, computing, waiting
+from data_stack.util.processors import n_threads, n_threads_here, thread_is_one_of
+
+
+def executor(most_threads: Callable[[], int] | None = None) -> Executor:
+    return Executor("test-executor", most_threads, grace_seconds=1.0)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert holds()
+
+
+def test_a_result_or_an_error_comes_back_from_a_named_thread() -> None:
+    pool = executor()
+
+    name = pool.submit(lambda: threading.current_thread().name)
+    failing = pool.submit(int, "x")
+
+    assert name.result().startswith("test-executor-")
+    with pytest.raises(ValueError, match="invalid literal"):
+        failing.result()
+
+
+def test_a_bounded_executor_has_no_more_threads_than_it_may_and_an_unbounded_one_as_many_as_wait() -> None:
+    for most, expected in ((lambda: 2, 2), (None, 5)):
+        pool, go = executor(most), threading.Event()
+        running: set[str] = set()
+
+        def work(running: set[str] = running, go: threading.Event = go) -> None:
+            running.add(threading.current_thread().name)
+            go.wait(10)
+
+        futures = [pool.submit(work) for _ in range(5)]
+        until(lambda running=running, expected=expected: len(running) == expected)
+        time.sleep(0.05)
+        n_running = len(running)
+        go.set()
+        for future in futures:
+            future.result()
+
+        assert n_running == expected
+
+
+def test_what_no_thread_has_come_to_can_be_cancelled() -> None:
+    pool, go = executor(lambda: 1), threading.Event()
+    first, second = pool.submit(go.wait, 10), pool.submit(int)
+
+    was_cancelled = second.cancel()
+    go.set()
+
+    assert was_cancelled
+    assert first.result()
+
+
+def test_threads_end_when_there_is_nothing_to_do() -> None:
+    pool = executor()
+    pool.submit(int).result()
+
+    assert pool.has_threads
+    until(lambda: not pool.has_threads)
+    assert pool.submit(int).result() == 0
+
+
+def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> int:
+        begun.append(number)
+        time.sleep(0.01 if number % 2 else 0)
+        return number * number
+
+    results = executor().map(work, range(20), at_once=3)
+
+    assert next(results) == 0
+    until(lambda: len(begun) >= 3)
+    time.sleep(0.05)
+    assert len(begun) <= 4
+    assert list(results) == [number * number for number in range(1, 20)]
+
+
+def test_map_waits_for_what_is_under_way_when_one_fails() -> None:
+    ended: list[int] = []
+
+    def work(number: int) -> None:
+        if number == 0:
+            raise OSError("no room")
+        time.sleep(0.1)
+        ended.append(number)
+
+    with pytest.raises(OSError, match="no room"):
+        list(executor().map(work, range(10), at_once=3))
+
+    n_ended = len(ended)
+    time.sleep(0.2)
+    assert len(ended) == n_ended <= 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
+    go = threading.Event()
+    busy = waiting.submit(go.wait, 10)
+
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover
+        os._exit(waiting.submit(lambda: 7).result(5) + computing.submit(lambda: 1).result(5))
+    _, status = os.waitpid(pid, 0)
+    go.set()
+
+    assert os.waitstatus_to_exitcode(status) == 8
+    assert busy.result()
+
+
+@pytest.mark.parametrize("seconds", [0.2, 60])
+def test_the_end_of_python_waits_for_a_moment_only(seconds: float) -> None:
+    program = f"""
+import time
+from data_stack.util.executor import waiting
+waiting.submit(time.sleep, {seconds})
+waiting.submit(print, "done")
+time.sleep(0.1)
+"""
+    began = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
+    assert time.monotonic() - began < 15
+
+
+@pytest.fixture
+def undone() -> Iterator[None]:
+    yield
+    thread_is_one_of(1)
+
+
+@pytest.mark.usefixtures("undone")
+def test_threads_that_compute_at_the_same_time_share_the_processors() -> None:
+    thread_is_one_of(1000)
+
+    assert n_threads_here() == 1
+    assert computing.submit(n_threads_here).result() == n_threads()
