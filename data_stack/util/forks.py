@@ -9,7 +9,8 @@ from typing import Any
 
 __all__ = ["call_in_forks"]
 
-_methods: dict[int, weakref.WeakMethod[Callable[[], Any]]] = {}
+#: By the id of the reference to it, an object and what to call with it.
+_methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
 
 
 def call_in_forks(method: Callable[[], Any]) -> None:
@@ -21,19 +22,19 @@ def call_in_forks(method: Callable[[], Any]) -> None:
     Args:
         method: bound to an object, which is not kept alive by this. It must not raise.
     """
-    reference = weakref.WeakMethod(method, _forget)
-    _methods[id(reference)] = reference
+    reference = weakref.ref(method.__self__, _forget)  # type: ignore[attr-defined]  # it is bound
+    _methods[id(reference)] = reference, method.__func__  # type: ignore[attr-defined]  # likewise
 
 
-def _forget(reference: weakref.WeakMethod[Callable[[], Any]]) -> None:
-    _methods.pop(id(reference), None)
+def _forget(reference: weakref.ref[Any], methods: dict[int, Any] = _methods) -> None:  # at the end of Python globals may be gone
+    methods.pop(id(reference), None)
 
 
 def _call_all() -> None:
-    for reference in list(_methods.values()):
-        method = reference()
-        if method is not None:
-            method()
+    for reference, function in list(_methods.values()):
+        owner = reference()
+        if owner is not None:
+            function(owner)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where no process forks
