@@ -189,11 +189,11 @@ def copy(
 
 def located(text: str) -> Any:
     """What a path or URL means: ``mongodb://host/database/sets/frames`` is ``sets/frames`` in a database."""
-    from data_stack.formats.conversion import location_of, split_url
+    from data_stack.formats.conversion import location_of
+    from data_stack.io.url import scheme_of, split_url
     from data_stack.repository.default_storage import as_storage_connector
 
-    scheme = text.partition("://")[0].lower() if "://" in text else ""
-    if scheme in ("", "file", "hdfs", "viewfs"):
+    if scheme_of(text) in (None, "file", "hdfs", "viewfs"):
         return text
     store, name = split_url(text)
     return location_of((as_storage_connector(store), name)).place

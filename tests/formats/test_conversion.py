@@ -19,9 +19,10 @@ from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDataset
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetNotFoundError
 from data_stack.formats import records
-from data_stack.formats.conversion import FORMATS, convert, location_of, split_url
+from data_stack.formats.conversion import FORMATS, convert, location_of
 from data_stack.formats.records import Column
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.url import split_url
 
 N = 23
 SPEC: dict[str, str | Column] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from data_stack.formats.conversion.conversion import ConversionReport, convert
-    from data_stack.formats.conversion.location import FORMATS, Location, location_of, split_url
+    from data_stack.formats.conversion.location import FORMATS, Location, location_of
 
 _MODULES = {
     "FORMATS": "location",
@@ -15,10 +15,9 @@ _MODULES = {
     "Location": "location",
     "convert": "conversion",
     "location_of": "location",
-    "split_url": "location",
 }
 
-__all__ = ["FORMATS", "ConversionReport", "Location", "convert", "location_of", "split_url"]
+__all__ = ["FORMATS", "ConversionReport", "Location", "convert", "location_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 from data_stack.dataset.definition import did_you_mean
 from data_stack.exception import ConfigError
@@ -18,8 +16,9 @@ from data_stack.formats.records.place import Place, place_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.url import split_url
 
-__all__ = ["FORMATS", "Location", "checked_format", "location_of", "source_format", "split_url", "target_format"]
+__all__ = ["FORMATS", "Location", "checked_format", "location_of", "source_format", "target_format"]
 
 FORMATS: Final[Mapping[str, str]] = {
     "records": "a folder of records (Granular's files), sharded or not",
@@ -56,9 +55,6 @@ _SUFFIXES: Final[Mapping[str, str]] = {
 #: What lies beside Parquet files; their own module needs pyarrow.
 _PARQUET_NAMES: Final = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.json", "_data_stack_progress"})
 _MOST_FOLDERS_LOOKED_INTO: Final = 3
-_FILE_SCHEMES: Final = ("file",)
-_DATABASE_SCHEMES: Final = ("mongodb", "mongodb+srv")
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -140,35 +136,6 @@ def location_of(given: Any) -> Location:
             raise ConfigError(f"{given!r} names no file or folder")
         return Location(folder, "", name)
     raise ConfigError(f"a dataset lies at a path, a URL, or (connector, name), not at {given!r:.80}")
-
-
-def split_url(url: str) -> tuple[str | None, str]:
-    """The URL of a store, and what in it a URL means: ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
-    ``s3://bucket/sets/train.h5`` is ``train.h5`` of ``s3://bucket/sets``.
-
-    Returns:
-        The store's URL, with the parameters, and the name; None and a path for ``file:///…``.
-
-    Raises:
-        ConfigError: it names a store, and nothing in it. No part of a URL is in the message but its scheme.
-    """
-    match = _URL.fullmatch(url)
-    if match is None:
-        raise ConfigError("a store is SCHEME://…; this looks like none")
-    scheme, authority, path, rest = match[1].lower(), match[2], match[3].strip("/"), match[4]
-    if scheme in _FILE_SCHEMES:
-        storage_connector_from_url(url)  # says what is wrong with it
-        return None, unquote(match[3], errors="surrogateescape")
-    if scheme in _DATABASE_SCHEMES:
-        database, _, name = path.partition("/")
-        store, pattern = f"{scheme}://{authority}/{database}{rest}", f"{scheme}://HOST/DATABASE/NAME"
-    else:
-        folder, _, name = path.rpartition("/")
-        store = f"{scheme}://{authority}{'/' if folder else ''}{folder}{rest}"
-        pattern = f"{scheme}://PLACE/NAME"
-    if not name:
-        raise ConfigError(f"a {scheme}:// URL has to say which dataset in the store is meant: {pattern}")
-    return store, name
 
 
 def checked_format(name: str) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from urllib.parse import unquote, urlsplit
 
-from data_stack.exception import MaliciousFilePathError, RetrievalError
+from data_stack.exception import ConfigError, MaliciousFilePathError, RetrievalError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.transfer import SourceError, Transfer
+from data_stack.io.url import StorageURL
 
 _COPY_BYTES = 1 << 20
 
 
 def fetch_file(source: str, transfer: Transfer) -> None:
     """Copy a file, named by its path or by a ``file://`` URL (percent-encoded, of this host)."""
-    copy_file(_path_of_url(source) if source[:5].lower() == "file:" else source, transfer)
+    copy_file(_local_path(source), transfer)
 
 
 def copy_file(path: str, transfer: Transfer) -> None:
@@ -78,15 +78,14 @@ def folder_definitions(folder: str | os.PathLike[str], prefix: str = "") -> list
     return sorted(definitions, key=lambda definition: definition.identifier)
 
 
-def _path_of_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc.lower() not in ("", "localhost"):
-        raise SourceError("a file:// URL names no other host; write file:///path")
-    if parts.query or parts.fragment:
-        raise SourceError("a file:// URL has no query or fragment; write '?' as %3F and '#' as %23")
-    if not parts.path.startswith("/"):
-        raise SourceError("a file:// URL has an absolute path; write file:///path, or the path alone")
-    return unquote(parts.path, errors="surrogateescape")
+def _local_path(source: str) -> str:
+    url = StorageURL.parse(source)
+    if url is None or url.scheme != "file":
+        return source
+    try:
+        return url.local_path()
+    except ConfigError as error:
+        raise SourceError(str(error)) from None
 
 
 def _check_regular(mode: int) -> None:

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.io.url import StorageURL
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.cached import CachedStorageConnector
@@ -25,8 +26,6 @@ __all__ = ["BUILT_IN_STORAGE_SCHEMES", "Connect", "parsed_bytes", "storage_conne
 Connect = Callable[[str], StorageConnector]
 """Makes a storage connector of a URL of its scheme."""
 
-# "file:/data" and "memory:" are URLs too; of unknown schemes only what has "//" is one, for "v1:data" may be a folder.
-_URL: Final = re.compile(r"(file|memory):|([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
 _BYTES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
 _CACHE: Final = {"cache": "cache", "cachebytes": "cacheBytes"}
 
@@ -51,13 +50,13 @@ def storage_connector_from_url(
         MissingDependencyError: the package for this scheme is not installed; the message says which extra brings it.
     """
     text = os.fsdecode(url_or_path)
-    url = _URL.match(text) if isinstance(url_or_path, str) else None
+    url = StorageURL.parse(url_or_path)
     if url is None:
         if isinstance(url_or_path, str) and ("://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES):
             # A folder of that name is less likely than a slip, and its password must not become a folder's name.
             raise ConfigError("a store is SCHEME://…, for example mongodb://host/database, or a folder; this looks like neither")
         return _folder(text)
-    scheme = (url[1] or url[2]).lower()
+    scheme = url.scheme
     schemes: Mapping[str, Connect] = BUILT_IN_STORAGE_SCHEMES
     if scheme not in schemes:
         schemes = {**schemes, **more_schemes()}
@@ -68,9 +67,10 @@ def storage_connector_from_url(
             f"no storage for URLs that begin with {scheme}://{hint}; there are: {', '.join(f'{s}://' for s in sorted(schemes))}. "
             f"Others come with plugins; `data-stack doctor` shows those that are installed."
         )
-    url_of_store, cache = _without_cache(text, scheme)
-    connector = schemes[scheme](url_of_store)
-    return connector if cache is None else _cached(connector, *cache)
+    cache = _cache_of(url)
+    if cache is None:
+        return schemes[scheme](text)
+    return _cached(schemes[scheme](str(url.without_parameters(_CACHE))), *cache)
 
 
 def parsed_bytes(text: str) -> int | None:
@@ -82,28 +82,28 @@ def parsed_bytes(text: str) -> int | None:
     return int(float(number[1]) * factor) or None
 
 
-def _without_cache(url: str, scheme: str) -> tuple[str, tuple[str, int | None] | None]:
-    """A URL without its cache's parameters, and these: (folder, most bytes or None), None if it asks for no cache."""
-    before, mark, query = url.partition("?")
-    taken: dict[str, str] = {}
-    left = []
-    for parameter in query.split("&") if mark else ():
-        name, _, value = parameter.partition("=")
-        if (known := _CACHE.get(name.lower())) is None:
-            left.append(parameter)  # as it is: it may hold a password in an encoding of its own
-        elif known in taken:
-            raise ConfigError(f"a {scheme}:// URL has the parameter {known} twice")
-        else:
-            taken[known] = unquote(value, errors="surrogateescape")
-    if not taken:
-        return url, None
-    folder = taken.get("cache", "")
-    if not folder or "\0" in folder or "://" in folder:
-        raise ConfigError(f"the parameter cache of a {scheme}:// URL names no folder; write ?cache=/absolute/folder")
+def _cache_of(url: StorageURL) -> tuple[str, int | None] | None:
+    """What the parameters of a URL say of its cache: (folder, most bytes or None); None if it asks for no cache."""
+    given: dict[str, str] = {}
+    for name, value in url.parameters():
+        known = _CACHE.get(name.lower())
+        if known in given:
+            raise ConfigError(f"a {url.scheme}:// URL has the parameter {known} twice")
+        if known is not None:
+            given[known] = unquote(value, errors="surrogateescape")
+    if not given:
+        return None
+    folder = given.get("cache", "")
+    if not folder or "\0" in folder or "://" in folder or url.fragment:
+        raise ConfigError(
+            f"the parameter cache of a {url.scheme}:// URL names no folder; write ?cache=/absolute/folder, with '#' as %23"
+        )
     most_bytes = None
-    if "cacheBytes" in taken and (most_bytes := parsed_bytes(taken["cacheBytes"])) is None:
-        raise ConfigError(f"the parameter cacheBytes of a {scheme}:// URL is no number of bytes; write 50GB, 512MiB or 1000000")
-    return before + (mark + "&".join(left) if left else ""), (os.path.expanduser(folder), most_bytes)
+    if "cacheBytes" in given and (most_bytes := parsed_bytes(given["cacheBytes"])) is None:
+        raise ConfigError(
+            f"the parameter cacheBytes of a {url.scheme}:// URL is no number of bytes; write 50GB, 512MiB or 1000000"
+        )
+    return os.path.expanduser(folder), most_bytes
 
 
 def _cached(connector: StorageConnector, folder: str, most_bytes: int | None) -> CachedStorageConnector:
@@ -120,22 +120,8 @@ def _folder(path: str) -> FileStorageConnector:
 
 
 def _from_file_url(url: str) -> FileStorageConnector:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ConfigError("not a file URL; write file:///absolute/folder") from None
-    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        raise ConfigError(
-            "a file URL has three slashes and an absolute path: file:///absolute/folder. For other folders give the path"
-        )
-    if parts.query or parts.fragment or url.endswith(("?", "#")):
-        raise ConfigError(
-            "a file URL has no fragment, and no query but ?cache=…: write '?' as %3F and '#' as %23, or give the path"
-        )
-    path = unquote(parts.path, errors="surrogateescape")
-    if "\0" in path:
-        raise ConfigError("a file URL cannot hold %00")
-    return FileStorageConnector(path)
+    parts = StorageURL.parse(url)
+    return FileStorageConnector(url if parts is None else parts.local_path())
 
 
 def _from_memory_url(url: str) -> InMemoryStorageConnector:

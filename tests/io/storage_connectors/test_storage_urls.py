@@ -270,7 +270,7 @@ def test_a_url_with_a_cache_is_that_store_behind_one(tmp_path: Path, scheme: str
     assert isinstance(connector.remote, InMemoryStorageConnector)
     assert connector.local == str(tmp_path / "my cache")
     assert "50000000000" in repr(connector)
-    assert seen == [f"{scheme}://u:p%3F%26@host/db?a=1&b=%20&c"]
+    assert seen == ["remote://u:p%3F%26@host/db?a=1&b=%20&c"]
     assert not (tmp_path / "my cache").exists()
 
 

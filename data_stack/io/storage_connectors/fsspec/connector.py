@@ -26,8 +26,9 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, cast
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl
 
 from data_stack.exception import (
     ConfigError,
@@ -68,6 +69,7 @@ from data_stack.io.storage_connectors.fsspec.pointer import (
 )
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.owners import is_dead
+from data_stack.io.url import StorageURL
 
 _OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
@@ -164,11 +166,13 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             ConfigError: an option is unknown, or has no possible value. Values are never shown.
         """
+        parts = StorageURL.parse(url)
+        if parts is None:
+            raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
         try:
-            parts = urlsplit(url)
-            query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+            query = parse_qsl(parts.query[1:], keep_blank_values=True, strict_parsing=bool(parts.query[1:]))
         except ValueError:
-            raise ConfigError("not a URL: its place or its query cannot be read") from None
+            raise ConfigError("not a URL: its query cannot be read") from None
         known = _QUERY_OPTIONS.get(parts.scheme, {})
         arguments: dict[str, Any] = {}
         options: dict[str, Any] = {}
@@ -187,7 +191,7 @@ class FsspecStorageConnector(StorageConnector):
                 raise ConfigError(f"a {parts.scheme}:// URL has an option that is none of these: {names}")
         if "token" in options:
             options = {**options, "token": "anon"} if options["token"] else {k: v for k, v in options.items() if k != "token"}
-        return cls(urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")), **arguments, **options)
+        return cls(str(replace(parts, query="", fragment="")), **arguments, **options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._files.place!r})"

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, NoReturn, TypeVar
-from urllib.parse import urlsplit
 
 from data_stack.exception import (
     ConfigError,
@@ -32,6 +31,7 @@ from data_stack.exception import (
 )
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_errors import FULL_ERRORS
+from data_stack.io.url import StorageURL
 
 try:
     import fsspec
@@ -103,26 +103,24 @@ class RemoteFiles:
     """
 
     def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any]) -> None:
-        scheme, separator, _ = url.partition("://")
-        if not separator:
+        parts = StorageURL.parse(url)
+        if parts is None:
             raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
-        self._protocol = scheme.lower()
-        url = self._protocol + url[len(scheme) :]
+        self._protocol, url = parts.scheme, str(parts)
         self._class = _class_of(self._protocol)
         try:
-            parts = urlsplit(url)
             self._from_url = dict(self._class._get_kwargs_from_urls(url))
             self.root = str(self._class._strip_protocol(url)).rstrip("/")
         except (ValueError, TypeError):
             raise ConfigError(f"not a {self._protocol}:// URL that {self._class.__name__} understands") from None
-        if self._protocol in _WITHOUT_LOGIN and ":" in parts.netloc.rpartition("@")[0]:
+        if self._protocol in _WITHOUT_LOGIN and ":" in parts.authority.rpartition("@")[0]:
             # The driver would take them for a part of the bucket's name, and show them wherever it names that.
             raise ConfigError(
                 f"a {self._protocol}:// URL holds no user and password; give them in the environment or as storage_options"
             )
-        if not parts.netloc and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
+        if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
             raise ConfigError(f"a {self._protocol}:// URL names a place to store at, such as {self._protocol}://bucket/folder")
-        self.place = f"{self._protocol}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds = timeout_seconds
         self._options = dict(options)
         self._handles: dict[int, _Handle] = {}

@@ -1,0 +1,123 @@
+"""The one parser of URLs that say where data lies: ``scheme://authority/path?query``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+from data_stack.exception import ConfigError
+
+__all__ = ["StorageURL", "scheme_of", "split_url"]
+
+# "file:/data" and "memory:" are URLs too; of other schemes only what has "//" is one, for "v1:data" may be a folder.
+_URL: Final = re.compile(
+    r"(?:(?P<short>file|memory):(?!//)|(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#]*))"
+    r"(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?",
+    re.ASCII | re.IGNORECASE | re.DOTALL,
+)
+#: Of these the first part of the path is the database, in which all names of a store lie side by side.
+_DATABASES: Final = ("mongodb", "mongodb+srv")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StorageURL:
+    """A URL in its parts, each as it is written, percent-encoding included. Its repr shows the scheme alone, as the rest may be
+    secret.
+
+    Attributes:
+        scheme: in lower case.
+        authority: host, bucket or container, with user and password where it has them; empty where there is none.
+        path: what follows, with its leading slash.
+        query: with its ``?``; empty where there is none.
+        fragment: with its ``#``; empty where there is none.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+    query: str = ""
+    fragment: str = ""
+
+    @classmethod
+    def parse(cls, text: Any) -> StorageURL | None:
+        """The parts of ``text``; None for what is a path, or no string (a ``Path`` never is a URL)."""
+        found = _URL.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            return None
+        scheme = (found["short"] or found["scheme"]).lower()
+        return cls(scheme, found["authority"] or "", found["path"], found["query"] or "", found["fragment"] or "")
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}{self.query}{self.fragment}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.scheme}://…>"
+
+    @property
+    def host(self) -> str:
+        """The authority without user and password."""
+        return self.authority.rpartition("@")[2]
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """Names and values of the query, as they are written."""
+        pairs = [parameter.partition("=") for parameter in self.query[1:].split("&") if parameter]
+        return [(name, value) for name, _, value in pairs]
+
+    def without_parameters(self, names: Collection[str]) -> StorageURL:
+        """The same URL without some parameters of its query, whatever their case; the others stay as they are written."""
+        kept = [each for each in self.query[1:].split("&") if each and each.partition("=")[0].lower() not in names]
+        return replace(self, query="?" + "&".join(kept) if kept else "")
+
+    def local_path(self) -> str:
+        """The path on this machine that a ``file:`` URL names.
+
+        Raises:
+            ConfigError: it names another host, a relative path, or has a query or fragment.
+        """
+        if self.authority.lower() not in ("", "localhost") or not self.path.startswith("/"):
+            raise ConfigError(
+                "a file URL has three slashes and an absolute path: file:///absolute/folder. For other folders give the path"
+            )
+        if self.query or self.fragment:
+            raise ConfigError("a file URL has no query or fragment here: write '?' as %3F and '#' as %23, or give the path")
+        path = unquote(self.path, errors="surrogateescape")
+        if "\0" in path:
+            raise ConfigError("a file URL cannot hold %00")
+        return path
+
+
+def scheme_of(source: Any) -> str | None:
+    """The scheme of a URL, in lower case; None for a path, and for whatever is no string."""
+    url = StorageURL.parse(source)
+    return None if url is None else url.scheme
+
+
+def split_url(url: str) -> tuple[str | None, str]:
+    """The URL of a store, and what in it a URL means: ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
+    ``s3://bucket/sets/train.h5`` is ``train.h5`` of ``s3://bucket/sets``.
+
+    Returns:
+        The store's URL, with the parameters, and the name; None and a path for ``file:///…``.
+
+    Raises:
+        ConfigError: it names a store, and nothing in it. No part of a URL is in the message but its scheme.
+    """
+    parts = StorageURL.parse(url)
+    if parts is None:
+        raise ConfigError("a store is SCHEME://…; this looks like none")
+    if parts.scheme == "file":
+        return None, parts.local_path()
+    path, scheme = parts.path.strip("/"), parts.scheme
+    if scheme in _DATABASES:
+        folder, _, name = path.partition("/")
+        pattern = f"{scheme}://HOST/DATABASE/NAME"
+    else:
+        folder, _, name = path.rpartition("/")
+        pattern = f"{scheme}://PLACE/NAME"
+    if not name:
+        raise ConfigError(f"a {scheme}:// URL has to say which dataset in the store is meant: {pattern}")
+    above = f"/{folder}" if folder or scheme in _DATABASES else ""
+    return str(replace(parts, path=above)), name
