@@ -91,7 +91,7 @@ def convert_dataset(
 
 def _located(text: str) -> Any:
     """A path, or what lies in a store, also in one of a plugin's scheme."""
-    from data_stack.formats.conversion import location_of
+    from data_stack.io.location import location_of
     from data_stack.io.url import split_url
     from data_stack.repository.default_storage import as_storage_connector
 

@@ -189,14 +189,14 @@ def copy(
 
 def located(text: str) -> Any:
     """What a path or URL means: ``mongodb://host/database/sets/frames`` is ``sets/frames`` in a database."""
-    from data_stack.formats.conversion import location_of
+    from data_stack.io.location import location_of
     from data_stack.io.url import scheme_of, split_url
     from data_stack.repository.default_storage import as_storage_connector
 
     if scheme_of(text) in (None, "file", "hdfs", "viewfs"):
         return text
     store, name = split_url(text)
-    return location_of((as_storage_connector(store), name)).place
+    return location_of((as_storage_connector(store), name)).as_folder()
 
 
 def _schema(path: str) -> Any:

@@ -61,7 +61,7 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
             stored.append(n_bytes)
     in_folders = partition_names(footers.files.partitions)
     return {
-        "name": footers.files.place.name,
+        "name": footers.files.folder.name,
         "n_rows": int(footers.n_rows.sum()),
         "n_files": len(footers.files.paths),
         "stored_bytes": sum(stored),
@@ -98,7 +98,7 @@ def _spread(values: list[int]) -> dict[str, int | None]:
 def _state_of_manifest(footers: Footers) -> str:
     if footers.files.given:
         return "not looked at: files were named one by one"
-    manifest = ParquetManifest.read(footers.files.place)
+    manifest = ParquetManifest.read(footers.files.folder)
     if manifest is None:
         return "none"
     listed = {file.name: file.row_groups for file in manifest.files}

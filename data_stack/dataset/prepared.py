@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -17,6 +17,7 @@ from data_stack.dataset.resource_names import ResourceNames
 from data_stack.dataset.staging import ShardRecord
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError, UnpicklableResourceError
+from data_stack.io.folder import LentResources
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource
@@ -33,7 +34,7 @@ _MAX_HELD = 100
 _MOVING_THREADS = 8
 
 
-class Resources(Mapping[str, StreamedResource]):
+class Resources(LentResources):
     """The stored resources of one dataset by the names that its author gave them, relative to the dataset.
 
     ``resources["raw/digits.csv.gz"]`` gives a resource that opens itself when it is first read; whoever asks
@@ -78,6 +79,11 @@ class Resources(Mapping[str, StreamedResource]):
             if None not in (expected, actual) and expected != actual:
                 raise ResourceChangedError(identifier, str(expected), str(actual))
         return ResourceInfo(identifier, info.size, info.sha256 or record.sha256, info.blocks, info.modified)
+
+    @property
+    def checks_reads(self) -> bool:
+        """Whether the store compares each read, of a part too, with digests."""
+        return getattr(self._storage_connector, "checks_reads", False)
 
     # Mapping builds these on KeyError, which ResourceNotFoundError is not.
 

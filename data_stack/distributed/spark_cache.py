@@ -17,11 +17,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from data_stack.distributed.spark_hadoop import HadoopFolder
-from data_stack.distributed.spark_session import local_path, place_of_url, spark_session
+from data_stack.distributed.spark_session import folder_of_url, local_path, spark_session
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError, StorageError
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.records.place import Place, place_of
+from data_stack.io.folder import Folder, folder_of
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.lock_file import locked_file
 from data_stack.util.logger import logger
@@ -83,7 +83,7 @@ class CachedFrame:
             logger.info("%s is used by another process, which deletes it when it ends", self.url)
             return False
         try:
-            self._folder.remove(self._name)
+            self._folder.delete(self._name)
         finally:
             self._lock.close(remove=True)
         return True
@@ -122,7 +122,7 @@ class CacheFolder:
     def __init__(self, url: str, spark: SparkSession | None = None) -> None:
         self.path = path = local_path(url)
         self.url = url.rstrip("/") if path is None else "file://" + quote(path)
-        self._place: Place = place_of(path) if path is not None else place_of_url(url, spark_session(spark))
+        self._folder: Folder = folder_of(path) if path is not None else folder_of_url(url, spark_session(spark))
 
     def frame(self, key: str, *, keep: bool, write: Callable[[str], None]) -> CachedFrame:
         """The folder for ``key``: the one that is there, or a new one that ``write`` fills.
@@ -185,7 +185,7 @@ class CacheFolder:
     def clean(self) -> None:
         """Delete what processes that are gone have left: what they did not finish, and what was not to be kept."""
         try:
-            names = sorted({path.rpartition(".")[0] for path in self._place.names() if path.endswith((".json", ".lock"))})
+            names = sorted({path.rpartition(".")[0] for path in self._folder.list_names() if path.endswith((".json", ".lock"))})
         except DataStackError:
             return
         for name in names:
@@ -221,7 +221,7 @@ class CacheFolder:
             self._remove_tree(record["folder"])
         else:
             self._remove_files(record["folder"], [*record["files"], *_SIDECARS])
-        self._place.remove(f"{name}.json")
+        self._folder.delete(f"{name}.json")
 
     # ------------------------------------------------------------------ inside
 
@@ -235,18 +235,18 @@ class CacheFolder:
         self._store(name, begun)
         try:
             write(f"{self.url}/{folder}")
-            files = find_files(self._place.child(folder))
+            files = find_files(self._folder.subfolder(folder))
             record = {**begun, "files": list(files.paths), "n_rows": int(Footers(files).n_rows.sum())}
             self._store(name, record)
         except BaseException:
             with contextlib.suppress(DataStackError, OSError):
                 self._remove_tree(folder)
-                self._place.remove(f"{name}.json")
+                self._folder.delete(f"{name}.json")
             raise
 
     def _kept_elsewhere(self, name: str) -> str | None:
         """A complete folder for the same rows that stays, or is this process's own, where there are no locks."""
-        for path in self._place.names():
+        for path in self._folder.list_names():
             found = path[: -len(".json")]
             record = self.record(found) if path.endswith(".json") and found.startswith(name + "-") else None
             if record is not None and (record["keep"] or record["owner"] == this_process()):
@@ -261,19 +261,19 @@ class CacheFolder:
     def _any_record(self, name: str) -> dict[str, Any] | None:
         file = f"{name}.json"
         try:
-            if not self._place.exists(file):
+            if not self._folder.has_file(file):
                 return None
-            record = json.loads(self._place.read(file))
+            record = json.loads(self._folder.read(file))
         except (LookupError, ValueError):
             return None
         return record if _is_record(record, name) else None
 
     def _store(self, name: str, record: dict[str, Any]) -> None:
-        with self._place.create(f"{name}.json") as file:
+        with self._folder.create(f"{name}.json") as file:
             file.write(json.dumps(record).encode())
 
     def _remove_tree(self, name: str) -> None:
-        child = self._place.child(name)
+        child = self._folder.subfolder(name)
         if isinstance(child, HadoopFolder):
             child.remove_tree()
         elif self.path is not None:
@@ -286,11 +286,11 @@ class CacheFolder:
 
     def _remove_files(self, name: str, files: list[str]) -> None:
         """Delete these files of a folder, and the folder if nothing else is in it."""
-        child = self._place.child(name)
+        child = self._folder.subfolder(name)
         for file in files:
             for each in (file, f".{file}.crc"):
-                child.remove(each)
-        others = child.tree()
+                child.delete(each)
+        others = child.list_files()
         if others:
             logger.warning("%s/%s holds files that data_stack did not write, such as %s; they stay", self.url, name, others[0])
         else:

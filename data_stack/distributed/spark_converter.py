@@ -20,7 +20,7 @@ from data_stack.distributed.spark_cache import CachedFrame, CacheFolder, deleted
 from data_stack.distributed.spark_columns import PRECISIONS, converted_columns
 from data_stack.distributed.spark_materialize import sql_settings
 from data_stack.distributed.spark_plan import FramePlan
-from data_stack.distributed.spark_session import classic, local_path, place_of_url, readable_source
+from data_stack.distributed.spark_session import classic, folder_of_url, local_path, readable_source
 from data_stack.exception import ConfigError, MissingDependencyError, StorageError
 from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.files import find_files
@@ -343,7 +343,7 @@ def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str
     except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
         said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
         raise StorageError(f"Spark could not write the DataFrame to {url}: {said:.1000}") from error
-    precision.tell(url, Footers(find_files(place_of_url(url, df.sparkSession))))
+    precision.tell(url, Footers(find_files(folder_of_url(url, df.sparkSession))))
 
 
 def _of_path(path: str) -> SparkDatasetConverter:
@@ -351,7 +351,7 @@ def _of_path(path: str) -> SparkDatasetConverter:
     local = local_path(path)
     url = path.rstrip("/") if local is None else Path(local).as_uri()
     spark = SparkSession.getActiveSession()
-    files = find_files(source if local is not None or spark is None else place_of_url(path, spark))
+    files = find_files(source if local is not None or spark is None else folder_of_url(path, spark))
     n_rows = int(Footers(files).n_rows.sum())
     return SparkDatasetConverter(url, tuple(f"{url}/{file}" for file in files.paths), n_rows, is_own=False)
 

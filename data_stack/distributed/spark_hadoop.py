@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from data_stack.exception import ConfigError, MissingDependencyError, ResourceNotFoundError, StorageError
-from data_stack.formats.records.place import Place
+from data_stack.io.folder import Folder
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceWriter, sealing
 
@@ -22,7 +22,7 @@ except ImportError as error:
 __all__ = ["HadoopFolder"]
 
 
-class HadoopFolder(Place):
+class HadoopFolder(Folder):
     """A folder in a file system of Hadoop (HDFS, S3A, ABFS, GCS, and what else Spark is configured for).
 
     It lives in the driver only: it goes through the JVM of the Spark session, with its configuration and credentials. For the few
@@ -47,7 +47,7 @@ class HadoopFolder(Place):
     def __reduce__(self) -> tuple[Any, ...]:
         raise ConfigError(f"{self.name!r} is read through the driver of Spark, so it cannot be sent to another process")
 
-    def exists(self, file: str) -> bool:
+    def has_file(self, file: str) -> bool:
         with _errors(self.full_name(file)):
             path = self._path(file)
             return bool(self._filesystem.exists(path) and self._filesystem.getFileStatus(path).isFile())
@@ -55,18 +55,14 @@ class HadoopFolder(Place):
     def open(self, file: str) -> StreamedResource:
         return StreamedResource.sealed(self.full_name(file), _HadoopFile(self, file), self)
 
-    def get_resource(self, identifier: str) -> StreamedResource:
-        """Open a file by its URL."""
-        return self.open(identifier[len(self.name) + 1 :])
-
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         with _errors(self.name):
             root = self._jvm.org.apache.hadoop.fs.Path(self.name)
             if not self._filesystem.exists(root):
                 return []
             return sorted(str(each.getPath().getName()) for each in self._filesystem.listStatus(root))
 
-    def tree(self) -> list[str]:
+    def list_files(self) -> list[str]:
         with _errors(self.name):
             root = self._jvm.org.apache.hadoop.fs.Path(self.name)
             if not self._filesystem.exists(root):
@@ -78,7 +74,7 @@ class HadoopFolder(Place):
                 found.append(str(files.next().getPath().toString())[start:])
         return sorted(found)
 
-    def child(self, name: str) -> Place:
+    def subfolder(self, name: str) -> Folder:
         return HadoopFolder(self._jvm, self._filesystem, self.full_name(name))
 
     @contextlib.contextmanager
@@ -104,9 +100,9 @@ class HadoopFolder(Place):
                 self._filesystem.delete(temporary, False)
             raise
 
-    can_remove = True
+    can_delete = True
 
-    def remove(self, file: str) -> None:
+    def delete(self, file: str) -> None:
         with _errors(self.full_name(file)):
             self._filesystem.delete(self._path(file), False)
 

@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from data_stack.distributed.spark_session import place_of_url, spark_session
+from data_stack.distributed.spark_session import folder_of_url, spark_session
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.files import place_and_paths
+from data_stack.formats.parquet.files import folder_and_paths
 from data_stack.formats.parquet.metadata import read_common_metadata, write_common_metadata
 from data_stack.formats.parquet.metadata_generation import MetadataReport, generate_metadata
 from data_stack.formats.parquet.petastorm_metadata import petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.spark_types import spark_schema
-from data_stack.formats.records.place import Place
+from data_stack.io.folder import Folder
 from data_stack.util.logger import logger
 
 try:
@@ -83,23 +83,23 @@ def materialize_dataset(
     with hadoop_settings(spark, settings), sql_settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
         yield
     if filesystem_factory is None:
-        place = place_of_url(dataset_url, spark)
+        folder = folder_of_url(dataset_url, spark)
     else:
-        place, _ = place_and_paths(dataset_url, filesystem=filesystem_factory())
-    report = generate_metadata(place, schema=schema)
-    _let_petastorm_read(place, schema, report)
+        folder, _ = folder_and_paths(dataset_url, filesystem=filesystem_factory())
+    report = generate_metadata(folder, schema=schema)
+    _let_petastorm_read(folder, schema, report)
 
 
-def _let_petastorm_read(place: Place, schema: Schema, report: MetadataReport) -> None:
+def _let_petastorm_read(folder: Folder, schema: Schema, report: MetadataReport) -> None:
     """Add what Petastorm looks for, if it knows such fields."""
     try:
         metadata = petastorm_metadata(schema, report.manifest.files)
     except ConfigError as error:
-        logger.info("Petastorm will not be able to read %s: %s", place.name, error)
+        logger.info("Petastorm will not be able to read %s: %s", folder.name, error)
         return
-    common = read_common_metadata(place)
+    common = read_common_metadata(folder)
     if common is not None:
-        write_common_metadata(place, common[0], {**common[1], **metadata})
+        write_common_metadata(folder, common[0], {**common[1], **metadata})
 
 
 @contextlib.contextmanager

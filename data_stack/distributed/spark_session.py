@@ -7,11 +7,12 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from data_stack.distributed.spark_hadoop import HadoopFolder
 from data_stack.exception import ConfigError, MissingDependencyError, StorageError
-from data_stack.formats.records.place import Place, place_of
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.url import StorageURL
 
 try:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
 
-__all__ = ["classic", "local_path", "map_in_arrow", "place_of_url", "readable_source", "spark_session"]
+__all__ = ["classic", "folder_of_url", "local_path", "map_in_arrow", "readable_source", "spark_session"]
 
 
 def spark_session(spark: SparkSession | None = None) -> SparkSession:
@@ -76,17 +77,16 @@ def _not_started(error: Exception) -> ConfigError:
 
 def local_path(url: str) -> str | None:
     """The folder of this machine that a URL or path means; None where it lies elsewhere."""
-    scheme, separator, _ = url.partition(":")
-    if not separator or "/" in scheme:
+    scheme, colon, rest = url.partition(":")
+    if not colon or "/" in scheme:
         return os.path.abspath(os.path.expanduser(url))
-    if scheme.lower() == "file":
-        return os.path.abspath(unquote(urlsplit(url).path)) or "/"
     if scheme.lower() == "dbfs" and os.path.isdir("/dbfs"):  # Databricks mounts its store there
-        return os.path.join("/dbfs", unquote(urlsplit(url).path).lstrip("/"))
-    return None
+        return os.path.join("/dbfs", unquote(rest.lstrip("/")))
+    parts = StorageURL.parse(url)
+    return None if parts is None or parts.scheme != "file" else os.path.abspath(parts.local_path())
 
 
-def place_of_url(url: str, spark: SparkSession) -> Place:
+def folder_of_url(url: str, spark: SparkSession) -> Folder:
     """The folder at ``url``: of this machine, or of any file system that Spark writes to, by Spark's own client for it.
 
     Raises:
@@ -94,7 +94,7 @@ def place_of_url(url: str, spark: SparkSession) -> Place:
     """
     path = local_path(url)
     if path is not None:
-        return place_of(path)
+        return folder_of(path)
     try:
         return HadoopFolder.at(spark.sparkContext, url)
     except StorageError:

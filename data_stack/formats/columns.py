@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.iterator import ColumnKey, checked_index, check
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.positional import PositionalFile
 from data_stack.io.content import contents_of_resources
-from data_stack.io.local_files import is_path
+from data_stack.io.location import is_path
 from data_stack.io.resources import StreamedResource
 from data_stack.util.forks import call_in_forks
 

@@ -28,7 +28,7 @@ from data_stack.formats.positional import (
     reading,
 )
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
-from data_stack.io.local_files import opened_path
+from data_stack.io.location import as_resource, is_path
 
 __all__ = ["IdxDatasetIterator", "IdxReader", "read_idx", "write_idx"]
 
@@ -59,7 +59,7 @@ class IdxReader:
     """
 
     def __init__(self, file: Readable | str | os.PathLike[str]) -> None:
-        self._file: Any = opened_path(file) if isinstance(file, (str, os.PathLike)) else file
+        self._file: Any = as_resource(file) if is_path(file) else file
         head = self._read(4)
         if head[:2] != b"\0\0" or head[2] not in _DTYPES:
             raise DatasetFileCorruptError(

@@ -28,14 +28,11 @@ from data_stack.dataset.exact import python_values
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
-from data_stack.dataset.prepared import Resources
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError, StorageError
 from data_stack.formats.records.codecs import Codec, codec_of
 from data_stack.formats.records.codecs.types import Codecs
-from data_stack.formats.records.place import place_of
 from data_stack.io.content import contents_of_resources
-from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.folder import folder_of
 from data_stack.io.storage_errors import storage_errors
 from data_stack.util.request_limit import current_request, decoding_for
 
@@ -121,7 +118,7 @@ class ImageFolderIterator(DatasetIterator):
         metadata: bool | None = None,
         codecs: Codecs | None = None,
     ) -> None:
-        self._root, self._prefix, self._place = root, prefix, place_of(root, prefix)
+        self._folder = folder_of(root, prefix)
         self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
         self._start_afresh()
 
@@ -193,7 +190,7 @@ class ImageFolderIterator(DatasetIterator):
 
     def _image(self, position: int) -> Any:
         path = self._index().paths[position]
-        with self._opened(path) as resource:
+        with self._folder.open(path) as resource:
             data = resource.read()
         if not self._decodes:
             return data
@@ -205,26 +202,19 @@ class ImageFolderIterator(DatasetIterator):
             image = codec.decode(data)
             current_request().add(image)
         except RequestLimitError as error:
-            raise error.at(self._place.full_name(path)) from error
+            raise error.at(self._folder.full_name(path)) from error
         except Exception as error:  # as a Codec may raise whatever it likes at bad bytes
             raise DatasetFileCorruptError(
-                f"{self._place.full_name(path)} cannot be decoded as {kind}: {type(error).__name__}: {str(error)[:300]}"
+                f"{self._folder.full_name(path)} cannot be decoded as {kind}: {type(error).__name__}: {str(error)[:300]}"
             ) from error
         return image
-
-    def _opened(self, path: str) -> StreamedResource:
-        folder, _, file = path.rpartition("/")
-        place = self._place
-        for each in folder.split("/") if folder else ():
-            place = place.child(each)
-        return place.open(file)
 
     def _arguments(self) -> dict[str, Any]:
         return {"decode": self._decodes, "codecs": self._given_codecs}
 
     def _source_content(self) -> dict[str, Any]:
         found = self._index()
-        images = contents_of_resources([functools.partial(self._opened, path) for path in found.paths])
+        images = contents_of_resources([functools.partial(self._folder.open, path) for path in found.paths])
         return {"columns": dict(found.columns), "images": images}
 
     # ------------------------------------------------------------------ what there is
@@ -238,13 +228,13 @@ class ImageFolderIterator(DatasetIterator):
         names = self._file_names()
         if _PART in names:
             raise DatasetFileCorruptError(
-                f"{self._place.name} is not finished: {_PART} is still there; write it to its end, or remove that file to read "
+                f"{self._folder.name} is not finished: {_PART} is still there; write it to its end, or remove that file to read "
                 f"the images as they are"
             )
         wrong = next((name for name in names if os.path.splitext(name)[1].lower() in _OTHER_IMAGES), None)
         if wrong is not None:
             raise ConfigError(
-                f"{self._place.full_name(wrong)} is an image of a kind that is not read; convert it to "
+                f"{self._folder.full_name(wrong)} is an image of a kind that is not read; convert it to "
                 f"{', '.join(sorted(set(IMAGE_TYPES.values())))}, or take it out of the folder"
             )
         images = [name for name in names if os.path.splitext(name)[1].lower() in IMAGE_TYPES]
@@ -252,11 +242,11 @@ class ImageFolderIterator(DatasetIterator):
         if metadata is not None and self._metadata is not False:
             return self._by_metadata(metadata, images)
         if self._metadata:
-            raise ConfigError(f"{self._place.name} holds neither of {' and '.join(METADATA)}")
+            raise ConfigError(f"{self._folder.name} holds neither of {' and '.join(METADATA)}")
         in_root = [path for path in images if "/" not in path]
         if in_root and len(in_root) < len(images):
             raise ConfigError(
-                f"{self._place.name} holds images, such as {in_root[0]!r}, beside folders of images; put them into a folder of "
+                f"{self._folder.name} holds images, such as {in_root[0]!r}, beside folders of images; put them into a folder of "
                 f"their class"
             )
         if in_root:
@@ -269,8 +259,8 @@ class ImageFolderIterator(DatasetIterator):
         return _Index(images, columns, classes)
 
     def _by_metadata(self, metadata: str, images: list[str]) -> _Index:
-        what = self._place.full_name(metadata)
-        with self._place.open(metadata) as resource:
+        what = self._folder.full_name(metadata)
+        with self._folder.open(metadata) as resource:
             data = resource.read(_MAX_METADATA_BYTES + 1)
         if len(data) > _MAX_METADATA_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
@@ -292,16 +282,7 @@ class ImageFolderIterator(DatasetIterator):
 
     def _file_names(self) -> list[str]:
         """All files below the folder, relative to it, but for hidden ones; and what says that a writer has not finished."""
-        if self._place.path is not None:
-            return _files_below(str(self._place.path))
-        start = f"{self._prefix.strip('/')}/" if self._prefix.strip("/") else ""
-        if isinstance(self._root, StorageConnector):
-            identifiers: Any = self._root.list_resources(start)
-        elif isinstance(self._root, Resources):
-            identifiers = [name for name in self._root if name.startswith(start)]
-        else:
-            raise ConfigError(f"images are read from a folder, a StorageConnector or Resources, not from {self._root!r:.80}")
-        return [name[len(start) :] for name in identifiers]
+        return self._folder.list_files() if self._folder.path is None else _files_below(str(self._folder.path))
 
 
 def _type_of(path: str) -> str:
@@ -386,7 +367,7 @@ class ImageFolderWriter:
     machine goes on where it was (:func:`len` says with which sample); in a store it begins anew.
 
     Args:
-        target: a folder, a StorageConnector, or a place.
+        target: a path, a StorageConnector, a URL, or a Folder.
         prefix: folder below it.
 
     Raises:
@@ -394,10 +375,10 @@ class ImageFolderWriter:
     """
 
     def __init__(self, target: Any, *, prefix: str = "") -> None:
-        self._place = place_of(target, prefix)
+        self._folder = folder_of(target, prefix)
         self._length = 0
         self._png: Codec | None = None
-        self._rows: IO[bytes] = self._resumed() if self._place.path is not None else io.BytesIO()
+        self._rows: IO[bytes] = self._resumed() if self._folder.path is not None else io.BytesIO()
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -417,22 +398,20 @@ class ImageFolderWriter:
                 for JSON. Nothing of the sample was written.
         """
         if self._is_closed:
-            raise ConfigError(f"images of {self._place.name!r} were closed; open another writer")
+            raise ConfigError(f"images of {self._folder.name!r} were closed; open another writer")
         position = self._length
         data, ending = self._encoded(sample, position)
-        folder = _folder_of(sample, position)
-        file = f"{position:06d}.{ending}"
-        path = f"{folder}/{file}" if folder else file
+        folder = _class_folder(sample, position)
+        path = f"{folder}/{position:06d}.{ending}" if folder else f"{position:06d}.{ending}"
         row = _json_line({_FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}, position)
-        place = self._place.child(folder) if folder else self._place
-        if place.path is None:
-            with place.create(file) as resource:
-                resource.write(data)
+        if self._folder.path is None:
+            with self._folder.create(path) as file:
+                file.write(data)
         else:
             # Not durable one by one, which would take a thousand times as long: all of them are, when metadata.jsonl is there.
             with self._errors():
-                place.path.mkdir(parents=True, exist_ok=True)
-                (place.path / file).write_bytes(data)
+                (self._folder.path / folder).mkdir(parents=True, exist_ok=True)
+                (self._folder.path / path).write_bytes(data)
         with self._errors():
             self._rows.write(row)
             self._rows.flush()
@@ -443,16 +422,16 @@ class ImageFolderWriter:
         """Finish: write ``metadata.jsonl``."""
         if self._is_closed:
             return
-        if self._place.path is not None:
+        if self._folder.path is not None:
             os.sync()
         with self._errors():
             self._rows.seek(0)
-        with self._place.create(METADATA[0]) as file:
+        with self._folder.create(METADATA[0]) as file:
             while chunk := self._rows.read(1 << 20):
                 file.write(chunk)
         self.abandon()
-        if self._place.path is not None:
-            (self._place.path / _PART).unlink(missing_ok=True)
+        if self._folder.path is not None:
+            (self._folder.path / _PART).unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Leave the folder as it is, to be gone on with."""
@@ -475,12 +454,12 @@ class ImageFolderWriter:
 
     def _resumed(self) -> IO[bytes]:
         """What is known of the images that are there already, whole lines only."""
-        folder = self._place.path
+        folder = self._folder.path
         if folder is None:
             raise ConfigError("only a folder of this machine is gone on with")
-        names = self._place.names()
+        names = self._folder.list_names()
         if _PART not in names and names:
-            raise ConfigError(f"{self._place.name!r} holds something already ({names[0]!r}); choose another folder")
+            raise ConfigError(f"{self._folder.name!r} holds something already ({names[0]!r}); choose another folder")
         with self._errors():
             folder.mkdir(parents=True, exist_ok=True)
             rows = open(folder / _PART, "a+b")
@@ -492,7 +471,7 @@ class ImageFolderWriter:
         return rows
 
     def _errors(self) -> AbstractContextManager[None]:
-        return storage_errors("write images to", self._place.name)
+        return storage_errors("write images to", self._folder.name)
 
     def _encoded(self, sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
         value = sample.get("image")
@@ -509,7 +488,7 @@ class ImageFolderWriter:
             raise ConfigError(f"the image of sample {position} cannot be stored as PNG: {error}") from error
 
 
-def _folder_of(sample: Mapping[str, Any], position: int) -> str:
+def _class_folder(sample: Mapping[str, Any], position: int) -> str:
     """The folder of a sample's class; none where it has neither class nor label."""
     if "class" in sample:
         name = sample["class"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
-from data_stack.io.local_files import as_resource, is_path, opened_path
+from data_stack.io.location import as_resource
 from data_stack.io.resources import StreamedResource
 from data_stack.util.isolation import ISOLATION, run_apart
 from data_stack.util.request_limit import check_request
@@ -54,10 +54,11 @@ class PositionalFile(io.RawIOBase):
     Closing it leaves the resource open.
 
     Args:
-        resource: the path of a file, a StreamedResource (a text resource is read as its bytes), or any seekable binary file.
+        resource: what :func:`~data_stack.io.location.as_resource` takes: the path or URL of a file, a StreamedResource (a text
+            resource is read as its bytes), or any seekable binary file.
 
     Raises:
-        MissingFileError: there is no such file, or it is a folder.
+        As :func:`~data_stack.io.location.as_resource`.
     """
 
     def __init__(self, resource: Any) -> None:
@@ -187,18 +188,15 @@ def reading(name: str, kind: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lent_or_opened(file: Any) -> Iterator[Any]:
-    """A stream to read from front to end: the file at a path, closed in the end, or a stream of the caller's as it is.
+    """A stream to read from front to end: the file at a path or URL, closed in the end, or a stream of the caller's as it is.
 
     Raises:
-        MissingFileError: there is no such file, or it is a folder.
-        TypeError: it is neither.
+        As :func:`~data_stack.io.location.as_resource`.
     """
-    if not is_path(file):
-        if not hasattr(file, "read"):
-            raise TypeError(f"a file is a path or an open stream, not {file!r:.80}")
+    if hasattr(file, "read"):
         yield file
         return
-    with opened_path(file) as resource:
+    with as_resource(file) as resource:
         yield resource
 
 

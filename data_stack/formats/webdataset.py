@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import functools
 import json
 import operator
 import os
@@ -18,7 +17,6 @@ import re
 import tarfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Union
@@ -32,15 +30,14 @@ from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_inde
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.codecs import Codec, codec_of
-from data_stack.formats.records.place import LentPlace, Place, place_of
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.archive import checked_name
 from data_stack.io.archives.cursor import LentFile, PositionalCursor
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.content import contents_of_resources
-from data_stack.io.local_files import as_resource, is_path
-from data_stack.io.resources import StreamedResource
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.location import Location, is_path, location_of
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import call_in_forks
 from data_stack.util.request_limit import current_request, decoding_for
@@ -139,17 +136,17 @@ def column_of_field(field: str) -> str:
     return stem if stem and (ending in _TYPES or ending == _EXTENSIONS["bytes"]) else field
 
 
-def shard_names(place: Place) -> list[str]:
+def shard_names(folder: Folder) -> list[str]:
     """The shards in a folder, in their order: as ``shardindex.json`` lists them, or else all ``.tar`` files by name.
 
     Raises:
         DatasetFileCorruptError: the list is damaged, or names a shard that is not there.
     """
-    names = [name for name in place.names() if name.endswith(".tar") and not name.startswith(".")]
-    if not place.exists(SHARD_INDEX):
+    names = [name for name in folder.list_names() if name.endswith(".tar") and not name.startswith(".")]
+    if not folder.has_file(SHARD_INDEX):
         return names
-    what = place.full_name(SHARD_INDEX)
-    with place.open(SHARD_INDEX) as resource:
+    what = folder.full_name(SHARD_INDEX)
+    with folder.open(SHARD_INDEX) as resource:
         data = resource.read(_MAX_INDEX_BYTES)
     try:
         index = json.loads(data)
@@ -160,7 +157,7 @@ def shard_names(place: Place) -> list[str]:
         raise DatasetFileCorruptError(f"{what} lists shards that are not beside it")
     missing = sorted({*listed} - {*names})
     if missing:
-        raise DatasetFileCorruptError(f"{place.full_name(missing[0])} is missing; {SHARD_INDEX} lists it")
+        raise DatasetFileCorruptError(f"{folder.full_name(missing[0])} is missing; {SHARD_INDEX} lists it")
     return listed
 
 
@@ -202,8 +199,8 @@ class WebDatasetIterator(DatasetIterator):
     Threads may share an iterator; it pickles as what it was made of, and forked and spawned workers open the shards themselves.
 
     Args:
-        shards: the shards in their order: one or several of paths, StreamedResources of any store, open binary files, or
-            ``(place, file)``.
+        shards: the shards in their order: one or several of what :func:`~data_stack.io.location.location_of` takes: paths, URLs,
+            StreamedResources of any store, open binary files, or ``(folder or connector, file)``.
         fields: what samples shall have besides their key; None: whatever each of them has.
         types: how to decode other endings of fields, or these in another way: ``{"jpg": None, "depth": "npy"}``: a type of record
             column, a Codec, two functions (encode, decode), or None for bytes as they are.
@@ -228,9 +225,9 @@ class WebDatasetIterator(DatasetIterator):
         types: Mapping[str, _Type] | None = None,
         lower_case: bool = True,
     ) -> None:
-        is_one = isinstance(shards, tuple) or is_path(shards) or hasattr(shards, "read")
+        is_one = isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
         given = [shards] if is_one else list(shards)
-        self._shards = [_located(shard) for shard in given]
+        self._shards = [location_of(shard) for shard in given]
         if not self._shards:
             raise ConfigError("a WebDataset needs at least one shard")
         if isinstance(fields, str):
@@ -376,15 +373,14 @@ class WebDatasetIterator(DatasetIterator):
         return number, row, index.shards[number].keys[row]
 
     def _name_of(self, number: int) -> str:
-        place, file = self._shards[number]
-        return place.full_name(file)
+        return self._shards[number].full_name
 
     def _opened(self, number: int) -> StoredFile:
         with self._lock:
             stored = self._open.get(number)
             if stored is None:
-                place, file = self._shards[number]
-                stored = StoredFile(place, file, None, mapped=not isinstance(place, LentPlace))
+                shard = self._shards[number]
+                stored = StoredFile(shard.folder, shard.name, None)
                 self._open.put(number, stored)  # what a thread still reads from another is let go of when it has done so
             return stored
 
@@ -396,7 +392,7 @@ class WebDatasetIterator(DatasetIterator):
         return self._index
 
     def _looked_through(self) -> _Index:
-        shards = [_shard_index(place, file, self._lower_case) for place, file in self._shards]
+        shards = [_shard_index(shard, self._lower_case) for shard in self._shards]
         present = dict.fromkeys(name for shard in shards for name in shard.fields)
         names = tuple(present) if self._fields is None else self._fields
         for name in names:
@@ -414,7 +410,7 @@ class WebDatasetIterator(DatasetIterator):
         return {"fields": self._fields, "types": self._types, "lower_case": self._lower_case}
 
     def _source_content(self) -> list[str]:
-        return contents_of_resources([functools.partial(_opened, *shard) for shard in self._shards])
+        return contents_of_resources([shard.open for shard in self._shards])
 
     def _start_afresh(self) -> None:
         self._index = None
@@ -434,24 +430,6 @@ class WebDatasetIterator(DatasetIterator):
         self._start_afresh()
 
 
-def _located(shard: Any) -> tuple[Place, str]:
-    if isinstance(shard, tuple) and len(shard) == 2 and isinstance(shard[0], Place):
-        return shard
-    if hasattr(shard, "read"):
-        resource = as_resource(shard)
-        return LentPlace(resource), resource.identifier
-    if is_path(shard):
-        folder, file = os.path.split(os.path.abspath(os.path.expanduser(os.fsdecode(shard))))
-        return place_of(folder), file
-    raise ConfigError(f"a shard is a path, a resource, an open binary file or (place, file), not {shard!r:.80}")
-
-
-def _opened(place: Place, file: str) -> AbstractContextManager[StreamedResource]:
-    """A shard, closed at the end of the block unless it was lent."""
-    resource = place.open(file)
-    return contextlib.nullcontext(resource) if isinstance(place, LentPlace) else resource
-
-
 def _codec_of_ending(ending: str, types: Mapping[str, _Type]) -> Codec:
     given: Any = types[ending] if ending in types else _TYPES.get(ending, "bytes")
     if given in ("i64", "u64", "int"):  # as text here, which has no size
@@ -459,13 +437,13 @@ def _codec_of_ending(ending: str, types: Mapping[str, _Type]) -> Codec:
     return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})
 
 
-def _shard_index(place: Place, file: str, lower_case: bool) -> _ShardIndex:
+def _shard_index(shard: Location, lower_case: bool) -> _ShardIndex:
     """One look at the headers of a shard."""
-    name = place.full_name(file)
+    name = shard.full_name
     rows: dict[str, int] = {}
     found: dict[str, dict[int, tuple[int, int]]] = {}
     try:
-        for path, offset, size in _members(place, file, name):
+        for path, offset, size in _members(shard):
             key, field = _key_and_field(path, lower_case)
             row = rows.setdefault(key, len(rows))
             if found.setdefault(field, {}).setdefault(row, (offset, size)) != (offset, size):
@@ -495,9 +473,10 @@ def _key_and_field(path: str, lower_case: bool) -> tuple[str, str]:
     return (f"{folder}/{stem}" if folder else stem), (field.lower() if lower_case else field)
 
 
-def _members(place: Place, file: str, name: str) -> Iterator[tuple[str, int, int]]:
+def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
     """Path, offset and size of each file of a tar that belongs to a sample."""
-    with _opened(place, file) as resource:
+    name = shard.full_name
+    with shard.open() as resource:
         lent = LentFile(resource)
         head = lent.read_at(0, _BLOCK_BYTES)
         if len(head) < _BLOCK_BYTES or not looks_like_tar(head):
@@ -529,7 +508,7 @@ class WebDatasetWriter:
     the writer goes on behind the last full shard: :func:`len` says with which sample.
 
     Args:
-        target: a folder, a StorageConnector, or a place.
+        target: a path, a StorageConnector, a URL, or a Folder.
         prefix: folder below it.
         name: what shards are called; None: like the folder.
         shardlen: samples in each shard but the last.
@@ -550,8 +529,8 @@ class WebDatasetWriter:
     ) -> None:
         if shardlen < 1:
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
-        self._place = place_of(target, prefix)
-        self._name = name or os.path.basename(self._place.name.rstrip("/")) or "shard"
+        self._folder = folder_of(target, prefix)
+        self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
         self._shardlen, self._encoder = shardlen, FieldEncoder(types)
         self._full: list[tuple[str, int]] = self._finished_shards()
         self._length = sum(n_samples for _, n_samples in self._full)
@@ -574,11 +553,11 @@ class WebDatasetWriter:
                 of the sample was written.
         """
         if self._is_closed:
-            raise ConfigError(f"shards of {self._place.name!r} were closed; open another writer")
+            raise ConfigError(f"shards of {self._folder.name!r} were closed; open another writer")
         position = self._length
         key, parts = _parts(sample, position, self._encoder)
         if self._tar is None:
-            self._tar = _TarWriter(self._place, self._shard(len(self._full)))
+            self._tar = _TarWriter(self._folder, self._shard(len(self._full)))
         self._tar.add(key, parts)
         self._length += 1
         if self._tar.n_samples == self._shardlen:
@@ -589,12 +568,12 @@ class WebDatasetWriter:
         """Finish the last shard, and list all of them in ``shardindex.json``."""
         if not self._is_closed:
             if self._tar is not None or not self._full:
-                self._tar = self._tar or _TarWriter(self._place, self._shard(0))
+                self._tar = self._tar or _TarWriter(self._folder, self._shard(0))
                 self._finish_shard()
             self._is_closed = True
             shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
             index = {"__kind__": _KIND, "wids_version": 1, "name": self._name, "shardlist": shards}
-            with self._place.create(SHARD_INDEX) as file:
+            with self._folder.create(SHARD_INDEX) as file:
                 file.write(json.dumps(index, indent=1).encode())
 
     def abandon(self) -> None:
@@ -622,17 +601,17 @@ class WebDatasetWriter:
         return f"{self._name}-{number:06d}.tar"
 
     def _finished_shards(self) -> list[tuple[str, int]]:
-        there = {name for name in self._place.names() if _SHARD.fullmatch(name)}
+        there = {name for name in self._folder.list_names() if _SHARD.fullmatch(name)}
         finished: list[tuple[str, int]] = []
         while (name := self._shard(len(finished))) in there:
-            finished.append((name, len(_shard_index(self._place, name, True).keys)))
+            finished.append((name, len(_shard_index(Location(self._folder, name), True).keys)))
         wrong = sorted(there - {name for name, _ in finished})
         if wrong:
-            raise ConfigError(f"{self._place.full_name(wrong[0])} is there, a shard of another dataset; choose another folder")
+            raise ConfigError(f"{self._folder.full_name(wrong[0])} is there, a shard of another dataset; choose another folder")
         for name, n_samples in finished[:-1]:
             if n_samples != self._shardlen:
                 raise ConfigError(
-                    f"{self._place.full_name(name)} has {n_samples} samples, not shardlen={self._shardlen}; go on with what it "
+                    f"{self._folder.full_name(name)} has {n_samples} samples, not shardlen={self._shardlen}; go on with what it "
                     f"was begun with, or choose another folder"
                 )
         # A last shard that is not full is written again with what follows.
@@ -676,7 +655,7 @@ class FieldEncoder:
             raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
 
 
-def write_shard(place: Place, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
+def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
     """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is there when it is whole.
 
     Returns:
@@ -685,7 +664,7 @@ def write_shard(place: Place, file: str, samples: Iterable[Mapping[str, Any]]) -
     Raises:
         ConfigError: as for :meth:`WebDatasetWriter.append`.
     """
-    encoder, tar = FieldEncoder(), _TarWriter(place, file)
+    encoder, tar = FieldEncoder(), _TarWriter(folder, file)
     try:
         for position, sample in enumerate(samples):
             tar.add(*_parts(sample, position, encoder))
@@ -708,10 +687,10 @@ def _parts(sample: Mapping[str, Any], position: int, encoder: FieldEncoder) -> t
 class _TarWriter:
     """A tar in the making: plain headers without times or owners, pax headers where a name needs one."""
 
-    def __init__(self, place: Place, name: str) -> None:
+    def __init__(self, folder: Folder, name: str) -> None:
         self.name, self.n_samples = name, 0
         self._stack = contextlib.ExitStack()
-        self._file = self._stack.enter_context(place.create(name))
+        self._file = self._stack.enter_context(folder.create(name))
         self._keys: set[str] = set()
         self._size = 0
 

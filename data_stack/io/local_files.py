@@ -1,62 +1,15 @@
-"""Files of this machine as resources, and whatever else a reader is given to read."""
+"""A file of this machine, read by position."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import Any
 
 from data_stack.exception import MissingFileError
-from data_stack.io.resources import ByteSource, StreamedResource, StreamedTextResource
+from data_stack.io.resources import ByteSource
 from data_stack.io.storage_errors import storage_errors
 
-__all__ = ["LocalFile", "as_resource", "is_path", "opened_path"]
-
-
-def is_path(source: Any) -> bool:
-    """Whether ``source`` names a file: a string (never taken for a URL), or an ``os.PathLike``."""
-    return isinstance(source, (str, os.PathLike))
-
-
-def as_resource(source: Any) -> StreamedResource:
-    """What a reader is given, as a resource.
-
-    Args:
-        source: the path of a file (a string or ``os.PathLike``, with ``~`` for the home folder), which is opened; a resource, as
-            it is (of a text resource its bytes); or an open binary file, which stays the caller's to close.
-
-    Raises:
-        MissingFileError: there is no such file, or it is a folder.
-        StorageError: it cannot be opened.
-        TypeError: it is nothing of the kind.
-    """
-    if is_path(source):
-        return opened_path(source)
-    if isinstance(source, StreamedTextResource):
-        source = source.buffer
-    if isinstance(source, StreamedResource):
-        return source
-    if not hasattr(source, "read"):
-        raise TypeError(f"a file is a path, a resource or an open binary file, not {source!r:.80}")
-    name = getattr(source, "identifier", None) or getattr(source, "name", None)
-    return StreamedResource(name if isinstance(name, str) and name else f"<{type(source).__name__}>", source)
-
-
-def opened_path(path: str | os.PathLike[str]) -> StreamedResource:
-    """A file of this machine, to be read by position; in another process it is opened by its path again.
-
-    Raises:
-        MissingFileError, StorageError: as :func:`as_resource`.
-    """
-    full = os.path.abspath(os.path.expanduser(os.fsdecode(path)))
-    return StreamedResource.sealed(full, LocalFile(full), _LocalFiles())
-
-
-class _LocalFiles:
-    """Opens a file by its path again, for a resource that was sent to another process."""
-
-    def get_resource(self, identifier: str) -> StreamedResource:
-        return opened_path(identifier)
+__all__ = ["LocalFile"]
 
 
 class LocalFile(ByteSource):

@@ -19,10 +19,10 @@ from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDataset
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetNotFoundError
 from data_stack.formats import records
-from data_stack.formats.conversion import FORMATS, convert, location_of
+from data_stack.formats.conversion import FORMATS, convert
 from data_stack.formats.records import Column
+from data_stack.io.location import location_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.url import split_url
 
 N = 23
 SPEC: dict[str, str | Column] = {
@@ -330,23 +330,10 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
         (source, tmp_path / "a.tar", {"shardlen": 3}, "give a folder for shards"),
         (source, tmp_path / "out", {"verify": "some"}, "verify is"),
         (source, tmp_path / "out", {"jobs": 0}, "at least one job"),
-        (source, 3, {}, "a dataset lies at"),
+        (source, 3, {}, "data lies at"),
     ):
         with pytest.raises(ConfigError, match=message):
             convert(bad_source, bad_target, **options)
-
-
-@pytest.mark.parametrize(
-    ("url", "parts"),
-    [
-        ("mongodb://u:p@a,b:1/db/sets/train?bucket=x", ("mongodb://u:p@a,b:1/db?bucket=x", "sets/train")),
-        ("s3://bucket/a/b.tar?region=eu", ("s3://bucket/a?region=eu", "b.tar")),
-        ("s3://bucket/b.tar", ("s3://bucket", "b.tar")),
-        ("file:///a/b%20c.h5", (None, "/a/b c.h5")),
-    ],
-)
-def test_a_url_names_a_store_and_what_in_it_is_meant(url: str, parts: tuple[str | None, str]) -> None:
-    assert split_url(url) == parts
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion import convert
-from data_stack.formats.records.place import place_of
 from data_stack.formats.webdataset import SHARD_INDEX, shard_names
+from data_stack.io.folder import folder_of
 from data_stack.io.resources import ResourceFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
@@ -220,11 +220,11 @@ def test_a_failure_leaves_what_an_interruption_had_left(tmp_path: Path) -> None:
 
 def test_shards_in_a_store_are_gone_on_with_and_listed_last() -> None:
     store = InMemoryStorageConnector()
-    target, place = (store, "sets/out"), place_of(store, "sets/out")
+    target, folder = (store, "sets/out"), folder_of(store, "sets/out")
     with pytest.raises(KeyboardInterrupt):
         convert(Failing(2000, KeyboardInterrupt()), target, target_format="webdataset", shardlen=500)
-    assert shard_names(place) == [f"out-{number:06d}.tar" for number in range(4)]
-    assert not place.exists(SHARD_INDEX)
+    assert shard_names(folder) == [f"out-{number:06d}.tar" for number in range(4)]
+    assert not folder.has_file(SHARD_INDEX)
 
     report = convert(Pictures(), target, shardlen=500)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_stack.exception import DataStackError, MissingFileError
+from data_stack.exception import ConfigError, DataStackError, MissingFileError
 from data_stack.formats import (
     CSVDatasetIterator,
     HDF5DatasetIterator,
@@ -120,6 +120,7 @@ KINDS: dict[str, Callable[[Path, ExitStack], Any]] = {
     "str": lambda path, stack: str(path),
     "Path": lambda path, stack: path,
     "os.PathLike": lambda path, stack: OwnPath(path),
+    "URL": lambda path, stack: path.as_uri(),
     "resource": lambda path, stack: stack.enter_context(FileStorageConnector(path.parent).get_resource(path.name)),
     "open file": lambda path, stack: stack.enter_context(path.open("rb")),
 }
@@ -141,13 +142,19 @@ def test_all_of_them_give_the_same(folder: Path, stack: ExitStack, reader: str, 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_missing_file_is_an_error_that_names_it_and_a_file_not_found_error(folder: Path, reader: str) -> None:
-    url: list[Any] = [] if reader == "ParquetDataset" else ["https://host/file"]  # it takes URLs of stores
-    missing: list[Any] = [folder / "missing.bin", folder / "y.csv" / "below.bin", *url]
-    for path in missing:
-        with pytest.raises(FileNotFoundError, match=Path(path).name) as caught:
-            READERS[reader][1](path if isinstance(path, str) else OwnPath(path))
+    for path in (folder / "missing.bin", folder / "y.csv" / "below.bin"):
+        with pytest.raises(FileNotFoundError, match=path.name) as caught:
+            READERS[reader][1](OwnPath(path))
         assert isinstance(caught.value, MissingFileError)
         assert pickle.loads(pickle.dumps(caught.value)).path == caught.value.path
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_url_of_no_store_is_refused_and_not_shown(reader: str) -> None:
+    with pytest.raises(ConfigError, match="no storage for URLs that begin with https://") as caught:
+        READERS[reader][1]("https://user:canary@host/file")
+
+    assert "canary" not in str(caught.value)
 
 
 @pytest.mark.parametrize("reader", [name for name in READERS if name != "ParquetDataset"])

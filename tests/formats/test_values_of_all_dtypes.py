@@ -22,13 +22,13 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
 from data_stack.formats import records
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion.location import location_of
 from data_stack.formats.conversion.source import open_source
 from data_stack.formats.hdf5 import HDF5DatasetIterator, HDF5Writer
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, write_npz
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator, load_tensors, write_tensors
 from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource
 
 _RECORD = np.dtype([("a", "<i8"), ("b", "<f8")])

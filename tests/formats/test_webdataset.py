@@ -17,8 +17,8 @@ import pytest
 from far_store import FarStorageConnector
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, UnsafeArchiveError
-from data_stack.formats.records.place import place_of
 from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, WebDatasetWriter, shard_names
+from data_stack.io.folder import folder_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 
@@ -50,7 +50,7 @@ def shards(tmp_path: Path) -> list[str]:
     with WebDatasetWriter(tmp_path / "train", shardlen=4) as writer:
         for i in range(9):
             writer.append(sample(i))
-    return [str(tmp_path / "train" / name) for name in shard_names(place_of(tmp_path / "train"))]
+    return [str(tmp_path / "train" / name) for name in shard_names(folder_of(tmp_path / "train"))]
 
 
 # ------------------------------------------------------------------ reading
@@ -342,10 +342,10 @@ def test_a_store_holds_shards_too(shards: list[str]) -> None:
         for i in range(9):
             writer.append(sample(i))
 
-    place = place_of(store, "sets/train")
+    folder = folder_of(store, "sets/train")
 
-    assert shard_names(place) == ["train-000000.tar", "train-000001.tar", "train-000002.tar"]
-    assert [each["cls"] for each in WebDatasetIterator([(place, name) for name in shard_names(place)])] == [
+    assert shard_names(folder) == ["train-000000.tar", "train-000001.tar", "train-000002.tar"]
+    assert [each["cls"] for each in WebDatasetIterator([(folder, name) for name in shard_names(folder)])] == [
         i - 3 for i in range(9)
     ]
 
@@ -354,7 +354,7 @@ def test_a_shard_that_is_missing_is_noticed(tmp_path: Path, shards: list[str]) -
     os.remove(shards[1])
 
     with pytest.raises(DatasetFileCorruptError, match=r"train-000001\.tar is missing"):
-        shard_names(place_of(tmp_path / "train"))
+        shard_names(folder_of(tmp_path / "train"))
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_damaged_list_of_shards_is_an_error(tmp_path: Path, shards: list[str],
     (tmp_path / "train" / SHARD_INDEX).write_bytes(index)
 
     with pytest.raises(DatasetFileCorruptError, match=SHARD_INDEX):
-        shard_names(place_of(tmp_path / "train"))
+        shard_names(folder_of(tmp_path / "train"))
 
 
 @pytest.mark.parametrize(

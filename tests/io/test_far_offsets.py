@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from data_stack.formats.parquet.files import place_and_paths
-from data_stack.formats.records.place import place_of
+from data_stack.formats.parquet.files import folder_and_paths
+from data_stack.io.folder import folder_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
@@ -40,8 +40,8 @@ KINDS: dict[str, Callable[[Path], StreamedResource]] = {
     "cache": lambda folder: stored(CachedStorageConnector(FileStorageConnector(folder / "remote"), folder / "cache")),
     "bytes of the caller": lambda folder: StreamedResource("a", io.BytesIO(CONTENT)),
     "file of the caller": lambda folder: StreamedResource("a", file_at(folder).open("rb")),
-    "file of a folder": lambda folder: place_of(file_at(folder).parent).open("a"),
-    "file of a file system": lambda folder: place_and_paths(str(file_at(folder).parent), filesystem=pafs.LocalFileSystem())[
+    "file of a folder": lambda folder: folder_of(file_at(folder).parent).open("a"),
+    "file of a file system": lambda folder: folder_and_paths(str(file_at(folder).parent), filesystem=pafs.LocalFileSystem())[
         0
     ].open("a"),
 }

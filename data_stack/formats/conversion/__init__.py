@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from data_stack.formats.conversion.conversion import ConversionReport, convert
-    from data_stack.formats.conversion.location import FORMATS, Location, location_of
+    from data_stack.formats.conversion.location import FORMATS
 
 _MODULES = {
     "FORMATS": "location",
     "ConversionReport": "conversion",
-    "Location": "location",
     "convert": "conversion",
-    "location_of": "location",
 }
 
-__all__ = ["FORMATS", "ConversionReport", "Location", "convert", "location_of"]
+__all__ = ["FORMATS", "ConversionReport", "convert"]
 
 
 def __getattr__(name: str) -> Any:

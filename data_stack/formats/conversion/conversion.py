@@ -16,9 +16,10 @@ from data_stack.dataset.digests import column_digests, row_digests
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageUnavailableError
 from data_stack.formats.conversion.feed import Feed, progress_bar, read_ahead
-from data_stack.formats.conversion.location import Location, checked_format, location_of, source_format, target_format
+from data_stack.formats.conversion.location import checked_format, source_format, target_format
 from data_stack.formats.conversion.source import Source, open_source, parsed_columns, source_of_iterator
 from data_stack.formats.conversion.targets import TARGETS, Target
+from data_stack.io.location import Location, location_of
 
 __all__ = ["ConversionReport", "convert"]
 
@@ -108,13 +109,13 @@ def convert(
     if jobs < 1:
         raise ConfigError(f"at least one job is needed, got jobs={jobs}")
     chosen = parsed_columns(columns)
-    place = location_of(target)
+    location = location_of(target)
     with contextlib.ExitStack() as stack:
-        opened, kind = _opened(source, source_format, place)
+        opened, kind = _opened(source, source_format, location)
         stack.callback(opened.close)
         opened = opened.selected(chosen)
-        target_kind = _target_kind(place, target_format)
-        goal = TARGETS[target_kind](place, shardlen)
+        target_kind = _target_kind(location, target_format)
+        goal = TARGETS[target_kind](location, shardlen)
         opened = goal.suited(opened)
         goal.check(opened)
         was_finished = goal.is_finished(opened)
@@ -123,7 +124,7 @@ def convert(
             n_verified = _verified(goal, opened, mode, jobs, progress, was_finished)
     return ConversionReport(
         opened.name,
-        place.shown,
+        location.full_name,
         kind,
         target_kind,
         {name: column.type for name, column in opened.schema.items()},
@@ -156,10 +157,10 @@ def _nothing_left_of_failures(goal: Target) -> Iterator[None]:
 
 def _remove(location: Location, *, keeps_folder: bool) -> None:
     if location.is_file():
-        location.parent.remove(location.name)
+        location.folder.delete(location.name)
         return
-    for name in location.place.tree() if location.is_folder() else []:
-        location.place.remove(name)
+    for name in location.as_folder().list_files() if location.is_folder() else []:
+        location.as_folder().delete(name)
     if location.path is not None and location.path.exists() and not keeps_folder:
         location.path.rmdir()
 
@@ -169,15 +170,15 @@ def _opened(source: Any, kind: str | None, target: Location) -> tuple[Source, st
         if kind is not None:
             raise ConfigError("the format of an iterator is not asked for; leave source_format out")
         return source_of_iterator(source), "iterator"
-    place = location_of(source)
-    if place.identifier == target.identifier and repr(place.root) == repr(target.root):
-        raise ConfigError(f"source and target are both {place.shown}")
-    found = source_format(place) if kind is None else checked_format(kind)
-    return open_source(place, found), found
+    location = location_of(source)
+    if location.full_name == target.full_name:
+        raise ConfigError(f"source and target are both {location.full_name}")
+    found = source_format(location) if kind is None else checked_format(kind)
+    return open_source(location, found), found
 
 
-def _target_kind(place: Location, kind: str | None) -> str:
-    return target_format(place) if kind is None else checked_format(kind)
+def _target_kind(location: Location, kind: str | None) -> str:
+    return target_format(location) if kind is None else checked_format(kind)
 
 
 def _written(goal: Target, source: Source, jobs: int, progress: bool | None) -> int:
@@ -206,7 +207,7 @@ def _check_begun(goal: Target, source: Source, n_there: int) -> None:
         different = _different(source, found, positions)
     if different:
         raise ConfigError(
-            f"{goal.location.shown} holds {n_there:,} samples already, which are none of {source.name}: {_named(different)}. "
+            f"{goal.location.full_name} holds {n_there:,} samples already, which are none of {source.name}: {_named(different)}. "
             f"Choose another target, or remove it"
         )
 
@@ -217,7 +218,7 @@ def _verified(goal: Target, source: Source, mode: Verify, jobs: int, progress: b
     with contextlib.closing(found):
         if len(source) == 0 == len(found):  # not every format has columns without samples
             return 0
-        shown = goal.location.shown
+        shown = goal.location.full_name
         names = set(source.schema)
         missing = names - set(found.keys)
         extra = set(found.schema) - names

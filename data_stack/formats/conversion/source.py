@@ -17,8 +17,8 @@ from data_stack.dataset.iterator.iterator import ColumnKey, columns_at
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.columns import ColumnsDatasetIterator
-from data_stack.formats.conversion.location import Location
 from data_stack.formats.records.codecs.codec import Column
+from data_stack.io.location import Location
 
 __all__ = ["MEDIA", "Source", "open_source", "parsed_columns", "source_of_iterator"]
 
@@ -139,18 +139,18 @@ def open_source(location: Location, kind: str) -> Source:
         DatasetFileCorruptError: it is not of that format, or damaged.
     """
     source = _OPENERS[kind](location)
-    return replace(source, name=location.shown)
+    return replace(source, name=location.full_name)
 
 
 def _open_records(location: Location) -> Source:
     from data_stack.formats import records
 
     with contextlib.ExitStack() as stack:
-        reader: Any = stack.enter_context(records.open(location.place))
+        reader: Any = stack.enter_context(records.open(location.as_folder()))
         schema = dict(reader.schema)
         stored = None
         if any(column.codec_type in MEDIA for column in schema.values()):
-            stored = stack.enter_context(records.open(location.place, codecs=dict.fromkeys(MEDIA)))
+            stored = stack.enter_context(records.open(location.as_folder(), codecs=dict.fromkeys(MEDIA)))
         return Source("", reader, schema, {name: name for name in schema}, stored, stack.pop_all())
 
 
@@ -161,7 +161,7 @@ def _open_hdf5(location: Location) -> Source:
         resource = stack.enter_context(location.open())
         keys = dataset_keys(resource)
         if not keys:
-            raise ConfigError(f"{location.shown} holds no dataset")
+            raise ConfigError(f"{location.full_name} holds no dataset")
         return _of_columns(HDF5DatasetIterator(resource, {key: key for key in keys}), keys, stack)
 
 
@@ -172,7 +172,7 @@ def _open_npz(location: Location) -> Source:
         resource = stack.enter_context(location.open())
         keys = npz_keys(resource)
         if not keys:
-            raise ConfigError(f"{location.shown} holds no array")
+            raise ConfigError(f"{location.full_name} holds no array")
         return _of_columns(NpzDatasetIterator(resource, {key: key for key in keys}), keys, stack)
 
 
@@ -182,12 +182,12 @@ def _open_torch(location: Location) -> Source:
     with contextlib.ExitStack() as stack:
         if location.is_file():
             resource = stack.enter_context(location.open())
-            tensors = tensors_of(load_tensors(resource, map_location="meta"), location.shown)
+            tensors = tensors_of(load_tensors(resource, map_location="meta"), location.full_name)
             keys = {(key if isinstance(key, str) else f"column_{key}"): key for key in tensors}
             return _of_columns(TensorsDatasetIterator(resource, keys), list(keys), stack)
-        place = location.place
-        names = [name for name in place.names() if name.endswith((".pt", ".pth"))]
-        files = {name.rpartition(".")[0]: stack.enter_context(place.open(name)) for name in names}
+        folder = location.as_folder()
+        names = [name for name in folder.list_names() if name.endswith((".pt", ".pth"))]
+        files = {name.rpartition(".")[0]: stack.enter_context(folder.open(name)) for name in names}
         return _of_columns(TorchDatasetIterator(files), list(files), stack)
 
 
@@ -217,16 +217,14 @@ def _open_webdataset(location: Location) -> Source:
     from data_stack.formats.webdataset import KEY, WebDatasetIterator, column_of_field, shard_names, type_of_field
 
     shards = (
-        [(location.parent, location.name)]
-        if location.is_file()
-        else [(location.place, name) for name in shard_names(location.place)]
+        [location] if location.is_file() else [Location(location.as_folder(), name) for name in shard_names(location.as_folder())]
     )
     if not shards:
-        raise ConfigError(f"{location.shown} holds no .tar")
+        raise ConfigError(f"{location.full_name} holds no .tar")
     values = WebDatasetIterator(shards)
     missing = values.incomplete()
     if missing is not None:
-        raise ConfigError(f"not every sample of {location.shown} has a field {missing!r}; convert the others: --columns …")
+        raise ConfigError(f"not every sample of {location.full_name} has a field {missing!r}; convert the others: --columns …")
     columns = [column_of_field(each) for each in values.fields]
     keys: dict[str, ColumnKey] = {
         (column if columns.count(column) == 1 else each): each for column, each in zip(columns, values.fields, strict=True)
@@ -247,11 +245,11 @@ def _open_webdataset(location: Location) -> Source:
 def _open_images(location: Location) -> Source:
     from data_stack.formats.image_folder import ImageFolderIterator
 
-    values = ImageFolderIterator(location.root, prefix=location.identifier)
+    values = ImageFolderIterator(location.as_folder())
     types = values.image_types
     # Pictures of several kinds become PNG, which loses nothing of what they show.
     schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
-    stored = ImageFolderIterator(location.root, prefix=location.identifier, decode=False) if not types else None
+    stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
     for name in values.fields[1:]:
         schema[name] = _inferred(values.read_column(name).tolist(), name)
     return Source("", values, schema, {name: name for name in schema}, stored)
@@ -266,7 +264,7 @@ def _open_parquet(location: Location) -> Source:
     )
     from data_stack.formats.parquet import ParquetDataset
 
-    where: Any = (location.parent, location.name) if location.is_file() else (location.place, "")
+    where: Any = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
     values = ParquetDataset(where[0], prefix=where[1])
     if (plain := with_plain_lists(values.schema)) != values.schema:
         values = ParquetDataset(where[0], prefix=where[1], schema=plain)

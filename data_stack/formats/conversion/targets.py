@@ -14,13 +14,13 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion.feed import Feed
-from data_stack.formats.conversion.location import Location
 from data_stack.formats.conversion.source import MEDIA, Source
 from data_stack.formats.image_folder import METADATA, ImageFolderWriter
 from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.webdataset import KEY, SHARD_INDEX, FieldEncoder, WebDatasetWriter, field_of_column, write_shard
+from data_stack.io.location import Location
 from data_stack.io.storage_errors import storage_errors
 
 __all__ = ["TARGETS", "Target"]
@@ -96,27 +96,27 @@ class _Records(Target):
     has_shards = True
 
     def is_finished(self, source: Source) -> bool:
-        place = self.location.place
+        folder = self.location.as_folder()
         if self.location.is_file():
-            raise ConfigError(f"{self.location.shown} is a file; records are a folder")
-        is_sharded = place.exists(f"{shard_name(0)}/{SPEC}") if place.path is None else place.child(shard_name(0)).exists(SPEC)
-        is_plain = place.exists(SPEC)
+            raise ConfigError(f"{self.location.full_name} is a file; records are a folder")
+        is_sharded = folder.subfolder(shard_name(0)).has_file(SPEC)
+        is_plain = folder.has_file(SPEC)
         if (is_plain and self.shardlen is not None) or (is_sharded and self.shardlen is None):
             raise ConfigError(
-                f"{self.location.shown} holds {'no shards' if is_plain else 'shards'}: go on with the shardlen that it was begun "
-                f"with, or choose another folder"
+                f"{self.location.full_name} holds {'no shards' if is_plain else 'shards'}: go on with the shardlen that it was "
+                f"begun with, or choose another folder"
             )
         if not is_sharded:
-            if not place.exists(MANIFEST):
+            if not folder.has_file(MANIFEST):
                 return False
-        elif not place.child(shard_name(0)).exists(MANIFEST):
+        elif not folder.subfolder(shard_name(0)).has_file(MANIFEST):
             return False
-        with records.open(place) as reader:
+        with records.open(folder) as reader:
             n_there = len(reader)
         if n_there > len(source):
             raise ConfigError(
-                f"{self.location.shown} holds {n_there:,} samples already, more than the {len(source):,} to be written; choose "
-                f"another folder"
+                f"{self.location.full_name} holds {n_there:,} samples already, more than the {len(source):,} to be written; "
+                f"choose another folder"
             )
         return n_there == len(source)
 
@@ -124,16 +124,16 @@ class _Records(Target):
         source = feed.source
         spec = {name: _record_column(column) for name, column in source.schema.items()}
         stored = [name for name in source.schema if source.can_give_stored(name)]
-        place = self.location.place
+        folder = self.location.as_folder()
         writer: Any = (
-            records.RecordWriter(place, spec)
+            records.RecordWriter(folder, spec)
             if self.shardlen is None
-            else records.ShardedRecordWriter(place, spec, shardlen=self.shardlen)
+            else records.ShardedRecordWriter(folder, spec, shardlen=self.shardlen)
         )
         with writer:
             n_there = len(writer)
             if n_there > feed.n_samples:
-                raise ConfigError(f"{self.location.shown} holds {n_there:,} samples already, more than are to be written")
+                raise ConfigError(f"{self.location.full_name} holds {n_there:,} samples already, more than are to be written")
             begun(n_there)
             feed.skip(n_there)
             for columns in feed.batches(stored=stored, start=n_there):
@@ -167,14 +167,16 @@ class _Parquet(Target):
         from data_stack.formats.parquet.metadata import ParquetManifest
 
         if self.location.is_file():
-            raise ConfigError(f"{self.location.shown} is a file; choose another name, Parquet is written as a folder of files")
-        manifest = ParquetManifest.read(self.location.place)
+            raise ConfigError(
+                f"{self.location.full_name} is a file; choose another name, Parquet is written as a folder of files"
+            )
+        manifest = ParquetManifest.read(self.location.as_folder())
         if manifest is None:
             return False
         if manifest.n_rows > len(source):
             raise ConfigError(
-                f"{self.location.shown} holds {manifest.n_rows:,} samples already, more than the {len(source):,} to be written; "
-                f"choose another folder"
+                f"{self.location.full_name} holds {manifest.n_rows:,} samples already, more than the {len(source):,} to be "
+                f"written; choose another folder"
             )
         return manifest.n_rows == len(source)
 
@@ -183,10 +185,10 @@ class _Parquet(Target):
 
         source = feed.source
         stored = [name for name in source.schema if source.can_give_stored(name)]
-        with ParquetWriter(self.location.place, self._schema(source), rows_per_file=self.shardlen) as writer:
+        with ParquetWriter(self.location.as_folder(), self._schema(source), rows_per_file=self.shardlen) as writer:
             n_there = len(writer)
             if n_there > feed.n_samples:
-                raise ConfigError(f"{self.location.shown} holds {n_there:,} samples already, more than are to be written")
+                raise ConfigError(f"{self.location.full_name} holds {n_there:,} samples already, more than are to be written")
             begun(n_there)
             feed.skip(n_there)
             for columns in feed.batches(stored=stored, start=n_there):
@@ -215,13 +217,13 @@ class _Folder(Target):
 
     @property
     def _part(self) -> Location:
-        return self.location.sibling(f"{self.location.name}.part")
+        return Location(self.location.folder, f"{self.location.name}.part")
 
     def is_finished(self, source: Source) -> bool:
         if self.location.is_file():
-            raise ConfigError(f"{self.location.shown} is a file; {self.kind} is a folder")
-        place = self.location.place
-        return place.exists(self.last) or (place.path is not None and bool(place.names()))
+            raise ConfigError(f"{self.location.full_name} is a file; {self.kind} is a folder")
+        folder = self.location.as_folder()
+        return folder.has_file(self.last) or (folder.path is not None and bool(folder.list_names()))
 
     def write(self, feed: Feed, begun: _Begun) -> int:
         path = self.location.path
@@ -229,7 +231,7 @@ class _Folder(Target):
             return self._write_at(self.location, feed)
         part = self._part
         n_there = self._write_at(part, feed)
-        with storage_errors(f"rename {part.shown} to", path):
+        with storage_errors(f"rename {part.full_name} to", path):
             os.rename(str(part.path), path)
         return n_there
 
@@ -267,15 +269,15 @@ class _WebDataset(_Folder):
     def write(self, feed: Feed, begun: _Begun) -> int:
         if not self._is_file:
             return super().write(feed, begun)
-        write_shard(self.location.parent, self.location.name, (each for batch in self._samples(feed, 0) for each in batch))
+        write_shard(self.location.folder, self.location.name, (each for batch in self._samples(feed, 0) for each in batch))
         return 0
 
     def _write_at(self, location: Location, feed: Feed) -> int:
         shardlen = _DEFAULT_SHARDLEN if self.shardlen is None else self.shardlen
-        with WebDatasetWriter(location.place, name=self.location.name, shardlen=shardlen) as writer:
+        with WebDatasetWriter(location.as_folder(), name=self.location.name, shardlen=shardlen) as writer:
             n_there = len(writer)
             if n_there > feed.n_samples:
-                raise ConfigError(f"{location.shown} holds {n_there:,} samples, more than are to be written; remove it")
+                raise ConfigError(f"{location.full_name} holds {n_there:,} samples, more than are to be written; remove it")
             feed.skip(n_there)
             for batch in self._samples(feed, n_there):
                 for sample in batch:
@@ -335,10 +337,10 @@ class _Images(_Folder):
     def _write_at(self, location: Location, feed: Feed) -> int:
         source = feed.source
         stored = [name for name in source.schema if source.can_give_stored(name)]
-        with ImageFolderWriter(location.place) as writer:
+        with ImageFolderWriter(location.as_folder()) as writer:
             n_there = len(writer)
             if n_there > feed.n_samples:
-                raise ConfigError(f"{location.shown} holds {n_there:,} samples, more than are to be written; remove it")
+                raise ConfigError(f"{location.full_name} holds {n_there:,} samples, more than are to be written; remove it")
             feed.skip(n_there)
             for columns in feed.batches(stored=stored, start=n_there):
                 for row in range(len(columns["image"])):
@@ -367,13 +369,13 @@ class _OneFile(Target):
             self._fixed(source, name)
 
     def write(self, feed: Feed, begun: _Begun) -> int:
-        with self.location.parent.create(self.location.name) as file:
+        with self.location.folder.create(self.location.name) as file:
             try:
                 self._write_into(file, feed)
             except (TypeError, ValueError) as error:
                 if isinstance(error, ConfigError):
                     raise
-                raise ConfigError(f"{self.location.shown} cannot be written: {error}") from error
+                raise ConfigError(f"{self.location.full_name} cannot be written: {error}") from error
         return 0
 
     @abstractmethod

@@ -156,7 +156,7 @@ class ParquetDataset(DatasetIterator):
     @property
     def is_local(self) -> bool:
         """Whether the files have paths on this machine; otherwise they are in a store, which takes its time to answer."""
-        return self._footers.files.place.path is not None
+        return self._footers.files.folder.path is not None
 
     @property
     def leaves_lock(self) -> bool:

@@ -20,7 +20,7 @@ from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.stored_indexes import stored_indexes
 from data_stack.formats.parquet.stored_schema import stored_schema
 from data_stack.formats.parquet.writer import ParquetWriter
-from data_stack.formats.records.place import place_of
+from data_stack.io.folder import folder_of
 
 __all__ = ["CopyOfDataset", "copy_dataset"]
 
@@ -88,8 +88,8 @@ def copy_dataset(
     schema = whole if fields is None else whole.view(fields)
     for name in not_null:
         whole[name]
-    goal = place_of(target)
-    if goal.path is not None and goal.path == footers.files.place.path:
+    goal = folder_of(target)
+    if goal.path is not None and goal.path == footers.files.folder.path:
         raise ConfigError(f"source and target are both {goal.name!r}")
     in_folders = partition_names(footers.files.partitions)
     if partition_by is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -20,13 +20,14 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFi
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PROGRESS_FOLDER, SUFFIXES, is_hidden
 from data_stack.formats.parquet.metadata import ParquetManifest
 from data_stack.formats.positional import PositionalFile
-from data_stack.formats.records.place import LentPlace, Place, place_of
-from data_stack.io.local_files import as_resource
+from data_stack.io.folder import TEMPORARY, Folder, LentResource, folder_of
+from data_stack.io.location import location_of
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceWriter, sealing
 from data_stack.io.storage_errors import storage_error
+from data_stack.io.url import scheme_of
 
-__all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "place_and_paths"]
+__all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths"]
 
 #: What Hive writes in the name of a folder for null.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -37,13 +38,13 @@ class ParquetFiles:
     """The files of a dataset, in the order of their paths (or as they were given, one by one).
 
     Attributes:
-        place: the folder that they lie in.
+        folder: the folder that they lie in.
         paths: of each, relative to it.
         partitions: of each, the text of the values in the names of its folders (``day=2024-01-01``), None for null.
         given: whether the files were named one by one.
     """
 
-    place: Place
+    folder: Folder
     paths: tuple[str, ...]
     partitions: tuple[Mapping[str, str | None], ...] = field(default=())
     given: bool = False
@@ -54,11 +55,11 @@ class ParquetFiles:
         Raises:
             ResourceNotFoundError, StorageError: it cannot be opened.
         """
-        return opened_for_arrow(self.place, self.paths[number])
+        return opened_for_arrow(self.folder, self.paths[number])
 
     def name(self, number: int) -> str:
         """What to call a file in messages."""
-        return self.place.full_name(self.paths[number])
+        return self.folder.full_name(self.paths[number])
 
 
 def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> ParquetFiles:
@@ -75,78 +76,75 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         ConfigError: it is nothing of the kind.
         DatasetFileCorruptError: its writer has not finished it.
     """
-    place, paths = place_and_paths(source, prefix, filesystem=filesystem)
+    folder, paths = folder_and_paths(source, prefix, filesystem=filesystem)
     given = paths is not None
     if paths is None:
-        tree = place.tree()
+        tree = folder.list_files()
         if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # somebody is writing, or was
-            tree = _finished(place)
+            tree = _finished(folder)
         paths = [path for path in tree if not is_hidden(path)]
         # what carries no suffix is Parquet too (Hive writes so), unless others say what they are
         named = [path for path in paths if path.endswith(SUFFIXES)]
         paths = named or [path for path in paths if "." not in PurePosixPath(path).name]
-        if not paths and not place.exists(COMMON_METADATA):
-            if place.path is not None and not place.path.exists():
-                raise MissingFileError(str(place.path))
-            raise ResourceNotFoundError(f"there are no Parquet files in {place.name or place!r}")
-    return ParquetFiles(place, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given)
+        if not paths and not folder.has_file(COMMON_METADATA):
+            if folder.path is not None and not folder.path.exists():
+                raise MissingFileError(str(folder.path))
+            raise ResourceNotFoundError(f"there are no Parquet files in {folder.name or folder!r}")
+    return ParquetFiles(folder, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given)
 
 
-def _finished(place: Place) -> list[str]:
+def _finished(folder: Folder) -> list[str]:
     """The files that were there before somebody began to append."""
-    manifest = ParquetManifest.read(place)
+    manifest = ParquetManifest.read(folder)
     if manifest is None:
         raise DatasetFileCorruptError(
-            f"the Parquet dataset in {place.name or place!r} is not finished: its writer was interrupted, or is at work. Go on "
+            f"the Parquet dataset in {folder.name or folder!r} is not finished: its writer was interrupted, or is at work. Go on "
             f"with ParquetWriter, or remove it"
         )
     return [file.name for file in manifest.files]
 
 
-def place_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) -> tuple[Place, list[str] | None]:
+def folder_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) -> tuple[Folder, list[str] | None]:
     """Where a dataset lies, and the files of it if they are named: a file, or a list of files."""
     if isinstance(source, (list, tuple)):
-        if not source:
-            raise ConfigError("a list of Parquet files has at least one")
-        found = [place_and_paths(each, prefix, filesystem=filesystem) for each in source]
-        if any(paths is None for _, paths in found):
-            raise ConfigError("a list of Parquet files has files, no folders; give one folder by itself")
-        roots = [place.full_name(path) for place, paths in found for path in paths or ()]
-        if all(place.path is not None for place, _ in found):
-            common = os.path.commonpath([os.path.dirname(root) for root in roots])
-            return place_of(common), [os.path.relpath(root, common).replace(os.sep, "/") for root in roots]
-        if len({repr(place) for place, _ in found}) != 1:
-            raise ConfigError("the files of one list lie in one folder")
-        return found[0][0], [path for _, paths in found for path in paths or ()]
-    if not isinstance(source, Place) and hasattr(source, "read"):
-        resource = as_resource(source)
-        return LentPlace(resource), [resource.identifier]
+        return _folder_of_list([folder_and_paths(each, prefix, filesystem=filesystem) for each in source])
+    if not isinstance(source, Folder) and hasattr(source, "read"):
+        location = location_of(source)
+        return location.folder, [location.name]
+    folder = _folder_of(source, filesystem)
+    for segment in filter(None, prefix.split("/")):
+        if segment.endswith(SUFFIXES) and folder.has_file(segment):
+            return folder, [segment]
+        folder = folder.subfolder(segment)
+    above, _, name = folder.name.rpartition("/")
+    if folder.path is not None and folder.path.is_file():
+        return folder_of(folder.path.parent), [folder.path.name]
+    if isinstance(folder, ArrowFolder) and (parent := ArrowFolder(folder.filesystem, above)).has_file(name):
+        return parent, [name]
+    return folder, None
+
+
+def _folder_of(source: Any, filesystem: Any) -> Folder:
     if filesystem is not None:
-        place: Place = _InFileSystem(as_arrow_filesystem(filesystem), _path_in_filesystem(source))
-    elif isinstance(source, str) and "://" in source:
-        scheme = source.partition(":")[0].lower()
-        if scheme == "file":
-            return place_and_paths(unquote(urlsplit(source).path), prefix)
-        if scheme in ("hdfs", "viewfs"):
-            filesystem, path = _hadoop(source)
-            place = _InFileSystem(filesystem, path)
-        else:
-            place = place_of(source)
-    else:
-        if isinstance(source, (str, os.PathLike)):
-            path = os.path.expanduser(os.fsdecode(source))
-            path = os.path.join(path, prefix) if prefix else path  # joined to nothing, it would end with a slash
-            if os.path.isfile(path):
-                return place_of(os.path.dirname(os.path.abspath(path))), [os.path.basename(path)]
-        place = place_of(source)
-    for segment in prefix.split("/"):
-        if segment and segment.endswith(SUFFIXES) and place.exists(segment):
-            return place, [segment]
-        if segment:
-            place = place.child(segment)
-    if isinstance(place, _InFileSystem) and place.is_file():
-        return place.parent(), [place.file_name]
-    return place, None
+        return ArrowFolder(as_arrow_filesystem(filesystem), _path_in_filesystem(source))
+    if scheme_of(source) in ("hdfs", "viewfs"):
+        return _hadoop_folder(source)
+    return folder_of(source)
+
+
+def _folder_of_list(found: list[tuple[Folder, list[str] | None]]) -> tuple[Folder, list[str]]:
+    """The folder above all files of a list, and their paths in it."""
+    if not found:
+        raise ConfigError("a list of Parquet files has at least one")
+    if any(paths is None for _, paths in found):
+        raise ConfigError("a list of Parquet files has files, no folders; give one folder by itself")
+    if all(folder.path is not None for folder, _ in found):
+        files = [folder.full_name(path) for folder, paths in found for path in paths or ()]
+        common = os.path.commonpath([os.path.dirname(file) for file in files])
+        return folder_of(common), [os.path.relpath(file, common).replace(os.sep, "/") for file in files]
+    if len({folder.describe("") for folder, _ in found}) != 1:
+        raise ConfigError("the files of one list lie in one folder")
+    return found[0][0], [path for _, paths in found for path in paths or ()]
 
 
 def partition_of(path: str) -> dict[str, str | None]:
@@ -159,24 +157,24 @@ def partition_of(path: str) -> dict[str, str | None]:
     return values
 
 
-def opened_for_arrow(place: Place, path: str) -> Any:
-    """A file of a place as pyarrow's own kind of file where there is one: those read without Python's lock."""
-    if place.path is not None:
-        full = os.path.join(place.path, path)
-        try:
-            return _opened_local(full)
-        except ResourceNotFoundError:
-            raise
-        except OSError as error:
-            if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-                raise ResourceNotFoundError(f"could not open {full!r}: there is no such file") from error
-            raise StorageError(f"could not open {full!r}: {error}", error.errno) from error
-    if isinstance(place, _InFileSystem):
-        return place.opened_for_arrow(path)
-    resource = place.open(path)
-    source = _OfStore(PositionalFile(resource) if isinstance(place, LentPlace) else resource, mode="r")
-    source.version = resource.sha256
-    return source
+def opened_for_arrow(folder: Folder, path: str) -> Any:
+    """A file of a folder as pyarrow's own kind of file where there is one: those read without the GIL."""
+    if isinstance(folder, ArrowFolder):
+        return folder.open_for_arrow(path)
+    if folder.path is None:
+        resource = folder.open(path)
+        source = _OfStore(PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r")
+        source.version = resource.sha256
+        return source
+    full = os.path.join(folder.path, path)
+    try:
+        return _opened_local(full)
+    except ResourceNotFoundError:
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ResourceNotFoundError(f"could not open {full!r}: there is no such file") from error
+    except OSError as error:
+        raise storage_error(f"could not open {full!r}", error) from error
 
 
 def _opened_local(path: str) -> _Local:
@@ -237,7 +235,7 @@ def _path_in_filesystem(source: Any) -> str:
     return (text.partition("://")[2] if "://" in text else text).rstrip("/")
 
 
-def _hadoop(url: str) -> tuple[pafs.FileSystem, str]:
+def _hadoop_folder(url: str) -> Folder:
     try:
         filesystem, path = pafs.FileSystem.from_uri(url)
     except (OSError, pa.ArrowInvalid, ValueError) as error:
@@ -245,82 +243,68 @@ def _hadoop(url: str) -> tuple[pafs.FileSystem, str]:
             f"HDFS could not be reached: {error!s:.300}. pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
             f"(`hadoop classpath --glob`), see https://arrow.apache.org/docs/python/filesystems.html"
         ) from error
-    return filesystem, path.rstrip("/")
+    return ArrowFolder(filesystem, path.rstrip("/"))
 
 
-class _InFileSystem(Place):
-    """A folder in a file system of pyarrow."""
+class ArrowFolder(Folder):
+    """A folder in a file system of pyarrow, which reads without the GIL; one of fsspec comes wrapped as such.
 
-    def __init__(self, filesystem: pafs.FileSystem, folder: str) -> None:
-        self._filesystem, self._folder = filesystem, folder
-        self.name = folder
+    Args:
+        filesystem: of pyarrow.
+        path: of the folder in it, without a slash at the end.
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self.filesystem, self.name = filesystem, path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _InFileSystem, (self._filesystem, self._folder)
+        return ArrowFolder, (self.filesystem, self.name)
 
-    @property
-    def file_name(self) -> str:
-        """The last part of its path."""
-        return self._folder.rpartition("/")[2]
-
-    def is_file(self) -> bool:
-        """Whether it is no folder, but a file."""
-        with _errors(self._folder):
-            return bool(self._filesystem.get_file_info(self._folder).type == pafs.FileType.File)
-
-    def parent(self) -> _InFileSystem:
-        """The folder that it lies in."""
-        return _InFileSystem(self._filesystem, self._folder.rpartition("/")[0])
-
-    def opened_for_arrow(self, file: str) -> Any:
+    def open_for_arrow(self, file: str) -> Any:
         """A file, to be read by pyarrow."""
         with _errors(self.full_name(file)):
-            return self._filesystem.open_input_file(self.full_name(file))
+            return self.filesystem.open_input_file(self.full_name(file))
 
-    def exists(self, file: str) -> bool:
+    def has_file(self, file: str) -> bool:
         with _errors(self.full_name(file)):
-            return bool(self._filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File)
+            return bool(self.filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File)
 
     def open(self, file: str) -> StreamedResource:
         name = self.full_name(file)
-        return StreamedResource.sealed(name, _ArrowBytes(self.opened_for_arrow(file), name), self)
+        return StreamedResource.sealed(name, _ArrowBytes(self.open_for_arrow(file), name), self)
 
-    def get_resource(self, identifier: str) -> StreamedResource:
-        """Open a file by its path again, for a resource that was sent to another process."""
-        return self.open(identifier[len(self._folder) + 1 :])
+    def list_names(self) -> list[str]:
+        return sorted({path.partition("/")[0] for path in self.list_files()})
 
-    def names(self) -> list[str]:
-        return sorted({path.partition("/")[0] for path in self.tree()})
-
-    def tree(self) -> list[str]:
-        selector = pafs.FileSelector(self._folder, allow_not_found=True, recursive=True)
-        with _errors(self._folder):
-            found = self._filesystem.get_file_info(selector)
-        start = len(self._folder) + 1 if self._folder else 0
+    def list_files(self) -> list[str]:
+        selector = pafs.FileSelector(self.name, allow_not_found=True, recursive=True)
+        with _errors(self.name):
+            found = self.filesystem.get_file_info(selector)
+        start = len(self.full_name(""))
         return sorted(info.path[start:] for info in found if info.type == pafs.FileType.File)
 
-    def child(self, name: str) -> Place:
-        return _InFileSystem(self._filesystem, self.full_name(name))
+    def subfolder(self, name: str) -> Folder:
+        return ArrowFolder(self.filesystem, self.full_name(name))
 
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
         """Write a file under another name, and rename it; small ones, as they are held in memory until then."""
         path = self.full_name(file)
         folder = path.rpartition("/")[0]
-        temporary = f"{folder}/.~{secrets.token_hex(8)}" if folder else f".~{secrets.token_hex(8)}"
+        temporary = f"{folder}/{TEMPORARY}{secrets.token_hex(8)}" if folder else f"{TEMPORARY}{secrets.token_hex(8)}"
         data = io.BytesIO()
         with sealing(ResourceWriter(path, data)) as writer:
             yield writer
         with _errors(path, "write"):
             try:
                 if folder:
-                    self._filesystem.create_dir(folder, recursive=True)
-                with self._filesystem.open_output_stream(temporary) as stream:
+                    self.filesystem.create_dir(folder, recursive=True)
+                with self.filesystem.open_output_stream(temporary) as stream:
                     stream.write(data.getvalue())
-                self._filesystem.move(temporary, path)
+                self.filesystem.move(temporary, path)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    self._filesystem.delete_file(temporary)
+                    self.filesystem.delete_file(temporary)
                 raise
 
 

@@ -185,9 +185,9 @@ class Footers:
             DatasetFileCorruptError: it is damaged.
         """
         if self._common is None and self._has_common():
-            place = self.files.place
-            name = place.full_name(COMMON_METADATA)
-            with reading_parquet(name), opened_for_arrow(place, COMMON_METADATA) as source:
+            folder = self.files.folder
+            name = folder.full_name(COMMON_METADATA)
+            with reading_parquet(name), opened_for_arrow(folder, COMMON_METADATA) as source:
                 self._common, _ = _parsed(_tail(source, name), None)
         return self._common
 
@@ -249,18 +249,18 @@ class Footers:
         if not self._is_verified:
             return None
         if self._manifest is None:
-            self._manifest = ParquetManifest.read(self.files.place) or ParquetManifest(None, ())
+            self._manifest = ParquetManifest.read(self.files.folder) or ParquetManifest(None, ())
         record = self._manifest.file(self.files.paths[file])
         return record if record is not None and record.size == file_bytes else None
 
     def _crc32s(self, file: int, facts: FooterFacts, file_bytes: int) -> list[dict[int, int]] | None:
         record = self._record(file, file_bytes)
-        if record is None or record.column_crc32 is None or self.files.place.checks_reads:
+        if record is None or record.column_crc32 is None or self.files.folder.checks_reads:
             return None
         n_digits = 8 * facts.n_bytes.shape[1]
         if len(record.column_crc32) != len(facts.n_rows) or any(len(group) != n_digits for group in record.column_crc32):
             raise DatasetFileCorruptError(
-                f"the manifest of {self.files.place.name!r} is of other columns or row groups than {self.files.name(file)}. "
+                f"the manifest of {self.files.folder.name!r} is of other columns or row groups than {self.files.name(file)}. "
                 f"{_WHAT_TO_DO}"
             )
         return [
@@ -269,10 +269,10 @@ class Footers:
         ]
 
     def _has_common(self) -> bool:
-        return self.files.place.exists(COMMON_METADATA)
+        return self.files.folder.has_file(COMMON_METADATA)
 
     def _read_all(self) -> None:
-        most_threads = n_threads() if self.files.place.path is not None else _MOST_THREADS
+        most_threads = n_threads() if self.files.folder.path is not None else _MOST_THREADS
         n_files = len(self.files.paths)
         for start in range(0, n_files, _FILES_AT_ONCE):
             files = [file for file in range(start, min(start + _FILES_AT_ONCE, n_files)) if self._footers[file] is None]
@@ -350,7 +350,7 @@ def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str
     """SHA-256 of what tells the content of row groups: their files by content and path, and their numbers in these."""
     files = np.unique(footers.file_of[groups]).tolist()
     paths = [footers.files.paths[file] for file in files]
-    contents = contents_of_resources([functools.partial(footers.files.place.open, path) for path in paths])
+    contents = contents_of_resources([functools.partial(footers.files.folder.open, path) for path in paths])
     chosen = [footers.index_of[groups[footers.file_of[groups] == file]].tolist() for file in files]
     return hashlib.sha256(json.dumps([paths, contents, chosen]).encode()).hexdigest()
 

@@ -15,7 +15,7 @@ from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.records.place import Place
+from data_stack.io.folder import Folder
 
 __all__ = [
     "INDEXES_KEY",
@@ -188,23 +188,23 @@ class ParquetManifest:
         return manifest
 
     @classmethod
-    def read(cls, place: Place) -> ParquetManifest | None:
-        """The manifest of the dataset at ``place``; None if there is none.
+    def read(cls, folder: Folder) -> ParquetManifest | None:
+        """The manifest of the dataset in ``folder``; None if there is none.
 
         Raises:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
         """
-        if not place.exists(PARQUET_MANIFEST):
+        if not folder.has_file(PARQUET_MANIFEST):
             return None
-        return cls.from_json(place.read(PARQUET_MANIFEST), place.full_name(PARQUET_MANIFEST))
+        return cls.from_json(folder.read(PARQUET_MANIFEST), folder.full_name(PARQUET_MANIFEST))
 
-    def write(self, place: Place) -> None:
+    def write(self, folder: Folder) -> None:
         """Store it, in the place of an older one.
 
         Raises:
             StorageError: it could not be written; an older one is still there.
         """
-        with place.create(PARQUET_MANIFEST) as file:
+        with folder.create(PARQUET_MANIFEST) as file:
             file.write(self.to_json())
 
 
@@ -248,31 +248,31 @@ def parsed_names(text: str, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_common_metadata(place: Place) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
+def read_common_metadata(folder: Folder) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
     """Schema of the files and key-value metadata in ``_common_metadata``; None if there is none.
 
     Raises:
         DatasetFileCorruptError: it is damaged.
     """
-    if not place.exists(COMMON_METADATA):
+    if not folder.has_file(COMMON_METADATA):
         return None
-    data = place.read(COMMON_METADATA)
+    data = folder.read(COMMON_METADATA)
     try:
         footer = pq.read_metadata(pa.BufferReader(data))
         schema = footer.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetFileCorruptError(
-            f"{place.full_name(COMMON_METADATA)} is damaged: {error!s:.200}. Remove it, or make it anew: "
+            f"{folder.full_name(COMMON_METADATA)} is damaged: {error!s:.200}. Remove it, or make it anew: "
             f"data-stack parquet generate-metadata"
         ) from error
     return schema, {key: value for key, value in (footer.metadata or {}).items() if key != b"ARROW:schema"}
 
 
-def write_common_metadata(place: Place, schema: pa.Schema, metadata: Mapping[bytes, bytes]) -> None:
+def write_common_metadata(folder: Folder, schema: pa.Schema, metadata: Mapping[bytes, bytes]) -> None:
     """Store ``_common_metadata``, in the place of an older one.
 
     Args:
-        place: of the dataset.
+        folder: of the dataset.
         schema: of the columns of the files.
         metadata: key-value metadata, instead of that of ``schema``.
 
@@ -284,8 +284,8 @@ def write_common_metadata(place: Place, schema: pa.Schema, metadata: Mapping[byt
     try:
         pq.write_metadata(schema.with_metadata(dict(metadata)), sink)
     except pa.ArrowException as error:
-        raise ConfigError(f"{place.full_name(COMMON_METADATA)} cannot be written: {error!s:.200}") from error
-    with place.create(COMMON_METADATA) as file:
+        raise ConfigError(f"{folder.full_name(COMMON_METADATA)} cannot be written: {error!s:.200}") from error
+    with folder.create(COMMON_METADATA) as file:
         file.write(sink.getvalue().to_pybytes())
 
 

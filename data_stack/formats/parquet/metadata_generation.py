@@ -93,13 +93,13 @@ def generate_metadata(
         metadata |= made
     metadata.pop(b"ARROW:schema", None)
     try:
-        before = ParquetManifest.read(files.place)
+        before = ParquetManifest.read(files.folder)
     except DatasetFileCorruptError:  # damaged, or of an earlier version: this is how it is made anew
         before = None
     manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
-    common = read_common_metadata(files.place)
-    write_common_metadata(files.place, footers.arrow_schema if files.paths or common is None else common[0], metadata)
-    manifest.write(files.place)
+    common = read_common_metadata(files.folder)
+    write_common_metadata(files.folder, footers.arrow_schema if files.paths or common is None else common[0], metadata)
+    manifest.write(files.folder)
     return MetadataReport(manifest, origin, drops)
 
 

@@ -292,7 +292,7 @@ class GroupReading:
         self._source: Any = None
         self._file: pq.ParquetFile | None = None
         self._table: pa.Table | None = None
-        self.is_local = groups.footers.files.place.path is not None
+        self.is_local = groups.footers.files.folder.path is not None
         self.is_decoded = not self._stored
         self.by_threads = n_threads() == n_processors()
 

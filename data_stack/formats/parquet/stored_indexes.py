@@ -63,8 +63,8 @@ def build_indexes(
         raise ConfigError("indexes lie beside the files of a dataset: give its folder, not one file or a list of them")
     schema = stored_schema(footers)
     built = built_indexes(footers, schema, indexes)
-    place = footers.files.place
-    common = read_common_metadata(place)
+    folder = footers.files.folder
+    common = read_common_metadata(folder)
     arrow_schema, metadata = (footers.arrow_schema, dict(footers.metadata)) if common is None else common
     kept: dict[str, RowGroupIndex] = {}
     if INDEXES_KEY in metadata:
@@ -74,7 +74,7 @@ def build_indexes(
             kept = {}
     kept.update(built)
     metadata.pop(b"ARROW:schema", None)
-    write_common_metadata(place, arrow_schema, {**metadata, INDEXES_KEY: indexes_json(kept, footers)})
+    write_common_metadata(folder, arrow_schema, {**metadata, INDEXES_KEY: indexes_json(kept, footers)})
     return kept
 
 
@@ -121,7 +121,7 @@ def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
     last = max((group for index in found.values() for group in _groups_of(index)), default=-1)
     if last >= len(footers):
         raise ConfigError(
-            f"Petastorm's row-group indexes of {footers.files.place.name} name row group {last}, and there are {len(footers)}: "
+            f"Petastorm's row-group indexes of {footers.files.folder.name} name row group {last}, and there are {len(footers)}: "
             f"{_ADVICE}"
         )
     return found
@@ -143,12 +143,12 @@ def _parsed(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
         n_row_groups, layout, indexes = content["n_row_groups"], content["layout"], content["indexes"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise DatasetFileCorruptError(
-            f"the row-group indexes of {footers.files.place.name} are damaged: {error!s:.200}. Build them again: "
+            f"the row-group indexes of {footers.files.folder.name} are damaged: {error!s:.200}. Build them again: "
             f"build_indexes(source, indexes)"
         ) from error
     if layout != _layout(footers):
         raise ConfigError(
-            f"the row-group indexes of {footers.files.place.name} are of {n_row_groups!s:.20} row groups, it has {len(footers)} "
+            f"the row-group indexes of {footers.files.folder.name} are of {n_row_groups!s:.20} row groups, it has {len(footers)} "
             f"of other files, sizes or values now: {_ADVICE}"
         )
     return dict(from_json(json.dumps(indexes)))

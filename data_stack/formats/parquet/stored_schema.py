@@ -37,7 +37,7 @@ def stored_schema(footers: Footers) -> Schema:
         if schema is None:
             schema = infer_schema(footers.arrow_schema)
     except (ConfigError, DatasetFileCorruptError) as error:
-        raise type(error)(f"the schema of {footers.files.place.name}: {error}") from error
+        raise type(error)(f"the schema of {footers.files.folder.name}: {error}") from error
     fields = list(schema)
     for name in partition_names(footers.files.partitions):
         if name not in schema:

@@ -34,7 +34,7 @@ from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, Gr
 from data_stack.formats.parquet.writer_inference import schema_of_columns, schema_of_rows, undecided_fields
 from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.formats.parquet.writer_progress import WriterProgress, check_same, clear_progress
-from data_stack.formats.records.place import TEMPORARY, Place, place_of
+from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.progress import batch_bar
 
 __all__ = ["ParquetWriter", "remove_dataset"]
@@ -127,8 +127,8 @@ class ParquetWriter:
         self._rows_per_file = None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1))
         self._most_open = int(_at_least("most_open_partitions", most_open_partitions, 1))
         self._indexes, self._petastorm = tuple(indexes), bool(petastorm)
-        self._place = place_of(target, prefix)
-        self._name = self._place.name or type(self._place).__name__.strip("_").lower()
+        self._folder = folder_of(target, prefix)
+        self._name = self._folder.name or "the root of the store"
         self._pid, self._state = os.getpid(), ""
         self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
         self._undecided: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ class ParquetWriter:
         self._manifest: ParquetManifest | None = None
         self._stack = contextlib.ExitStack()
         with self._stack:
-            lease = self._stack.enter_context(self._place.lease(_LOCK))
+            lease = self._stack.enter_context(self._folder.lease(_LOCK))
             if not lease.acquire():
                 raise StorageConflictError(
                     f"another writer has the Parquet dataset {self._name!r} open. Wait until it is closed, or write to another "
@@ -321,25 +321,25 @@ class ParquetWriter:
         """See what is there, and go on with it."""
         self._n_complete, self._before = 0, tuple[ParquetFileRecord, ...]()
         if overwrite:
-            remove_dataset(self._place)
-        self._manifest = ParquetManifest.read(self._place)
-        progress = WriterProgress.find(self._place)
+            remove_dataset(self._folder)
+        self._manifest = ParquetManifest.read(self._folder)
+        progress = WriterProgress.find(self._folder)
         if self._manifest is not None:
             if progress is not None and progress.first_part < self._manifest.n_parts:
-                clear_progress(self._place)  # its writer died when all was done
+                clear_progress(self._folder)  # its writer died when all was done
                 progress = None
             if not resume:
                 raise ConfigError(
                     f"there is a Parquet dataset in {self._name!r} already; choose another folder, or overwrite=True"
                 )
-            if not self._place.can_remove:
+            if not self._folder.can_delete:
                 raise ConfigError(f"{self._name!r} holds a Parquet dataset; nothing can be appended to it in this store")
             self._n_complete, self._before = self._manifest.n_rows, self._manifest.files
             if self._manifest.schema is None:
                 raise ConfigError(
                     f"the manifest of {self._name!r} tells no schema: `data-stack parquet generate-metadata` adds it"
                 )
-            check_same(self._place, self._manifest.schema, self._manifest.partition_by, self._schema, self._asked_partition_by)
+            check_same(self._folder, self._manifest.schema, self._manifest.partition_by, self._schema, self._asked_partition_by)
             self._schema, self._asked_partition_by = self._manifest.schema, self._manifest.partition_by
         if progress is not None:
             if not resume:
@@ -350,26 +350,26 @@ class ParquetWriter:
             self._schema, self._asked_partition_by = progress.schema, progress.partition_by
             self._n_complete += progress.n_rows
         self._found_progress = progress
-        if self._place.can_remove:
+        if self._folder.can_delete:
             self._clear_left_over(progress)
 
     def _clear_left_over(self, progress: WriterProgress | None) -> None:
         """Remove files of parts that were not completed; refuse those that nobody knows."""
         known = {file.name for file in (*self._before, *(progress.files if progress is not None else ()))}
-        there = self._place.tree()
-        if self._place.path is not None:  # stores clear up after themselves
+        there = self._folder.list_files()
+        if self._folder.path is not None:  # stores clear up after themselves
             for name in there:
                 if name.rpartition("/")[2].startswith(TEMPORARY):
-                    self._place.remove(name)
+                    self._folder.delete(name)
         stray = [name for name in there if is_data_file(name) and name not in known]
         for name in stray:
             if progress is None or not _OURS.fullmatch(name):
                 raise ConfigError(
-                    f"there is {self._place.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
+                    f"there is {self._folder.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
                     f"`data-stack parquet generate-metadata` makes a manifest of what is there, and overwrite=True removes it"
                 )
         for name in stray:
-            self._place.remove(name)
+            self._folder.delete(name)
 
     def _prepare(self, schema: Schema) -> None:
         """Begin to write, now that the schema is known."""
@@ -384,7 +384,7 @@ class ParquetWriter:
         if self._found_progress is None:
             numbers = [int(match[1]) + 1 for file in self._before if (match := _OURS.fullmatch(file.name))]
             first_part = max([self._manifest.n_parts if self._manifest is not None else 0, *numbers])
-            self._progress = WriterProgress.begin(self._place, schema, partition_by, first_part)
+            self._progress = WriterProgress.begin(self._folder, schema, partition_by, first_part)
         else:
             self._progress = self._found_progress
         self._schema = schema
@@ -491,7 +491,7 @@ class ParquetWriter:
         name = f"{folder}/part-{part:06d}-{number:03d}.parquet" if self._partitions else f"part-{part:06d}.parquet"
         self._n_in_folder[folder] = number + 1
         return GrowingParquetFile(
-            self._place, name, self._cells.arrow_schema, self._format, self._begun.share, self._precompressed
+            self._folder, name, self._cells.arrow_schema, self._format, self._begun.share, self._precompressed
         )
 
     def _is_full(self, file: GrowingParquetFile) -> bool:
@@ -545,7 +545,7 @@ class ParquetWriter:
             return
         manifest = ParquetManifest(schema, (*self._before, *begun.files), begun.partition_by, begun.n_parts)
         metadata: dict[bytes, bytes] = {}
-        common = read_common_metadata(self._place) if self._place.can_remove else None
+        common = read_common_metadata(self._folder) if self._folder.can_delete else None
         if common is not None:
             metadata = {key: value for key, value in common[1].items() if key != INDEXES_KEY}  # they are of other row groups
         metadata |= schema.metadata()
@@ -554,10 +554,10 @@ class ParquetWriter:
             metadata |= petastorm_metadata(schema, manifest.files)
         if self._indexes:
             names = tuple(file.name for file in manifest.files)
-            footers = Footers(ParquetFiles(self._place, names, tuple(map(partition_of, names))))
+            footers = Footers(ParquetFiles(self._folder, names, tuple(map(partition_of, names))))
             metadata[INDEXES_KEY] = indexes_json(built_indexes(footers, schema, self._indexes), footers)
-        write_common_metadata(self._place, self._cells.arrow_schema, metadata)
-        manifest.write(self._place)
+        write_common_metadata(self._folder, self._cells.arrow_schema, metadata)
+        manifest.write(self._folder)
         begun.clear()
 
     def _discard(self) -> None:
@@ -566,10 +566,10 @@ class ParquetWriter:
             _, file = self._open.popitem()
             with contextlib.suppress(DataStackError):
                 file.discard()
-        if self._place.can_remove:
+        if self._folder.can_delete:
             for record in self._published:
                 with contextlib.suppress(DataStackError):
-                    self._place.remove(record.name)
+                    self._folder.delete(record.name)
         self._published = []
         if self._progress is not None and not self._progress.files:
             with contextlib.suppress(DataStackError):
@@ -597,25 +597,25 @@ class ParquetWriter:
 _COMPRESSED_KINDS: Final = frozenset({"png", "jpeg", "compressed_ndarray"})
 
 
-def remove_dataset(place: Place) -> None:
+def remove_dataset(folder: Folder) -> None:
     """Remove a Parquet dataset: its manifest first, so that it is never half there. Other files stay.
 
     Raises:
         ConfigError: this store cannot remove.
         StorageError: something could not be removed.
     """
-    if not place.can_remove:
-        if place.exists(PARQUET_MANIFEST):
-            raise ConfigError(f"{place.name!r} holds a Parquet dataset, which cannot be removed from this store")
+    if not folder.can_delete:
+        if folder.has_file(PARQUET_MANIFEST):
+            raise ConfigError(f"{folder.name!r} holds a Parquet dataset, which cannot be removed from this store")
         return
-    names = place.tree()
+    names = folder.list_files()
     for name in (PARQUET_MANIFEST, COMMON_METADATA, "_metadata"):
         if name in names:
-            place.remove(name)
+            folder.delete(name)
     for name in names:
         if is_data_file(name):
-            place.remove(name)
-    clear_progress(place)
+            folder.delete(name)
+    clear_progress(folder)
 
 
 def _at_least(name: str, value: Any, least: float) -> float:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from data_stack.exception import ConfigError, DataStackError, MalformedIdentifierError
 from data_stack.formats.parquet.metadata import ParquetFileRecord
-from data_stack.formats.records.place import Place
+from data_stack.io.folder import Folder
 
 __all__ = ["COMPRESSIONS", "FileFormat", "GrowingParquetFile", "StoredShare"]
 
@@ -99,7 +99,7 @@ class GrowingParquetFile:
     """A file that row groups are written into, as soon as enough rows are there. Nothing of it is visible before it is published.
 
     Args:
-        place: of the dataset.
+        folder: of the dataset.
         name: of the file, with its folders.
         schema: of the file.
         file_format: how it is written.
@@ -112,32 +112,32 @@ class GrowingParquetFile:
         n_bytes: that were written.
 
     Raises:
-        ConfigError: the place has no such names.
+        ConfigError: the folder can have no such names.
         StorageError: it cannot be written.
     """
 
     def __init__(
         self,
-        place: Place,
+        folder: Folder,
         name: str,
         schema: pa.Schema,
         file_format: FileFormat,
         share: StoredShare,
         precompressed: frozenset[str],
     ) -> None:
-        self.name, self._place, self._schema, self._format, self._share = name, place, schema, file_format, share
+        self.name, self._folder, self._schema, self._format, self._share = name, folder, schema, file_format, share
         self._precompressed = precompressed
         self._pending: list[pa.RecordBatch] = []
         self.n_rows = self._pending_rows = self.pending_bytes = 0
-        folder, _, file = name.rpartition("/")
+        inner, _, file = name.rpartition("/")
         try:
-            for segment in folder.split("/") if folder else ():
-                place = place.child(segment)
-            self._opened: AbstractContextManager[Any] | None = place.create(file)
+            for segment in inner.split("/") if inner else ():
+                folder = folder.subfolder(segment)
+            self._opened: AbstractContextManager[Any] | None = folder.create(file)
             self._file = self._opened.__enter__()
         except MalformedIdentifierError as error:
             raise ConfigError(
-                f"{place.full_name(name)!r} cannot be stored: {error}. A folder of this machine takes values of partitions with "
+                f"{folder.full_name(name)!r} cannot be stored: {error}. A folder of this machine takes values of partitions with "
                 f"any characters, a store does not"
             ) from error
         self._sink = _Sink(self._file)

@@ -12,7 +12,7 @@ from data_stack.formats.parquet.dataset_names import PROGRESS_FOLDER
 from data_stack.formats.parquet.metadata import ParquetFileRecord, parsed_names, parsed_schema
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_files import StoredShare
-from data_stack.formats.records.place import Place
+from data_stack.io.folder import Folder
 
 __all__ = ["WriterProgress"]
 
@@ -28,7 +28,7 @@ class WriterProgress:
     durable, so the files that are noted always hold the first rows that the writer was given.
 
     Attributes:
-        place: of the dataset.
+        folder: of the dataset.
         schema: of the rows.
         partition_by: columns that are folders.
         first_part: number of the first part of this writer.
@@ -37,7 +37,7 @@ class WriterProgress:
         share: what row groups took so far.
     """
 
-    place: Place
+    folder: Folder
     schema: Schema
     partition_by: tuple[str, ...]
     first_part: int
@@ -46,10 +46,10 @@ class WriterProgress:
     share: StoredShare
 
     @classmethod
-    def begin(cls, place: Place, schema: Schema, partition_by: tuple[str, ...], first_part: int) -> WriterProgress:
+    def begin(cls, folder: Folder, schema: Schema, partition_by: tuple[str, ...], first_part: int) -> WriterProgress:
         """Note that a dataset is begun, or gone on with."""
-        progress = cls(place, schema, partition_by, first_part, first_part, [], StoredShare())
-        if place.can_remove:
+        progress = cls(folder, schema, partition_by, first_part, first_part, [], StoredShare())
+        if folder.can_delete:
             progress._put(
                 _BEGUN,
                 {
@@ -62,14 +62,14 @@ class WriterProgress:
         return progress
 
     @classmethod
-    def find(cls, place: Place) -> WriterProgress | None:
+    def find(cls, folder: Folder) -> WriterProgress | None:
         """What the last writer noted; None if there is nothing.
 
         Raises:
             DatasetFileCorruptError: it is damaged.
         """
-        notes = place.child(PROGRESS_FOLDER)
-        if not place.can_remove or not notes.exists(_BEGUN):
+        notes = folder.subfolder(PROGRESS_FOLDER)
+        if not folder.can_delete or not notes.has_file(_BEGUN):
             return None
         what = notes.full_name(_BEGUN)
         fields = JsonObject.unsealed(notes.read(_BEGUN), what)
@@ -80,8 +80,8 @@ class WriterProgress:
         fields.done()
         if schema is None:
             raise DatasetFileCorruptError(f"{what} is damaged: it tells no schema")
-        progress = cls(place, schema, partition_by, first_part, first_part, [], StoredShare())
-        while notes.exists(_note_name(progress.n_parts)):
+        progress = cls(folder, schema, partition_by, first_part, first_part, [], StoredShare())
+        while notes.has_file(_note_name(progress.n_parts)):
             progress._take(notes, _note_name(progress.n_parts))
         return progress
 
@@ -91,7 +91,7 @@ class WriterProgress:
         Raises:
             ConfigError: it may not.
         """
-        check_same(self.place, self.schema, self.partition_by, schema, partition_by)
+        check_same(self.folder, self.schema, self.partition_by, schema, partition_by)
 
     @property
     def n_rows(self) -> int:
@@ -100,7 +100,7 @@ class WriterProgress:
 
     def add(self, files: list[ParquetFileRecord]) -> None:
         """Note that a part is complete; all its files are durable."""
-        if self.place.can_remove:
+        if self.folder.can_delete:
             self._put(
                 _note_name(self.n_parts),
                 {
@@ -114,14 +114,14 @@ class WriterProgress:
 
     def clear(self) -> None:
         """Remove all notes: the manifest tells it all now, or the dataset is to be begun anew."""
-        if self.place.can_remove:
-            clear_progress(self.place)
+        if self.folder.can_delete:
+            clear_progress(self.folder)
 
     def _put(self, name: str, fields: dict[str, object]) -> None:
-        with self.place.child(PROGRESS_FOLDER).create(name) as file:
+        with self.folder.subfolder(PROGRESS_FOLDER).create(name) as file:
             file.write(sealed_json(fields))
 
-    def _take(self, notes: Place, name: str) -> None:
+    def _take(self, notes: Folder, name: str) -> None:
         what = notes.full_name(name)
         fields = JsonObject.unsealed(notes.read(name), what)
         self.files += [ParquetFileRecord.from_json(each, what) for each in fields.objects("files")]
@@ -130,15 +130,15 @@ class WriterProgress:
         self.n_parts += 1
 
 
-def clear_progress(place: Place) -> None:
+def clear_progress(folder: Folder) -> None:
     """Remove what a writer noted; the note that there is one goes last."""
-    names = place.child(PROGRESS_FOLDER).names()
+    names = folder.subfolder(PROGRESS_FOLDER).list_names()
     for name in sorted(names, key=lambda name: name == _BEGUN):
-        place.remove(f"{PROGRESS_FOLDER}/{name}")
+        folder.delete(f"{PROGRESS_FOLDER}/{name}")
 
 
 def check_same(
-    place: Place,
+    folder: Folder,
     schema: Schema,
     partition_by: tuple[str, ...],
     asked: Schema | None,
@@ -153,12 +153,12 @@ def check_same(
         differing = [field.name for field in asked if field.name not in schema or schema[field.name] != field]
         differing += [field.name for field in schema if field.name not in asked]
         raise ConfigError(
-            f"{place.name!r} holds a Parquet dataset of another schema: {', '.join(differing) or 'the order of its fields'} "
+            f"{folder.name!r} holds a Parquet dataset of another schema: {', '.join(differing) or 'the order of its fields'} "
             f"{'differs' if len(differing) < 2 else 'differ'}. Choose another folder, or overwrite=True"
         )
     if asked_partition_by is not None and asked_partition_by != partition_by:
         raise ConfigError(
-            f"{place.name!r} holds a Parquet dataset partitioned by {list(partition_by)}, not by {list(asked_partition_by)}. "
+            f"{folder.name!r} holds a Parquet dataset partitioned by {list(partition_by)}, not by {list(asked_partition_by)}. "
             f"Choose another folder, or overwrite=True"
         )
 

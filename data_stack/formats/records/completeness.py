@@ -58,7 +58,7 @@ def count_samples(files: RecordFiles, references: SampleReferences | None, incom
         f"{name} {length:,}" + (f" ({problems[name]})" if name in problems else "") for name, length in lengths.items()
     )
     found = (
-        f"the columns of the record dataset {files.place.name!r} do not hold the same samples; they have so "
+        f"the columns of the record dataset {files.folder.name!r} do not hold the same samples; they have so "
         f"many records: {columns}"
     )
     if incomplete == "prefix":

@@ -16,9 +16,9 @@ from data_stack.formats.records.column_buffer import ColumnBuffer
 from data_stack.formats.records.growing_file import GrowingFile, disk_errors, sync_folder
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, bag_name, idx_name, parsed_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
-from data_stack.formats.records.place import Place
 from data_stack.formats.records.progress import PROGRESS, Progress, this_boot
 from data_stack.formats.records.references import parsed_references
+from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, HashingThread
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.executor import waiting
@@ -27,7 +27,7 @@ __all__ = ["PART", "FolderTarget", "Target", "spec_record"]
 
 #: Behind the name of what is not finished, of a dataset with sequences.
 PART = ".part"
-#: What unfinished files are called in a folder, ours and those of :class:`Place`.
+#: What unfinished files are called in a folder, ours and those of :class:`Folder`.
 _TEMPORARY = ".~"
 #: As long as that lasts, a power cut costs no more.
 _SYNC_SECONDS = 30.0
@@ -83,7 +83,7 @@ class FolderTarget(Target):
     """A folder of this machine, for one writer at a time.
 
     Args:
-        place: the folder; it is made.
+        folder: the folder; it is made.
         columns: what it holds.
         hashing: takes SHA-256 of all files.
         truncates: whether to cut off what columns have beyond the last sample that is complete in all; if not, what is written is
@@ -96,9 +96,9 @@ class FolderTarget(Target):
         StorageError: the folder cannot be written.
     """
 
-    def __init__(self, place: Place, columns: Mapping[str, Column], hashing: HashingThread, *, truncates: bool) -> None:
-        self._place, self._columns, self._hashing = place, columns, hashing
-        self._folder = str(place.path)
+    def __init__(self, folder: Folder, columns: Mapping[str, Column], hashing: HashingThread, *, truncates: bool) -> None:
+        self._folder, self._columns, self._hashing = folder, columns, hashing
+        self._root = str(folder.path)
         self._has_references = any(column.is_sequence for column in columns.values())
         self._names = [*columns, REFS] if self._has_references else list(columns)
         self._part = PART if self._has_references else ""
@@ -172,7 +172,7 @@ class FolderTarget(Target):
         self._sync()
         manifest = self._manifest(buffers, count)
         self._put(MANIFEST + PART, manifest.to_json())
-        with disk_errors("rename files in", self._folder):
+        with disk_errors("rename files in", self._root):
             for name in self._names:
                 with contextlib.suppress(FileNotFoundError):  # an attempt that failed renamed it
                     os.rename(self._path(bag_name(name) + PART), self._path(bag_name(name)))
@@ -195,11 +195,11 @@ class FolderTarget(Target):
     # ------------------------------------------------------------------ opening
 
     def _path(self, file: str) -> str:
-        return os.path.join(self._folder, file)
+        return os.path.join(self._root, file)
 
     def _make_folder(self) -> None:
-        with disk_errors("make the folder", self._folder):
-            above = self._folder
+        with disk_errors("make the folder", self._root):
+            above = self._root
             missing = []
             while not os.path.isdir(above):
                 missing.append(above)
@@ -228,7 +228,7 @@ class FolderTarget(Target):
                 except BlockingIOError:
                     os.close(handle)
                     raise StorageConflictError(
-                        f"another writer has the record dataset {self._folder!r} open. Wait until it is closed, or let each "
+                        f"another writer has the record dataset {self._root!r} open. Wait until it is closed, or let each "
                         f"process write shards of its own (ShardedRecordWriter with shardstart and shardstep)"
                     ) from None
                 except OSError:
@@ -240,7 +240,7 @@ class FolderTarget(Target):
 
     def _remove_abandoned(self) -> None:
         """Remove temporary files of writers that died; while we hold the lock nobody else makes a manifest."""
-        for name in self._place.names():
+        for name in self._folder.list_names():
             if name.startswith(_TEMPORARY):
                 owner = name[len(_TEMPORARY) :].rpartition("-")[0]
                 if not owner or is_dead(owner):
@@ -261,27 +261,27 @@ class FolderTarget(Target):
                 os.unlink(temporary)
 
     def _check_spec(self) -> None:
-        found = parsed_spec(self._place.read(SPEC), self._place.full_name(SPEC))
+        found = parsed_spec(self._folder.read(SPEC), self._folder.full_name(SPEC))
         asked = {name: column.type for name, column in self._columns.items()}
         if found != asked:
             raise ConfigError(
-                f"{self._folder!r} holds a record dataset of other columns: {found}, not {asked}. Choose another folder"
+                f"{self._root!r} holds a record dataset of other columns: {found}, not {asked}. Choose another folder"
             )
         for name in (MANIFEST, MANIFEST + PART):
-            if self.manifest is None and self._place.exists(name) and (name == MANIFEST or self._are_all_final()):
-                self.manifest = RecordsManifest.from_json(self._place.read(name), self._place.full_name(name))
+            if self.manifest is None and self._folder.has_file(name) and (name == MANIFEST or self._are_all_final()):
+                self.manifest = RecordsManifest.from_json(self._folder.read(name), self._folder.full_name(name))
         if self.manifest is not None and {name: column.type for name, column in self.manifest.columns.items()} != asked:
-            raise DatasetFileCorruptError(f"{self._place.full_name(MANIFEST)} is of other columns than {SPEC}")
+            raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} is of other columns than {SPEC}")
         if self.manifest is not None:
             indexes = [] if self._has_references else [idx_name(name) for name in self._names]
             for file in [bag_name(name) for name in self._names] + indexes:
                 if file not in self.manifest.files:
-                    raise DatasetFileCorruptError(f"{self._place.full_name(MANIFEST)} has no digest of {file!r}")
+                    raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} has no digest of {file!r}")
 
     def _open_growing(self) -> None:
         if os.path.exists(self._path(bag_name(REFS))):
             raise ConfigError(
-                f"{self._folder!r} holds a finished dataset in the layout of Granular 0.21, to which nothing can be appended. "
+                f"{self._root!r} holds a finished dataset in the layout of Granular 0.21, to which nothing can be appended. "
                 f"Write further samples to another folder"
             )
         self._open_bags()
@@ -292,7 +292,7 @@ class FolderTarget(Target):
     def _open_unfinished(self) -> None:
         """Take up what is not finished. A dataset with sequences is finished once all its bags have their names."""
         self._bags: dict[str, FolderBag] = {}
-        with disk_errors("rename files in", self._folder):
+        with disk_errors("rename files in", self._root):
             if self._are_all_final():
                 self.is_closed = True
                 self._settle()
@@ -335,9 +335,9 @@ class FolderTarget(Target):
 
     def _n_trusted(self) -> int:
         """Samples that are what was written: all, unless their writer's machine stopped before they were synced."""
-        if not self._place.exists(PROGRESS):
+        if not self._folder.has_file(PROGRESS):
             return MAX_RECORDS  # another tool's
-        progress = Progress.from_json(self._place.read(PROGRESS))
+        progress = Progress.from_json(self._folder.read(PROGRESS))
         if progress.boot == this_boot():
             return MAX_RECORDS
         return max(progress.count, self.manifest.count if self.manifest is not None else 0)
@@ -347,7 +347,7 @@ class FolderTarget(Target):
         self._synced, self._synced_at = count, time.monotonic()
 
     def _forget_progress(self) -> None:
-        with disk_errors("remove a file of", self._folder), contextlib.suppress(FileNotFoundError):
+        with disk_errors("remove a file of", self._root), contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(PROGRESS))
 
     def _n_complete(self) -> int:
@@ -384,7 +384,7 @@ class FolderTarget(Target):
     def _n_in_finished(self) -> int:
         if self.manifest is not None:
             return self.manifest.count
-        with self._place.open(bag_name(REFS)) as file:
+        with self._folder.open(bag_name(REFS)) as file:
             size = file.seek(0, os.SEEK_END)
             if size == 0:
                 return 0
@@ -437,7 +437,7 @@ class FolderTarget(Target):
 
     def _put(self, name: str, data: bytes) -> None:
         """Make a small file, durable, and with it all names that were made before."""
-        with self._place.create(name) as file:
+        with self._folder.create(name) as file:
             file.write(data)
         while self._made:
             sync_folder(os.path.dirname(self._made[-1]))
@@ -445,14 +445,14 @@ class FolderTarget(Target):
 
     def _settle(self) -> None:
         """All bags of a dataset with sequences have their names: give the manifest its own, and remove what is left over."""
-        sync_folder(self._folder)
+        sync_folder(self._root)
         with contextlib.suppress(FileNotFoundError):
             os.rename(self._path(MANIFEST + PART), self._path(MANIFEST))
         for name in self._names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(idx_name(name) + PART))
         self._forget_progress()
-        sync_folder(self._folder)
+        sync_folder(self._root)
 
 
 def spec_record(columns: Mapping[str, Column], hashing: HashingThread) -> FileRecord:

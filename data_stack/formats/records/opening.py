@@ -9,9 +9,9 @@ from data_stack.exception import ResourceNotFoundError
 from data_stack.formats.records.codecs.types import Codecs
 from data_stack.formats.records.completeness import Incomplete
 from data_stack.formats.records.layout import SPEC
-from data_stack.formats.records.place import place_of
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.sharded import ShardedRecordReader, shard_names
+from data_stack.io.folder import folder_of
 
 __all__ = ["open_records"]
 
@@ -42,7 +42,7 @@ def open_records(
         DatasetFileCorruptError: it is damaged or incomplete, as far as can be told without reading its records.
         ConfigError: there is no such column or codec.
     """
-    place = place_of(source, prefix)
+    folder = folder_of(source, prefix)
     options: dict[str, Any] = {
         "codecs": codecs,
         "columns": columns,
@@ -52,11 +52,11 @@ def open_records(
         "verified": verified,
         "incomplete": incomplete,
     }
-    if not place.exists(SPEC) and shard_names(place):
-        return ShardedRecordReader(place, **options)
+    if not folder.has_file(SPEC) and shard_names(folder):
+        return ShardedRecordReader(folder, **options)
     try:
-        return RecordReader(place, **options)
+        return RecordReader(folder, **options)
     except ResourceNotFoundError as error:
         raise ResourceNotFoundError(
-            f"there is no record dataset in {place.name or 'the store'!r}: neither a {SPEC} nor a shard such as 000000/{SPEC}"
+            f"there is no record dataset in {folder.name or 'the store'!r}: neither a {SPEC} nor a shard such as 000000/{SPEC}"
         ) from error

@@ -21,10 +21,10 @@ from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequenc
 from data_stack.formats.records.completeness import Incomplete, checked_incomplete, count_samples
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.place import Place, place_of
 from data_stack.formats.records.record_files import Access, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
+from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ class RecordReader(DatasetIterator):
     of this machine; set ``mapped=False`` for those that another program may cut short, or that lie on a network file system that
     is not to be trusted.
 
-    Threads may share a reader, a forked child may go on using it, and it pickles as its place and options.
+    Threads may share a reader, a forked child may go on using it, and it pickles as its folder and options.
 
     Args:
-        source: folder, storage connector, URL, or resources of a dataset; see :func:`place_of`.
+        source: folder, storage connector, URL, or resources of a dataset; see :func:`~data_stack.io.folder.folder_of`.
         prefix: folder below ``source``.
         codecs: by type, codecs of one's own, which go before those that are built in; None as a codec gives bytes as they are.
         columns: those that are wanted, in this order; None for all, in the order of their names. Others are never touched.
@@ -108,7 +108,7 @@ class RecordReader(DatasetIterator):
         verified: bool = True,
         incomplete: Incomplete = "raise",
     ) -> None:
-        self._place = place_of(source, prefix)
+        self._folder = folder_of(source, prefix)
         cached = tuple(names_of("cache_columns", cache_columns))
         self._options: dict[str, Any] = {
             "codecs": codecs,
@@ -119,7 +119,7 @@ class RecordReader(DatasetIterator):
             "verified": bool(verified),
             "incomplete": checked_incomplete(incomplete),
         }
-        self._files = RecordFiles(self._place, Access(bool(mapped), bool(verified), bool(cache_index), cached))
+        self._files = RecordFiles(self._folder, Access(bool(mapped), bool(verified), bool(cache_index), cached))
         types = self._files.types
         for name in cached:
             _check_column(name, types)
@@ -143,7 +143,7 @@ class RecordReader(DatasetIterator):
         try:
             return codec_of(self._files.types[name], codecs)
         except ConfigError as error:
-            raise ConfigError(f"column {name!r} of {self._place.name}: {error}") from error
+            raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
 
     # ------------------------------------------------------------------ what it is
 
@@ -417,10 +417,10 @@ class RecordReader(DatasetIterator):
         Raises:
             DatasetFileCorruptError: something is damaged; the first of it is named.
         """
-        verify_files(self._place)
+        verify_files(self._folder)
         if self._files.manifest is None:
             options = {**self._options, "columns": None, "cache_columns": (), "cache_index": False}
-            with opened_with(type(self), self._place, options, self.provided_codecs) as whole:
+            with opened_with(type(self), self._folder, options, self.provided_codecs) as whole:
                 for start in range(0, len(whole), _FEWEST_IN_BLOCK):
                     whole._lists(range(start, min(start + _FEWEST_IN_BLOCK, len(whole))))
 
@@ -456,7 +456,7 @@ class RecordReader(DatasetIterator):
         options = {name: value for name, value in self._options.items() if value != DEFAULTS[name]}
         return _reopened, (
             type(self),
-            self._place,
+            self._folder,
             options,
             self.provided_codecs,
             self._length,
@@ -479,17 +479,17 @@ class RecordReader(DatasetIterator):
         """Number of samples."""
         manifest, files = self._files.manifest, self._files
         if manifest is not None and manifest.count > MAX_RECORDS:
-            raise DatasetFileCorruptError(f"{self._place.full_name(MANIFEST)} claims {manifest.count:,} samples")
+            raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
         if files.has_references:
             self._references = SampleReferences(files)
             if manifest is not None and len(self._references) < manifest.count:
                 raise DatasetFileCorruptError(
-                    f"{self._place.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
+                    f"{self._folder.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
                     f"{len(self._references):,}"
                 )
         elif self._sequences:
             raise DatasetFileCorruptError(
-                f"{self._place.name} has columns of sequences, but no {REFS}.bag, which tells what they are; restore it "
+                f"{self._folder.name} has columns of sequences, but no {REFS}.bag, which tells what they are; restore it "
                 f"from a copy"
             )
         if manifest is not None:
@@ -510,7 +510,7 @@ class RecordReader(DatasetIterator):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StorageError(f"the record dataset {self._place.name!r} was closed; open it again to read from it")
+            raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
 
     def _settle(self, n_reads: int) -> None:
         """Now and then see whether all blocks are checked, and take the short way from then on."""
@@ -618,11 +618,11 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def opened_with(
-    reader_class: type[RecordReader], place: Place, options: Mapping[str, Any], provided: Mapping[str, Codec]
+    reader_class: type[RecordReader], folder: Folder, options: Mapping[str, Any], provided: Mapping[str, Codec]
 ) -> RecordReader:
     """A reader that has ``provided`` codecs where it needs them; unlike codecs of one's own they give what a manifest says."""
     given = options.get("codecs")
-    reader = reader_class(place, **({**options, "codecs": {**provided, **(given or {})}} if provided else options))
+    reader = reader_class(folder, **({**options, "codecs": {**provided, **(given or {})}} if provided else options))
     reader._options["codecs"] = given
     return reader
 
@@ -638,16 +638,16 @@ def _is_known(kind: str, given: Collection[str]) -> bool:
 
 def _reopened(
     reader_class: type[RecordReader],
-    place: Place,
+    folder: Folder,
     options: dict[str, Any],
     provided: Mapping[str, Codec],
     length: int,
     manifest_sha256: str | None,
 ) -> RecordReader:
-    reader = opened_with(reader_class, place, options, provided)
+    reader = opened_with(reader_class, folder, options, provided)
     if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
         raise ResourceChangedError(
-            place.full_name(MANIFEST),
+            folder.full_name(MANIFEST),
             f"{length} samples, sha256 {manifest_sha256}",
             f"{len(reader)} samples, sha256 {reader._files.manifest_sha256}",
         )

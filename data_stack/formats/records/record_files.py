@@ -20,9 +20,9 @@ from data_stack.formats.records.codecs.codec import Codec, Column, FunctionCodec
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parsed_spec
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
-from data_stack.formats.records.place import Place
 from data_stack.formats.records.stored_file import BlockChecks, BlockDamage, StoredFile, check_size
 from data_stack.io.content import contents_of_resources
+from data_stack.io.folder import Folder
 from data_stack.util.logger import logger
 
 __all__ = ["Access", "RecordFiles"]
@@ -48,10 +48,10 @@ class Access:
 
 
 class RecordFiles:
-    """What lies in a place, as far as its spec and manifest tell; no column is opened before it is asked for.
+    """What lies in a folder, as far as its spec and manifest tell; no column is opened before it is asked for.
 
     Args:
-        place: where it lies.
+        folder: where it lies.
         access: how to read it.
 
     Attributes:
@@ -67,11 +67,11 @@ class RecordFiles:
         DatasetFileCorruptError: it is damaged.
     """
 
-    def __init__(self, place: Place, access: Access) -> None:
-        self.place, self._access = place, access
+    def __init__(self, folder: Folder, access: Access) -> None:
+        self.folder, self._access = folder, access
         # A file that is closed and opened again is not checked twice.
         self._checks: dict[str, BlockChecks] = {}
-        self.manifest, self.manifest_sha256 = _manifest(place)
+        self.manifest, self.manifest_sha256 = _manifest(folder)
         self.types = self._types()
         if self.manifest is None:
             self.schema: Mapping[str, Column] = {name: Column(kind) for name, kind in self.types.items()}
@@ -91,14 +91,14 @@ class RecordFiles:
     # ------------------------------------------------------------------ spec and manifest
 
     def _types(self) -> dict[str, str]:
-        what = self.place.full_name(SPEC)
+        what = self.folder.full_name(SPEC)
         try:
-            data = self.place.read(SPEC)
+            data = self.folder.read(SPEC)
         except ResourceNotFoundError as error:
             if self.manifest is not None:
                 raise DatasetFileCorruptError(f"{what} is missing; {MANIFEST} beside it says that it was there") from error
             raise ResourceNotFoundError(
-                f"there is no record dataset in {self.place.name or 'the store'!r}: it has no {SPEC}. A folder of shards is "
+                f"there is no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}. A folder of shards is "
                 f"opened with ShardedRecordReader, or with records.open()"
             ) from error
         if self.manifest is None:
@@ -116,9 +116,9 @@ class RecordFiles:
         if self.manifest is not None:
             return frozenset(self.manifest.files)
         try:
-            return frozenset(self.place.names())
+            return frozenset(self.folder.list_names())
         except UnsupportedStorageOperationError:  # a store that cannot list can say of each whether it is there
-            return frozenset(file for file in self._possible_names() if self.place.exists(file))
+            return frozenset(file for file in self._possible_names() if self.folder.has_file(file))
 
     def _files_of(self, name: str) -> tuple[str, ...]:
         """The files of a column."""
@@ -136,18 +136,18 @@ class RecordFiles:
         """What can be seen without reading: files that were cut short, or are growing."""
         growing = False
         for file, record in manifest.files.items():
-            if self.place.path is None:  # each would be a request; one that is opened is looked at then
+            if self.folder.path is None:  # each would be a request; one that is opened is looked at then
                 break
             try:
-                size = os.path.getsize(self.place.path / file)
+                size = os.path.getsize(self.folder.path / file)
             except OSError as error:
                 raise self._missing(file) from error
-            check_size(self.place.full_name(file), size, record)
+            check_size(self.folder.full_name(file), size, record)
             growing = growing or size > record.size
         if growing:
             logger.warning(
                 "%s: somebody is appending to it; the %d samples that its manifest covers are read",
-                self.place.name,
+                self.folder.name,
                 manifest.count,
             )
 
@@ -238,17 +238,19 @@ class RecordFiles:
         columns = {name: self.schema[name] for name in names}
         held = {name: [each.type, str(each.dtype), each.shape] for name, each in columns.items()}
         files = [file for name in [REFS] * self.has_references + list(columns) for file in self._files_of(name)]
-        if self.manifest is not None and (self._access.verified or self.place.checks_reads):
+        if self.manifest is not None and (self._access.verified or self.folder.checks_reads):
             return {"columns": held, "files": {file: self.manifest.files[file].sha256 for file in files}}
-        digests = contents_of_resources([functools.partial(self.place.open, file) for file in files])
+        digests = contents_of_resources([functools.partial(self.folder.open, file) for file in files])
         if self._found_inodes() != self._inodes:  # what is open gives the records of before
-            raise ResourceChangedError(self.place.full_name(SPEC), "the files that were opened", "others; open the dataset again")
+            raise ResourceChangedError(
+                self.folder.full_name(SPEC), "the files that were opened", "others; open the dataset again"
+            )
         return {"columns": held, "files": dict(zip(files, digests, strict=True))}
 
     def _found_inodes(self) -> dict[str, int]:
         """Which files of this machine lie where those of the columns are."""
-        folder = self.place.path
-        files = [] if folder is None else [folder / file for name in self.types for file in self._files_of(name)]
+        path = self.folder.path
+        files = [] if path is None else [path / file for name in self.types for file in self._files_of(name)]
         return {str(file): file.stat().st_ino for file in files if file.exists()}
 
     def _open(self, file: str, loaded: bool) -> StoredFile:
@@ -257,7 +259,7 @@ class RecordFiles:
             raise self._missing(file)
         try:
             stored = StoredFile(
-                self.place,
+                self.folder,
                 file,
                 record,
                 mapped=self._access.mapped,
@@ -274,19 +276,19 @@ class RecordFiles:
         if self.manifest is None:
             return None
         if file not in self.manifest.files:
-            raise DatasetFileCorruptError(f"{self.place.full_name(MANIFEST)} has no digest of {file!r}")
+            raise DatasetFileCorruptError(f"{self.folder.full_name(MANIFEST)} has no digest of {file!r}")
         return self.manifest.files[file]
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(
-            f"{self.place.full_name(file)} is missing, of a dataset with the columns {', '.join(self.types)}. Restore it from a "
+            f"{self.folder.full_name(file)} is missing, of a dataset with the columns {', '.join(self.types)}. Restore it from a "
             f"copy, or write the dataset again"
         )
 
 
-def _manifest(place: Place) -> tuple[RecordsManifest | None, str | None]:
+def _manifest(folder: Folder) -> tuple[RecordsManifest | None, str | None]:
     try:
-        data = place.read(MANIFEST)
+        data = folder.read(MANIFEST)
     except ResourceNotFoundError:
         return None, None
-    return RecordsManifest.from_json(data, place.full_name(MANIFEST)), hashlib.sha256(data).hexdigest()
+    return RecordsManifest.from_json(data, folder.full_name(MANIFEST)), hashlib.sha256(data).hexdigest()

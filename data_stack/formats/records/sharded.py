@@ -36,8 +36,8 @@ from data_stack.formats.records.codecs.codec import Codec, Column
 from data_stack.formats.records.codecs.types import Codecs
 from data_stack.formats.records.completeness import Incomplete, checked_incomplete
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.place import Place, place_of
 from data_stack.formats.records.reader import DEFAULTS, Mask, RecordReader, names_of, opened_with
+from data_stack.io.folder import Folder, folder_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -86,15 +86,16 @@ class ShardedRecordReader(DatasetIterator):
         shardstep: int = 1,
     ) -> None:
         first, step = checked_integer("shardstart", shardstart, at_least=0), checked_integer("shardstep", shardstep, at_least=1)
-        place = place_of(source, prefix)
-        names = shard_names(place)
+        folder = folder_of(source, prefix)
+        names = shard_names(folder)
         if not names:
             raise ResourceNotFoundError(
-                f"there are no shards in {place.name or 'the store'!r}: a shard is a folder such as {shard_name(0)} with a {SPEC}"
+                f"there are no shards in {folder.name or 'the store'!r}: a shard is a folder such as {shard_name(0)} "
+                f"with a {SPEC}"
             )
         chosen = names[first::step]
         if not chosen:
-            raise ConfigError(f"there is no shard {first} in {place.name!r}, which has {len(names)}")
+            raise ConfigError(f"there is no shard {first} in {folder.name!r}, which has {len(names)}")
         options: dict[str, Any] = {
             "codecs": codecs,
             "columns": None if columns is None else names_of("columns", columns),
@@ -104,11 +105,11 @@ class ShardedRecordReader(DatasetIterator):
             "verified": verified,
             "incomplete": checked_incomplete(incomplete),
         }
-        self._begin(place, options, chosen, {})
+        self._begin(folder, options, chosen, {})
         self._count([len(self._shard(number)) for number in range(len(chosen))])
 
-    def _begin(self, place: Place, options: dict[str, Any], names: list[str], provided: dict[str, Codec]) -> None:
-        self._place, self._options, self._names, self._provided = place, options, names, provided
+    def _begin(self, folder: Folder, options: dict[str, Any], names: list[str], provided: dict[str, Codec]) -> None:
+        self._folder, self._options, self._names, self._provided = folder, options, names, provided
         self._readers: list[RecordReader | None] = [None] * len(names)
         #: Shards with open files, those that were opened first in front; and how many files these may be.
         self._with_files: deque[int] = deque()
@@ -280,7 +281,7 @@ class ShardedRecordReader(DatasetIterator):
         reader = self._readers[number]
         if reader is None:
             if self._closed:
-                raise StorageError(f"the record dataset {self._place.name!r} was closed; open it again to read from it")
+                raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
             reader = self._opened_shard(number)
         if not reader.has_open_files:
             self._make_room(2 * len(reader.spec) + 1)
@@ -288,22 +289,22 @@ class ShardedRecordReader(DatasetIterator):
         return reader
 
     def _opened_shard(self, number: int) -> RecordReader:
-        place = self._place.child(self._names[number])
+        folder = self._folder.subfolder(self._names[number])
         try:
-            reader = opened_with(RecordReader, place, self._options, self._provided)
+            reader = opened_with(RecordReader, folder, self._options, self._provided)
             self._provided = reader.provided_codecs
         except ResourceNotFoundError as error:
             raise DatasetFileCorruptError(
-                f"shard {place.name} is missing or empty, of {len(self._names)}: {error}. Restore it from a copy"
+                f"shard {folder.name} is missing or empty, of {len(self._names)}: {error}. Restore it from a copy"
             ) from error
         first = self._readers[0]
         if first is not None and reader.stored_types != first.stored_types:
             raise DatasetFileCorruptError(
-                f"shard {place.name} has the columns {reader.stored_types}, the first one has {first.stored_types}"
+                f"shard {folder.name} has the columns {reader.stored_types}, the first one has {first.stored_types}"
             )
         known = getattr(self, "_lengths", None)
         if known is not None and len(reader) < known[number]:
-            raise ResourceChangedError(place.full_name(SPEC), f"{known[number]} samples", f"{len(reader)}")
+            raise ResourceChangedError(folder.full_name(SPEC), f"{known[number]} samples", f"{len(reader)}")
         self._readers[number] = reader
         return reader
 
@@ -351,41 +352,41 @@ class ShardedRecordReader(DatasetIterator):
         runs = [(length, len(list(run))) for length, run in itertools.groupby(self._lengths)]
         numbers = [int(name) for name in self._names]
         chosen = range(numbers[0], numbers[-1] + 1, numbers[1] - numbers[0] if len(numbers) > 1 else 1)
-        return _reopened, (type(self), self._place, options, self._provided, chosen, runs)
+        return _reopened, (type(self), self._folder, options, self._provided, chosen, runs)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
 
 
-def shard_names(place: Place) -> list[str]:
-    """The shards in a place, in order; whatever else lies there is ignored.
+def shard_names(folder: Folder) -> list[str]:
+    """The shards in a folder, in order; whatever else lies there is ignored.
 
     Raises:
         DatasetFileCorruptError: one is missing in between.
     """
     try:
-        found = {name for name in place.names() if _SHARD.fullmatch(name) and shard_name(int(name)) == name}
+        found = {name for name in folder.list_names() if _SHARD.fullmatch(name) and shard_name(int(name)) == name}
     except UnsupportedStorageOperationError:  # a store that cannot list can say of each whether it is there
-        found = set(itertools.takewhile(lambda name: place.child(name).exists(SPEC), map(shard_name, itertools.count())))
+        found = set(itertools.takewhile(lambda name: folder.subfolder(name).has_file(SPEC), map(shard_name, itertools.count())))
     names = [shard_name(number) for number in range(len(found))]
     missing = sorted(set(names) - found)
     if missing:
         raise DatasetFileCorruptError(
-            f"shard {missing[0]} of {place.name!r} is missing: there are shards up to {max(found)}. Restore it from a copy"
+            f"shard {missing[0]} of {folder.name!r} is missing: there are shards up to {max(found)}. Restore it from a copy"
         )
     return names
 
 
 def _reopened(
     reader_class: type[ShardedRecordReader],
-    place: Place,
+    folder: Folder,
     options: dict[str, Any],
     provided: dict[str, Codec],
     chosen: range,
     runs: list[tuple[int, int]],
 ) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
-    reader._begin(place, {**DEFAULTS, **options}, [shard_name(number) for number in chosen], provided)
+    reader._begin(folder, {**DEFAULTS, **options}, [shard_name(number) for number in chosen], provided)
     reader._count([length for length, n_shards in runs for _ in range(n_shards)])
     return reader
 

@@ -13,8 +13,8 @@ from data_stack.formats.records.codecs import Codecs
 from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, checked_columns, idx_name, parsed_spec, shard_name
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.place import Place, place_of
 from data_stack.formats.records.writer import RecordWriter, checked_length
+from data_stack.io.folder import Folder, folder_of
 
 __all__ = ["ShardedRecordWriter"]
 
@@ -57,7 +57,7 @@ class ShardedRecordWriter:
         self._step = checked_integer("shardstep", shardstep, at_least=1)
         if self._shardlen is None and (self._number > 0 or self._step > 1):
             raise ConfigError("shardstart and shardstep are for shards of a length: give shardlen, the samples of a shard")
-        self._place = place_of(target, prefix)
+        self._folder = folder_of(target, prefix)
         self._columns, self._codecs, self._on_overlap = checked_columns(spec), codecs, on_overlap
         self._n_before = self._n_bytes_before = self._n_shards_before = 0
         self._writer: RecordWriter | None = None
@@ -96,7 +96,7 @@ class ShardedRecordWriter:
         return self.n_bytes
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._place.name!r}: {len(self):,} samples in {self.shards} shards>"
+        return f"<{type(self).__name__} of {self._folder.name!r}: {len(self):,} samples in {self.shards} shards>"
 
     # ------------------------------------------------------------------ writing
 
@@ -114,7 +114,7 @@ class ShardedRecordWriter:
     def extend(self, columns: Mapping[str, Any]) -> None:
         """Append many samples, as in :meth:`RecordWriter.extend`."""
         self._check_open()
-        n_samples, start = checked_length(columns, self._columns, self._place.name), 0
+        n_samples, start = checked_length(columns, self._columns, self._folder.name), 0
         while start < n_samples:
             writer = self._current()
             room = n_samples if self._shardlen is None else self._shardlen - len(writer)
@@ -176,13 +176,13 @@ class ShardedRecordWriter:
         return self._writer
 
     def _opened(self, number: int) -> RecordWriter:
-        place = self._place.child(shard_name(number))
+        folder = self._folder.subfolder(shard_name(number))
         # What a store has of a shard without a manifest is what a writer that died had published of it.
-        return RecordWriter._at(place, self._columns, self._codecs, self._on_overlap, replaces=not place.exists(MANIFEST))
+        return RecordWriter._at(folder, self._columns, self._codecs, self._on_overlap, replaces=not folder.has_file(MANIFEST))
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ConfigError(f"nothing can be appended to the shards in {self._place.name!r}: their writer is closed")
+            raise ConfigError(f"nothing can be appended to the shards in {self._folder.name!r}: their writer is closed")
 
     def _complete_if_full(self) -> None:
         writer = self._writer
@@ -204,15 +204,15 @@ class ShardedRecordWriter:
     def _take_up(self) -> None:
         """Count the shards that are there, completing any that was not, up to the last one that is not full."""
         while True:
-            place = self._place.child(shard_name(self._number))
-            if not place.exists(SPEC):
+            folder = self._folder.subfolder(shard_name(self._number))
+            if not folder.has_file(SPEC):
                 return
-            finished = self._finished(place)
-            has_next = self._place.child(shard_name(self._number + self._step)).exists(SPEC)
-            if finished is not None and (has_next or self._is_last_for_good(place, finished.count)):
+            finished = self._finished(folder)
+            has_next = self._folder.subfolder(shard_name(self._number + self._step)).has_file(SPEC)
+            if finished is not None and (has_next or self._is_last_for_good(folder, finished.count)):
                 self._count(finished.count, _record_bytes(finished))
                 continue
-            if place.path is None:
+            if folder.path is None:
                 return
             writer = self._opened(self._number)
             if not has_next and (self._shardlen is None or len(writer) < self._shardlen) and not writer._target.is_closed:
@@ -220,18 +220,18 @@ class ShardedRecordWriter:
                 return
             self._complete(writer)
 
-    def _finished(self, place: Place) -> RecordsManifest | None:
-        spec = parsed_spec(place.read(SPEC), place.full_name(SPEC))
+    def _finished(self, folder: Folder) -> RecordsManifest | None:
+        spec = parsed_spec(folder.read(SPEC), folder.full_name(SPEC))
         if spec != self.spec:
-            raise ConfigError(f"{place.name!r} is a shard with other columns: {spec}, not {self.spec}. Choose another folder")
-        if not place.exists(MANIFEST):
+            raise ConfigError(f"{folder.name!r} is a shard with other columns: {spec}, not {self.spec}. Choose another folder")
+        if not folder.has_file(MANIFEST):
             return None
-        return RecordsManifest.from_json(place.read(MANIFEST), place.full_name(MANIFEST))
+        return RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
 
-    def _is_last_for_good(self, place: Place, count: int) -> bool:
+    def _is_last_for_good(self, folder: Folder, count: int) -> bool:
         """Whether nothing more can be appended to a finished shard."""
         is_full = self._shardlen is not None and count >= self._shardlen
-        return is_full or place.path is None or any(column.is_sequence for column in self._columns.values())
+        return is_full or folder.path is None or any(column.is_sequence for column in self._columns.values())
 
 
 def _record_bytes(manifest: RecordsManifest) -> int:

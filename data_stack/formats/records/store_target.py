@@ -16,7 +16,7 @@ from data_stack.formats.records.column_buffer import ColumnBuffer
 from data_stack.formats.records.folder_target import Target, spec_record
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, spec_json
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
-from data_stack.formats.records.place import Place
+from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, HashingThread
 from data_stack.io.storage_connectors.connector import local_file
 
@@ -38,7 +38,7 @@ class StoreTarget(Target):
     """A folder of a storage connector, or among the resources that a dataset prepares.
 
     Args:
-        place: the folder.
+        folder: the folder.
         columns: what it holds.
         hashing: takes SHA-256 of all files.
         replaces: whether what is there may be replaced.
@@ -48,21 +48,21 @@ class StoreTarget(Target):
         StorageError: the store cannot be written.
     """
 
-    def __init__(self, place: Place, columns: Mapping[str, Column], hashing: HashingThread, *, replaces: bool) -> None:
-        if not replaces and (place.exists(MANIFEST) or place.exists(SPEC)):
+    def __init__(self, folder: Folder, columns: Mapping[str, Column], hashing: HashingThread, *, replaces: bool) -> None:
+        if not replaces and (folder.has_file(MANIFEST) or folder.has_file(SPEC)):
             raise ConfigError(
-                f"{place.full_name(SPEC)!r} is stored already: in a store a dataset is written whole, once. Choose another "
+                f"{folder.full_name(SPEC)!r} is stored already: in a store a dataset is written whole, once. Choose another "
                 f"prefix, or delete the resources below this one"
             )
-        self._place, self._columns, self._hashing = place, columns, hashing
+        self._folder, self._columns, self._hashing = folder, columns, hashing
         self._has_references = any(column.is_sequence for column in columns.values())
         self._contexts = contextlib.ExitStack()
         self._bags: dict[str, _StoredBag] = {}
         try:
             for name in [*columns, REFS] if self._has_references else columns:
-                bag = _StoredFile(self._contexts.enter_context(place.create(bag_name(name))), hashing)
+                bag = _StoredFile(self._contexts.enter_context(folder.create(bag_name(name))), hashing)
                 idx_context = (
-                    local_file(place.full_name(idx_name(name))) if self._has_references else place.create(idx_name(name))
+                    local_file(folder.full_name(idx_name(name))) if self._has_references else folder.create(idx_name(name))
                 )
                 self._bags[name] = _StoredBag(bag, _StoredFile(self._contexts.enter_context(idx_context), hashing))
         except BaseException:
@@ -89,7 +89,7 @@ class StoreTarget(Target):
             (SPEC, spec_json(self._columns)),
             (MANIFEST, RecordsManifest(count, columns, record_bytes, dict(sorted(files.items()))).to_json()),
         ):
-            with self._place.create(name) as file:
+            with self._folder.create(name) as file:
                 file.write(data)
 
     def release(self) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.positional import PositionalFile
 from data_stack.formats.records.manifest import MANIFEST, FileRecord
-from data_stack.formats.records.place import Place
+from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.resources import StreamedResource
 
@@ -138,7 +138,7 @@ class StoredFile:
     Any number of threads may use it, and so may a forked child: nothing has a position.
 
     Args:
-        place: where it lies.
+        folder: where it lies.
         file: its name there.
         record: what the manifest says of it; None where there is no manifest.
         mapped: whether to map it into memory where the operating system can.
@@ -159,7 +159,7 @@ class StoredFile:
 
     def __init__(
         self,
-        place: Place,
+        folder: Folder,
         file: str,
         record: FileRecord | None,
         *,
@@ -168,8 +168,8 @@ class StoredFile:
         loaded: bool = False,
         checks: BlockChecks | None = None,
     ) -> None:
-        self.name = place.full_name(file)
-        ranges = _CheckedRanges(place.open(file))
+        self.name = folder.full_name(file)
+        ranges = _CheckedRanges(folder.open(file))
         resource = ranges.resource
         size = resource.size
         if record is not None:
@@ -184,7 +184,7 @@ class StoredFile:
         if self.buffer is None and mapped and not loaded:
             self.buffer = _mapped(resource, self.size)
         # A store that checks each read has checked what is not mapped.
-        is_checked = verified and record is not None and (self.buffer is not None or not place.checks_reads)
+        is_checked = verified and record is not None and (self.buffer is not None or not folder.checks_reads)
         if checks is None:
             checks = BlockChecks(self.name, self.size, record.blocks if is_checked and record is not None else None)
         self.checks = checks

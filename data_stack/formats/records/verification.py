@@ -10,10 +10,10 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.completeness import count_samples
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import FileRecord
-from data_stack.formats.records.place import Place
 from data_stack.formats.records.record_files import Access, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockDamage
+from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, differing_blocks, digests_of_blocks
 
 __all__ = ["verify_files"]
@@ -22,17 +22,17 @@ _READ_BYTES = 16 * BLOCK_BYTES
 _SAMPLES_AT_ONCE = 1 << 12
 
 
-def verify_files(place: Place) -> None:
+def verify_files(folder: Folder) -> None:
     """Hold all files against the manifest, where there is one, and all indexes against the records that they are of.
 
     Raises:
         DatasetFileCorruptError: something is damaged; the first of it is named.
     """
-    files = RecordFiles(place, Access(verified=False))
+    files = RecordFiles(folder, Access(verified=False))
     manifest = files.manifest
     if manifest is not None:
         for file, record in manifest.files.items():
-            _verify_file(place, file, record)
+            _verify_file(folder, file, record)
     references = SampleReferences(files) if files.has_references else None
     if manifest is None:
         count_samples(files, references)
@@ -54,10 +54,10 @@ def verify_files(place: Place) -> None:
                 references.check(name, n_records[name], positions, firsts, counts)
 
 
-def _verify_file(place: Place, file: str, record: FileRecord) -> None:
-    name = place.full_name(file)
+def _verify_file(folder: Folder, file: str, record: FileRecord) -> None:
+    name = folder.full_name(file)
     digest, n_read = hashlib.sha256(), 0
-    with place.open(file) as resource:
+    with folder.open(file) as resource:
         while n_read < record.size:
             data = b""
             wanted = min(_READ_BYTES, record.size - n_read)

@@ -24,9 +24,9 @@ from data_stack.formats.records.column_buffer import (
 from data_stack.formats.records.folder_target import FolderTarget, Target
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, checked_columns
 from data_stack.formats.records.memory_blocks import MemoryBlocks
-from data_stack.formats.records.place import Place, place_of
 from data_stack.formats.records.references import packed_references
 from data_stack.formats.records.store_target import StoreTarget
+from data_stack.io.folder import Folder, folder_of
 from data_stack.io.integrity import HashingThread
 
 __all__ = ["RecordWriter", "checked_length"]
@@ -90,12 +90,12 @@ class RecordWriter:
         codecs: Codecs | None = None,
         on_overlap: Literal["verify", "truncate"] = "verify",
     ) -> None:
-        self._open(place_of(target, prefix), spec, codecs, on_overlap, replaces=False)
+        self._open(folder_of(target, prefix), spec, codecs, on_overlap, replaces=False)
 
     @classmethod
     def _at(
         cls,
-        place: Place,
+        folder: Folder,
         spec: Mapping[str, str | Column],
         codecs: Codecs | None,
         on_overlap: Literal["verify", "truncate"],
@@ -103,15 +103,15 @@ class RecordWriter:
         replaces: bool,
     ) -> RecordWriter:
         writer = cls.__new__(cls)
-        writer._open(place, spec, codecs, on_overlap, replaces=replaces)
+        writer._open(folder, spec, codecs, on_overlap, replaces=replaces)
         return writer
 
     def _open(
-        self, place: Place, spec: Mapping[str, str | Column], codecs: Codecs | None, on_overlap: str, *, replaces: bool
+        self, folder: Folder, spec: Mapping[str, str | Column], codecs: Codecs | None, on_overlap: str, *, replaces: bool
     ) -> None:
         if on_overlap not in ("verify", "truncate"):
             raise ConfigError(f'on_overlap is "verify" or "truncate", not {on_overlap!r:.80}')
-        self._name = place.name or "the root of the store"
+        self._name = folder.name or "the root of the store"
         self._columns = checked_columns(spec)
         self._blocks = MemoryBlocks()
         self._buffers = {
@@ -119,10 +119,10 @@ class RecordWriter:
         }
         self._hashing = HashingThread()
         self._target: Target
-        if place.path is not None:
-            self._target = FolderTarget(place, self._columns, self._hashing, truncates=on_overlap == "truncate")
+        if folder.path is not None:
+            self._target = FolderTarget(folder, self._columns, self._hashing, truncates=on_overlap == "truncate")
         else:
-            self._target = StoreTarget(place, self._columns, self._hashing, replaces=replaces)
+            self._target = StoreTarget(folder, self._columns, self._hashing, replaces=replaces)
         try:
             self._target.observe_found(self._buffers)
         except BaseException:

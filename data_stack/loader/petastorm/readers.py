@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from data_stack.dataset.iterator.iterator import checked_integer
 from data_stack.exception import ConfigError, MissingDependencyError
@@ -17,6 +16,7 @@ from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.url import scheme_of
 from data_stack.loader.petastorm.arguments import shard_of, worker_kind_of
 from data_stack.loader.petastorm.reader import Reader
 from data_stack.loader.plan import Uneven
@@ -236,9 +236,8 @@ def _opened(source: Any, given: Mapping[str, Any]) -> tuple[Any, Any]:
     cache_type, filesystem, options = given["cache_type"], given["filesystem"], given["storage_options"]
     if cache_type not in (None, "null", "local-disk"):
         raise ConfigError(f"cache_type is 'null' or 'local-disk', not {cache_type!r:.40}")
-    is_url = isinstance(source, str) and "://" in source
-    scheme = urlsplit(source).scheme.lower() if is_url else ""
-    if filesystem is None and options and is_url and scheme != "file":
+    scheme = scheme_of(source)
+    if filesystem is None and options and scheme not in (None, "file"):
         try:
             import fsspec
         except ImportError as error:
@@ -247,7 +246,7 @@ def _opened(source: Any, given: Mapping[str, Any]) -> tuple[Any, Any]:
     if cache_type == "local-disk":
         if given["cache_location"] is None:
             raise ConfigError("cache_type='local-disk' needs a folder to keep things in: cache_location=")
-        if filesystem is None and is_url and scheme not in ("file", "hdfs", "viewfs"):
+        if filesystem is None and scheme not in (None, "file", "hdfs", "viewfs"):
             source = CachedStorageConnector(
                 storage_connector_from_url(source), given["cache_location"], given["cache_size_limit"]
             )

@@ -18,7 +18,7 @@ from data_stack.formats.parquet import NGram, NGramIterator, ParquetDataset, Par
 from data_stack.formats.parquet.dataset_copying import copy_dataset
 from data_stack.formats.parquet.metadata import ParquetManifest
 from data_stack.formats.parquet.metadata_generation import generate_metadata
-from data_stack.formats.records.place import place_of
+from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 N_ROWS = 400
@@ -160,11 +160,11 @@ def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_befo
 def test_a_manifest_of_other_columns_than_a_file_has_is_refused(foreign: Path) -> None:
     from dataclasses import replace
 
-    place = place_of(foreign)
-    manifest = ParquetManifest.read(place)
+    folder = folder_of(foreign)
+    manifest = ParquetManifest.read(folder)
     assert manifest is not None
     files = tuple(replace(file, column_crc32=("00000000",) * len(file.row_groups)) for file in manifest.files)
-    replace(manifest, files=files).write(place)
+    replace(manifest, files=files).write(folder)
 
     with pytest.raises(DatasetFileCorruptError, match="of other columns or row groups"):
         ParquetDataset(foreign)

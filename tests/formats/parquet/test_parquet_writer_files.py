@@ -20,7 +20,7 @@ from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, PngCodec, Schema
 from data_stack.formats.parquet.indexes import SingleFieldIndex
-from data_stack.formats.records.place import place_of
+from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
     InMemoryStorageConnector,
@@ -81,7 +81,7 @@ def test_the_manifest_says_what_the_files_hold(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path, Schema("s", [Field("a", "int64"), Field("b", str, nullable=True)]), row_group_rows=2) as writer:
         writer.append_columns({"a": [1, 2, 3], "b": ["x", None, "y"]})
 
-    manifest = ParquetManifest.read(place_of(tmp_path))
+    manifest = ParquetManifest.read(folder_of(tmp_path))
     assert manifest is not None
     (record,) = manifest.files
     data = (tmp_path / record.name).read_bytes()
@@ -102,7 +102,7 @@ def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     for at in range(0, len(data) - 1, 7):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.json"):
-            ParquetManifest.read(place_of(tmp_path))
+            ParquetManifest.read(folder_of(tmp_path))
     hostile = json.loads(data)
     hostile["files"][0]["name"] = "../secret.parquet"
     with pytest.raises(DatasetFileCorruptError):

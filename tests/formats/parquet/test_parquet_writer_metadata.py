@@ -31,7 +31,7 @@ from data_stack.formats.parquet import (
     generate_metadata,
 )
 from data_stack.formats.parquet.pickled import read_pickled_schema
-from data_stack.formats.records.place import place_of
+from data_stack.io.folder import folder_of
 
 SCHEMA = Schema(
     "s",
@@ -133,7 +133,7 @@ def test_metadata_of_any_parquet_are_made_from_its_footers(tmp_path: Path) -> No
 
     report = generate_metadata(tmp_path, checksums=True)
 
-    manifest = ParquetManifest.read(place_of(tmp_path))
+    manifest = ParquetManifest.read(folder_of(tmp_path))
     assert manifest == report.manifest
     assert manifest is not None
     assert (manifest.n_rows, manifest.n_row_groups, manifest.partition_by, report.schema_from) == (10, 4, ("day",), "inferred")

@@ -17,8 +17,8 @@ from fuzz_readings import Attempt, Violation, same
 
 from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.records.codecs import codec_of
-from data_stack.formats.records.place import place_of
 from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, WebDatasetWriter, shard_names
+from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo
 
@@ -116,7 +116,7 @@ class Archives:
 
 
 def _read_shards(source: Any) -> list[Attempt]:
-    place = place_of(source)
+    place = folder_of(source)
     opened = Attempt(lambda: WebDatasetIterator([(place, name) for name in shard_names(place)]))
     return [opened] if opened.error is not None else [opened, *_read(opened.value)]
 

@@ -1,0 +1,539 @@
+"""Where a dataset's files lie: in a folder of this machine, below a prefix of any store, or among resources that were lent.
+
+A format takes ``source`` and ``prefix`` from its user, calls :func:`folder_of` once, and then names files only: it opens, lists,
+publishes and deletes them the same way wherever they are. A file system that is not among these is one more subclass of
+:class:`Folder`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    MaliciousFilePathError,
+    ResourceNotFoundError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.identifiers import checked_prefix
+from data_stack.io.local_files import LocalFile
+from data_stack.io.resources import ByteSource, StreamedResource
+from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_connectors.connector import Lease, ResourceWriter, sealing
+from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.storage_errors import storage_error, storage_errors
+from data_stack.io.url import StorageURL
+from data_stack.util.lock_file import locked_file
+
+__all__ = [
+    "TEMPORARY",
+    "Folder",
+    "LentFolder",
+    "LentResource",
+    "LentResources",
+    "LocalFolder",
+    "StoreFolder",
+    "folder_of",
+    "lent_folder",
+]
+
+#: Names of unfinished files begin so; no file of a dataset does.
+TEMPORARY: Final = ".~"
+#: What is read whole (a spec, a manifest) has at most this size.
+_MAX_SMALL_BYTES: Final = 64 << 20
+
+
+class Folder(ABC):
+    """A folder of files, wherever it is. It holds nothing open, pickles as configuration, and threads may share it.
+
+    A file is named by its path relative to the folder, with ``/`` between the parts. It is published whole: readers see the old
+    file, the new one, or none. A dataset of several files is complete once its last one, the manifest, is there.
+
+    A subclass gives the six abstract methods; the others have defaults.
+
+    Attributes:
+        name: of the folder, for messages; no credentials are in it.
+        path: of the folder, absolute; None where it is not on this machine.
+        checks_reads: whether the store itself compares each read, of a part too, with digests.
+        can_delete: whether files can be listed and deleted, so that an interrupted write can be continued, or cleared away.
+    """
+
+    name: str
+    path: Path | None = None
+    checks_reads: bool = False
+    can_delete: bool = False
+
+    @abstractmethod
+    def has_file(self, file: str) -> bool:
+        """Whether there is a file (not merely a folder) of that name."""
+
+    @abstractmethod
+    def open(self, file: str) -> StreamedResource:
+        """Open a file to read it, whole or by range; the caller closes it.
+
+        A subclass returns ``StreamedResource.sealed(self.full_name(file), source, self)``, which another process opens again by
+        :meth:`get_resource`.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+        """
+
+    @abstractmethod
+    def list_names(self) -> list[str]:
+        """The names of the files and folders in it, sorted; an empty list if it does not exist.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+
+    @abstractmethod
+    def list_files(self) -> list[str]:
+        """The paths of all files in it and in its folders, at any depth, sorted; an empty list if it does not exist.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+
+    @abstractmethod
+    def subfolder(self, name: str) -> Folder:
+        """The folder of that name in it, whether it exists or not.
+
+        Raises:
+            MalformedIdentifierError: ``name`` leads out of this folder, or nothing can be stored under it.
+        """
+
+    @abstractmethod
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        """Write a file: it is there, whole and durable, when the block ends cleanly, and replaces an older one.
+
+        Raises:
+            UnsupportedStorageOperationError: this folder can only be read.
+            StorageError: it could not be written; what was there before still is.
+        """
+
+    def delete(self, file: str) -> None:
+        """Delete a file, and folders within this one that it leaves empty. A file that is not there is deleted already.
+
+        Raises:
+            UnsupportedStorageOperationError: this folder cannot delete.
+            StorageError: it could not be deleted.
+        """
+        raise UnsupportedStorageOperationError(f"{self.full_name(file)!r} cannot be deleted from here")
+
+    def lease(self, file: str) -> AbstractContextManager[Lease]:
+        """The right to work on this folder alone, under the name of a file that may be there meanwhile.
+
+        It is given back when the block ends, or when the process does. A store without leases grants all.
+        """
+        return contextlib.nullcontext(Lease())
+
+    def full_name(self, file: str) -> str:
+        """The name of a file in messages."""
+        return f"{self.name.rstrip('/')}/{file}" if self.name else file
+
+    def describe(self, file: str) -> str:
+        """The name of a file in messages that stand alone: it says in which store the file lies, without credentials."""
+        return self.full_name(file)
+
+    def read(self, file: str) -> bytes:
+        """The content of a small file.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+            DatasetFileCorruptError: it is larger than 64 MiB, so it is not what it should be.
+        """
+        with self.open(file) as resource:
+            data = resource.read(_MAX_SMALL_BYTES + 1)
+        if len(data) > _MAX_SMALL_BYTES:
+            raise DatasetFileCorruptError(f"{self.full_name(file)} is damaged: it has more than {_MAX_SMALL_BYTES:,} bytes")
+        return data
+
+    def get_resource(self, identifier: str) -> StreamedResource:
+        """Open a file by its full name again, for a resource that was sent to another process."""
+        return self.open(identifier.removeprefix(self.full_name("")))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+def folder_of(source: Any, prefix: str = "") -> Folder:
+    """The folder that a user means by ``source``.
+
+    Args:
+        source: a path (``str`` or ``PathLike``), a URL (``"mongodb://host/database"``, ``"file:///data"``), a StorageConnector,
+            the Resources that a dataset's ``open()`` gets, the PreparedResources that its ``preprocess()`` gets, or a Folder.
+        prefix: folder below it, such as ``"preprocessed/train"``; of resources relative to the dataset.
+
+    Raises:
+        ConfigError: it is none of these, or a URL that names no store.
+        MalformedIdentifierError: nothing can be stored under that prefix.
+    """
+    if isinstance(prefix, os.PathLike):
+        prefix = os.fspath(prefix)
+    if not isinstance(prefix, str):
+        raise ConfigError(f"a prefix is a string such as 'preprocessed/train', not {prefix!r:.80}")
+    folder = source if isinstance(source, Folder) else _folder_of(source)
+    for segment in prefix.split("/"):
+        if segment:
+            folder = folder.subfolder(segment)
+    return folder
+
+
+def _folder_of(source: Any) -> Folder:
+    url = StorageURL.parse(source)
+    if url is not None and url.scheme == "file" and not url.query:
+        return LocalFolder(url.local_path())
+    if url is not None or (isinstance(source, str) and "://" in source):
+        return StoreFolder(storage_connector_from_url(source))
+    if isinstance(source, (str, os.PathLike)):
+        return LocalFolder(os.path.expanduser(os.fsdecode(source)))
+    if isinstance(source, LentResources):
+        return LentFolder(source)
+    if isinstance(source, StorageConnector) or hasattr(source, "get_resource"):
+        return StoreFolder(source)
+    raise ConfigError(f"files lie in a folder, a storage connector or a dataset's resources, not in {source!r:.80}")
+
+
+# ------------------------------------------------------------------ of this machine
+
+
+class LocalFolder(Folder):
+    """A folder of this machine.
+
+    Args:
+        path: of the folder, which need not exist; it is made at the first write.
+
+    Raises:
+        ConfigError: no folder can have that path.
+    """
+
+    can_delete = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fsdecode(path)
+        if not text or "\0" in text:
+            raise ConfigError(f"no folder has the path {text!r:.80}")
+        self.path: Path = Path(os.path.abspath(text))
+        self.name = str(self.path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalFolder, (self.name,)
+
+    def has_file(self, file: str) -> bool:
+        return os.path.isfile(self._inside(file))
+
+    def open(self, file: str) -> StreamedResource:
+        path = self._inside(file)
+        return StreamedResource.sealed(path, LocalFile(path), self)
+
+    def list_names(self) -> list[str]:
+        try:
+            with _local_errors("list", self.name):
+                return sorted(os.listdir(self.name))
+        except ResourceNotFoundError:
+            return []
+
+    def list_files(self) -> list[str]:
+        found = []
+        for folder, _, files in os.walk(self.name):
+            inner = os.path.relpath(folder, self.name)
+            start = "" if inner == "." else inner.replace(os.sep, "/") + "/"
+            found += [start + file for file in files]
+        return sorted(found)
+
+    def subfolder(self, name: str) -> Folder:
+        return LocalFolder(self._inside(name))
+
+    def delete(self, file: str) -> None:
+        path = self._inside(file)
+        with contextlib.suppress(ResourceNotFoundError), _local_errors("delete", path):
+            os.unlink(path)
+        while "/" in file:
+            file = file.rpartition("/")[0]
+            try:
+                os.rmdir(self._inside(file))
+            except OSError:  # there is something else in it
+                return
+
+    def lease(self, file: str) -> AbstractContextManager[Lease]:
+        return _LocalLease(self._inside(file))
+
+    @contextlib.contextmanager
+    def create(self, file: str) -> Iterator[ResourceWriter]:
+        path = self._inside(file)
+        parent = os.path.dirname(path)
+        temporary = os.path.join(parent, f"{TEMPORARY}{secrets.token_hex(8)}")
+        with _local_errors("write", path):
+            os.makedirs(parent, exist_ok=True)
+            opened = open(temporary, "x+b")
+        try:
+            with sealing(_LocalWriter(path, opened)) as writer:
+                yield writer
+                with _local_errors("write", path):
+                    writer.seal()
+                    os.fsync(opened.fileno())
+            with _local_errors("write", path):
+                opened.close()
+                os.replace(temporary, path)
+                handle = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                opened.close()  # may fail again to write what a full disk refused
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def _inside(self, file: str) -> str:
+        """The path of a file, whose name may come out of a file that somebody else wrote."""
+        if file.startswith("/") or "\0" in file or ".." in file.split("/"):
+            raise MaliciousFilePathError(f"{file!r:.200} is not a name within the folder {self.name!r}")
+        return os.path.join(self.name, file)
+
+
+class _LocalLease(Lease):
+    """A lock on a file, which the operating system releases when its process dies; the file goes with the lease."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._handle, self._pid = path, -1, os.getpid()
+
+    def acquire(self) -> bool:
+        if self._handle < 0:
+            with _local_errors("write", self._path):
+                try:
+                    handle = locked_file(self._path)
+                except ImportError:  # no such locks on this system
+                    return True
+            if handle is None:
+                return False
+            self._handle = handle
+        return True
+
+    def __enter__(self) -> _LocalLease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            if os.getpid() == self._pid:  # else it is the copy of a fork, and the lease is not ours to give back
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path)
+            os.close(handle)
+
+
+class _LocalWriter(ResourceWriter):
+    """A ResourceWriter to a file of a folder; the errors of its disk are ours."""
+
+    def _fail(self, error: OSError) -> NoReturn:
+        raise storage_error(f"could not write {self.identifier!r}", error, self.identifier) from error
+
+
+@contextlib.contextmanager
+def _local_errors(action: str, path: str) -> Iterator[None]:
+    """Errors of the operating system as ours."""
+    with storage_errors(action, path):
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if action == "write":
+                raise
+            raise ResourceNotFoundError(f"could not {action} {path!r}: there is no such file or folder") from error
+
+
+# ------------------------------------------------------------------ of a store
+
+
+class StoreFolder(Folder):
+    """The resources of a storage connector below a prefix.
+
+    Args:
+        connector: the store; a third party's needs only ``get_resource``, ``set_resource`` and ``has_resource``.
+        prefix: without a slash at the end; empty for the whole store.
+    """
+
+    def __init__(self, connector: StorageConnector, prefix: str = "") -> None:
+        self._connector, self.name = connector, prefix
+        self.checks_reads = getattr(connector, "checks_reads", False)
+        self.can_delete = all(
+            getattr(type(connector), method, inherited) is not inherited
+            for method, inherited in (
+                ("delete_resource", StorageConnector.delete_resource),
+                ("list_resources", StorageConnector.list_resources),
+            )
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoreFolder, (self._connector, self.name)
+
+    def has_file(self, file: str) -> bool:
+        return self._connector.has_resource(self.full_name(file))
+
+    def open(self, file: str) -> StreamedResource:
+        return self._connector.get_resource(self.full_name(file))
+
+    def list_names(self) -> list[str]:
+        return _first_parts(self.list_files())
+
+    def list_files(self) -> list[str]:
+        if not hasattr(self._connector, "list_resources"):
+            raise UnsupportedStorageOperationError(f"{type(self._connector).__name__} cannot list what it stores")
+        return _below(self.full_name(""), self._connector.list_resources(self.full_name("")))
+
+    def subfolder(self, name: str) -> Folder:
+        return StoreFolder(self._connector, checked_prefix(self.full_name(name)))
+
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        return self._connector.create(self.full_name(file))
+
+    def describe(self, file: str) -> str:
+        return f"{self.full_name(file)} in {self._connector!r}"
+
+    def delete(self, file: str) -> None:
+        with contextlib.suppress(ResourceNotFoundError):
+            self._connector.delete_resource(self.full_name(file))
+
+    def lease(self, file: str) -> AbstractContextManager[Lease]:
+        if not hasattr(self._connector, "lease"):
+            return super().lease(file)
+        return self._connector.lease(self.full_name(file))
+
+
+def _below(start: str, names: Iterable[str]) -> list[str]:
+    return sorted(name[len(start) :] for name in names if name.startswith(start))
+
+
+def _first_parts(paths: Iterable[str]) -> list[str]:
+    return sorted({path.partition("/")[0] for path in paths})
+
+
+# ------------------------------------------------------------------ of somebody who lends
+
+
+class LentResources(Mapping[str, StreamedResource]):
+    """Resources by name, such as those of one dataset: ``resources[name]`` opens one, which the caller closes."""
+
+    @property
+    def checks_reads(self) -> bool:
+        """As :attr:`Folder.checks_reads`."""
+        return False
+
+    def create(self, name: str) -> AbstractContextManager[ResourceWriter]:
+        """Write a resource, as :meth:`Folder.create`."""
+        raise UnsupportedStorageOperationError(
+            f"{name!r} cannot be written: these resources are for reading. Write in preprocess(), to its argument `prepared`"
+        )
+
+
+class LentFolder(Folder):
+    """Resources of which somebody else decides where they lie, below a prefix of their names."""
+
+    def __init__(self, resources: LentResources, prefix: str = "") -> None:
+        self._resources, self.name = resources, prefix
+        self.checks_reads = resources.checks_reads
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LentFolder, (self._resources, self.name)
+
+    def has_file(self, file: str) -> bool:
+        return self.full_name(file) in self._resources
+
+    def open(self, file: str) -> StreamedResource:
+        return self._resources[self.full_name(file)]
+
+    def list_names(self) -> list[str]:
+        return _first_parts(self.list_files())
+
+    def list_files(self) -> list[str]:
+        return _below(self.full_name(""), self._resources)
+
+    def subfolder(self, name: str) -> Folder:
+        return LentFolder(self._resources, checked_prefix(self.full_name(name)))
+
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        return self._resources.create(self.full_name(file))
+
+
+def lent_folder(resource: StreamedResource) -> Folder:
+    """A folder in which one resource lies, under its identifier. Reading from it neither moves nor closes the resource."""
+    return LentFolder(_OneResource(resource))
+
+
+class _OneResource(LentResources):
+    def __init__(self, resource: StreamedResource) -> None:
+        self._resource = resource
+
+    def __getitem__(self, name: str) -> StreamedResource:
+        if name != self._resource.identifier:
+            raise ResourceNotFoundError(f"there is only {self._resource.identifier!r}, not {name!r:.80}")
+        lent = LentResource.sealed(name, _LentBytes(self._resource), self, self._resource.chunk_size)
+        lent.lender = self._resource
+        return lent
+
+    get_resource = __getitem__
+
+    def __contains__(self, name: object) -> bool:
+        return name == self._resource.identifier
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self._resource.identifier,))
+
+    def __len__(self) -> int:
+        return 1
+
+
+class LentResource(StreamedResource):
+    """A resource of the caller's, with a position of its own. It pickles as the caller's; closing it leaves that open."""
+
+    lender: StreamedResource
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.lender.__reduce__()
+
+
+class _LentBytes(ByteSource):
+    """The bytes of a resource that stays the caller's to close."""
+
+    def __init__(self, resource: StreamedResource) -> None:
+        self._resource = resource
+
+    @property
+    def size(self) -> int:
+        return self._resource.size
+
+    @property
+    def sha256(self) -> str | None:
+        return self._resource.sha256
+
+    @property
+    def tag(self) -> str | None:
+        return self._resource.tag
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        return self._resource.readinto_at(offset, buffer)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._resource.read_ranges(ranges)
+
+    @property
+    def prefetches(self) -> bool:
+        return self._resource.prefetches
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
+        return self._resource.prefetch(ranges)
+
+    def fileno(self) -> int:
+        return self._resource.fileno()
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,119 @@
+"""A file or folder by its name in the folder that it lies in, wherever that is: what a user gives who means one thing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_stack.exception import ConfigError
+from data_stack.io.folder import Folder, folder_of, lent_folder
+from data_stack.io.resources import StreamedResource, StreamedTextResource
+from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.url import scheme_of, split_url
+
+__all__ = ["Location", "as_resource", "is_path", "location_of"]
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file or folder, whether it exists or not.
+
+    Attributes:
+        folder: that it lies in.
+        name: its name there.
+    """
+
+    folder: Folder
+    name: str
+
+    @property
+    def path(self) -> Path | None:
+        """Where it lies on this machine; None if it lies elsewhere."""
+        return None if self.folder.path is None else self.folder.path / self.name
+
+    @property
+    def full_name(self) -> str:
+        """Its name in messages; no password is in it."""
+        return self.folder.describe(self.name)
+
+    def is_file(self) -> bool:
+        """Whether it exists, as a file."""
+        return self.folder.has_file(self.name)
+
+    def is_folder(self) -> bool:
+        """Whether it exists, as a folder with something in it."""
+        return bool(self.as_folder().list_names())
+
+    def open(self) -> StreamedResource:
+        """Open the file that it is; the caller closes it."""
+        return self.folder.open(self.name)
+
+    def as_folder(self) -> Folder:
+        """The folder that it is."""
+        return self.folder.subfolder(self.name)
+
+
+def location_of(source: Any) -> Location:
+    """The location that a user means by ``source``.
+
+    Args:
+        source: a path, a URL with the name behind that of its store (``mongodb://host/database/sets/train``, see
+            :func:`~data_stack.io.url.split_url`), ``(connector or folder, "sets/train")``, or a resource or open binary file that
+            the caller lends.
+
+    Raises:
+        ConfigError: it is none of these, or a URL of a store that does not say what in it is meant.
+    """
+    if isinstance(source, Location):
+        return source
+    if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "get_resource"):
+        above, _, name = str(source[1]).strip("/").rpartition("/")
+        if not name:
+            raise ConfigError(f"a dataset in a store needs a name there, such as 'sets/train', not {source[1]!r:.80}")
+        return Location(folder_of(source[0], above), name)
+    if isinstance(source, str) and (scheme_of(source) is not None or "://" in source):
+        store, name = split_url(source)
+        return location_of(name) if store is None else location_of((storage_connector_from_url(store), name))
+    if isinstance(source, (str, os.PathLike)):
+        text = os.fsdecode(source)
+        folder, name = os.path.split(os.path.abspath(os.path.expanduser(text)))
+        if not text or not name or "\0" in text:
+            raise ConfigError(f"{source!r:.80} names no file or folder")
+        return Location(folder_of(folder), name)
+    if hasattr(source, "read"):
+        resource = as_resource(source)
+        return Location(lent_folder(resource), resource.identifier)
+    raise ConfigError(f"data lies at a path, a URL, or (connector, name), not at {source!r:.80}")
+
+
+def is_path(source: Any) -> bool:
+    """Whether ``source`` is a path or a URL: a string, or an ``os.PathLike``."""
+    return isinstance(source, (str, os.PathLike))
+
+
+def as_resource(source: Any) -> StreamedResource:
+    """What a reader of one file is given, as a resource.
+
+    Args:
+        source: what :func:`location_of` takes, such as a path or a URL, which is opened; a resource, as it is (of a text resource
+            its bytes); or an open binary file, which stays the caller's to close.
+
+    Raises:
+        ConfigError: it is a URL that names no file.
+        MissingFileError: there is no such file on this machine, or it is a folder.
+        ResourceNotFoundError: there is no such file in a store.
+        StorageError: it cannot be opened.
+        TypeError: it is none of these.
+    """
+    if isinstance(source, StreamedTextResource):
+        source = source.buffer
+    if isinstance(source, StreamedResource):
+        return source
+    if is_path(source) or isinstance(source, (tuple, Location)):
+        return location_of(source).open()
+    if not hasattr(source, "read"):
+        raise TypeError(f"a file is a path, a URL, a resource or an open binary file, not {source!r:.80}")
+    name = getattr(source, "identifier", None) or getattr(source, "name", None)
+    return StreamedResource(name if isinstance(name, str) and name else f"<{type(source).__name__}>", source)

@@ -1,0 +1,354 @@
+"""Where datasets lie: folders, stores, resources of a dataset, and what a caller lends."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MalformedIdentifierError,
+    ResourceNotFoundError,
+    StorageError,
+    UnpicklableResourceError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.folder import Folder, folder_of, lent_folder
+from data_stack.io.location import location_of
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors.connector import ResourceWriter
+
+
+@pytest.fixture(params=["folder", "path", "store", "files", "url"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    sources: dict[str, Any] = {
+        "folder": str(tmp_path / "data"),
+        "path": tmp_path / "data",
+        "store": InMemoryStorageConnector(),
+        "files": FileStorageConnector(tmp_path),
+        "url": f"file://{tmp_path}/data",
+    }
+    return folder_of(sources[request.param], prefix="train/images")
+
+
+def test_what_is_created_is_there_whole(folder: Folder) -> None:
+    assert folder.list_names() == []
+    assert not folder.has_file("a.bag")
+
+    with folder.create("a.bag") as file:
+        file.write(b"one")
+        assert not folder.has_file("a.bag")
+    with folder.subfolder("000000").create("b.bag") as file:
+        file.write(b"two")
+
+    assert folder.has_file("a.bag")
+    assert not folder.has_file("000000")
+    assert folder.list_names() == ["000000", "a.bag"]
+    assert folder.subfolder("000000").list_names() == ["b.bag"]
+    assert folder.read("a.bag") == b"one"
+    with folder.subfolder("000000").open("b.bag") as resource:
+        assert (resource.read(), resource.size, resource.read_at(1, 5)) == (b"two", 3, b"wo")
+
+
+def test_what_fails_to_be_created_leaves_nothing_behind(folder: Folder) -> None:
+    with folder.create("a.bag") as file:
+        file.write(b"old")
+
+    with pytest.raises(ZeroDivisionError):
+        with folder.create("a.bag") as file:
+            file.write(b"new")
+            raise ZeroDivisionError
+
+    assert folder.read("a.bag") == b"old"
+    assert folder.list_names() == ["a.bag"]
+
+
+def test_what_is_not_there_is_not_found(folder: Folder) -> None:
+    for way in (folder.open, folder.read):
+        with pytest.raises(ResourceNotFoundError, match=r"a\.bag"):
+            way("a.bag")
+    with folder.subfolder("folder").create("a.bag") as file:
+        file.write(b"x")
+    with pytest.raises(ResourceNotFoundError):
+        folder.read("folder")
+    with pytest.raises(ResourceNotFoundError):
+        folder.subfolder("folder").subfolder("a.bag").read("b")
+
+
+def test_a_folder_pickles_small(folder: Folder) -> None:
+    with folder.create("a.bag") as file:
+        file.write(b"one")
+
+    copy = pickle.loads(pickle.dumps(folder))
+
+    assert (copy.name, copy.path, copy.read("a.bag")) == (folder.name, folder.path, b"one")
+    assert len(pickle.dumps(folder)) < 1000
+
+
+def test_a_resource_of_a_folder_pickles(folder: Folder) -> None:
+    with folder.create("a.bag") as file:
+        file.write(b"one")
+
+    with folder.open("a.bag") as resource, pickle.loads(pickle.dumps(resource)) as copy:
+        assert copy.read() == b"one"
+
+
+def test_a_folder_is_a_source_too(folder: Folder) -> None:
+    with folder.subfolder("b").create("c") as file:
+        file.write(b"x")
+
+    assert folder_of(folder) is folder
+    assert folder_of(folder, "b").read("c") == b"x"
+
+
+def test_a_folder_is_found_from_wherever_the_process_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = folder_of("data", "train")
+    monkeypatch.chdir("/")
+
+    assert folder.path == tmp_path / "data" / "train"
+    assert folder.name == str(tmp_path / "data" / "train")
+
+
+@pytest.mark.parametrize("source", [None, 3, b"x", "", "a\0b", [], object()])
+def test_what_is_no_folder_is_refused(source: Any) -> None:
+    with pytest.raises(ConfigError):
+        folder_of(source)
+
+
+@pytest.mark.parametrize("prefix", [3, None, b"x"])
+def test_what_is_no_prefix_is_refused(tmp_path: Path, prefix: Any) -> None:
+    with pytest.raises(ConfigError, match="prefix"):
+        folder_of(tmp_path, prefix)
+
+
+def test_a_store_has_no_folders_outside_of_its_grammar() -> None:
+    with pytest.raises(MalformedIdentifierError):
+        folder_of(InMemoryStorageConnector(), "a b")
+    with pytest.raises(DataStackError):
+        folder_of(InMemoryStorageConnector(), "../a").open("x")
+
+
+def test_what_claims_to_be_small_and_is_not_is_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "spec.json", "wb") as file:
+        file.truncate(65 << 20)
+
+    with pytest.raises(DatasetFileCorruptError, match="more than"):
+        folder_of(tmp_path).read("spec.json")
+
+
+def test_errors_of_the_operating_system_are_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "folder" / "a.bag").mkdir(parents=True)
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(StorageError):
+        with folder_of(tmp_path, "folder").create("a.bag") as file:  # a folder is in the way
+            file.write(b"x")
+    assert folder_of(tmp_path, "folder").list_names() == ["a.bag"]
+    with pytest.raises(StorageError):
+        with folder_of(tmp_path, "file/below").create("a.bag"):
+            pass
+    with pytest.raises(ResourceNotFoundError):
+        folder_of(tmp_path).read("pipe")
+
+
+class _BareConnector:
+    """What a third party's connector must have, and no more."""
+
+    def __init__(self) -> None:
+        self.store = InMemoryStorageConnector()
+
+    def get_resource(self, identifier: str) -> Any:
+        return self.store.get_resource(identifier)
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        self.store.set_resource(identifier, resource)
+
+    def has_resource(self, identifier: str) -> bool:
+        return self.store.has_resource(identifier)
+
+
+def test_a_store_that_cannot_list_says_so() -> None:
+    connector = _BareConnector()
+    connector.set_resource("data/a.bag", [b"x"])
+
+    folder = folder_of(connector, "data")
+
+    assert folder.read("a.bag") == b"x"
+    with pytest.raises(UnsupportedStorageOperationError):
+        folder.list_names()
+
+
+# ------------------------------------------------------------------ names, files below, deletion
+
+
+@pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "..", "a\0b"])
+def test_no_name_leads_out_of_a_folder(tmp_path: Path, name: str) -> None:
+    for folder in (folder_of(tmp_path), folder_of(InMemoryStorageConnector())):
+        for way in (folder.open, folder.has_file, lambda name, folder=folder: folder.subfolder(name).open("x")):
+            with pytest.raises(DataStackError):
+                way(name)
+        with pytest.raises(DataStackError):
+            with folder.create(name) as file:
+                file.write(b"x")
+
+
+def test_files_below_are_listed_with_their_paths(folder: Folder) -> None:
+    assert folder.list_files() == []
+    for name in ("b", "x/c", "x/y/a"):
+        with folder.create(name) as file:
+            file.write(b"x")
+
+    assert folder.list_files() == ["b", "x/c", "x/y/a"]
+    assert folder.list_names() == ["b", "x"]
+    assert folder.read("x/y/a") == b"x"
+
+
+def test_a_deleted_file_leaves_no_empty_folders(folder: Folder) -> None:
+    for name in ("x/a", "x/y/b"):
+        with folder.create(name) as file:
+            file.write(b"x")
+
+    folder.delete("x/y/b")
+    folder.delete("x/y/b")
+
+    assert folder.can_delete
+    assert folder.list_files() == ["x/a"]
+    assert folder.subfolder("x").list_names() == ["a"]
+
+
+def test_a_folder_is_leased_by_one_at_a_time(tmp_path: Path) -> None:
+    folder, other = folder_of(tmp_path), folder_of(tmp_path)
+
+    with folder.lease(".lock") as lease, other.lease(".lock") as second:
+        assert lease.acquire()
+        assert lease.acquire()
+        assert not second.acquire()
+    with other.lease(".lock") as again:
+        assert again.acquire()
+    assert folder.list_names() == []
+
+
+def test_a_file_url_is_that_folder_of_this_machine(tmp_path: Path) -> None:
+    assert folder_of(f"file://{tmp_path}/a%20b").path == tmp_path / "a b"
+
+
+def test_a_third_partys_folder_needs_six_methods(tmp_path: Path) -> None:
+    class Renamed(Folder):
+        """Files of another folder under names in capitals."""
+
+        def __init__(self, below: Folder) -> None:
+            self.below, self.name = below, "capitals"
+
+        def has_file(self, file: str) -> bool:
+            return self.below.has_file(file.lower())
+
+        def open(self, file: str) -> StreamedResource:
+            return self.below.open(file.lower())
+
+        def list_names(self) -> list[str]:
+            return [name.upper() for name in self.below.list_names()]
+
+        def list_files(self) -> list[str]:
+            return [name.upper() for name in self.below.list_files()]
+
+        def subfolder(self, name: str) -> Folder:
+            return Renamed(self.below.subfolder(name.lower()))
+
+        def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+            return self.below.create(file.lower())
+
+    folder = folder_of(Renamed(folder_of(tmp_path)), "SUB")
+    with folder.create("A") as file:
+        file.write(b"x")
+
+    assert (folder.read("A"), folder.list_names(), folder.full_name("A")) == (b"x", ["A"], "capitals/A")
+    assert not folder.can_delete
+    with pytest.raises(UnsupportedStorageOperationError, match="cannot be deleted"):
+        folder.delete("A")
+    with folder.lease("L") as lease:
+        assert lease.acquire()
+
+
+# ------------------------------------------------------------------ what a caller lends
+
+
+def test_a_lent_resource_is_neither_moved_nor_closed() -> None:
+    lent = StreamedResource("a.tar", io.BytesIO(b"0123456789"))
+    lent.seek(3)
+    folder = lent_folder(lent)
+
+    with folder.open("a.tar") as first, folder.open("a.tar") as second:
+        assert (first.read(4), second.read(2), first.read()) == (b"0123", b"01", b"456789")
+        assert second.read_ranges([(8, 5), (0, 1)]) == [b"89", b"0"]
+
+    assert (lent.tell(), lent.closed, lent.read()) == (3, False, b"3456789")
+    assert (folder.list_names(), folder.has_file("a.tar"), folder.has_file("b")) == (["a.tar"], True, False)
+    with pytest.raises(ResourceNotFoundError):
+        folder.open("b")
+    with pytest.raises(UnsupportedStorageOperationError, match="for reading"):
+        folder.create("b")
+
+
+def test_a_lent_resource_pickles_as_what_the_caller_lent() -> None:
+    connector = InMemoryStorageConnector()
+    connector.set_resource("a/b", b"data")
+
+    with connector.get_resource("a/b") as lent, lent_folder(lent).open("a/b") as resource:
+        with pickle.loads(pickle.dumps(resource)) as copy, pickle.loads(pickle.dumps(lent_folder(lent))).open("a/b") as other:
+            assert copy.read() == other.read() == b"data"
+    with lent_folder(StreamedResource("a", io.BytesIO(b"x"))).open("a") as resource:
+        with pytest.raises(UnpicklableResourceError):
+            pickle.dumps(resource)
+
+
+# ------------------------------------------------------------------ one file or folder in it
+
+
+def test_what_a_user_means_is_a_name_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "train.h5").write_bytes(b"x")
+    connector = InMemoryStorageConnector()
+    connector.set_resource("sets/train.h5", b"y")
+
+    for source, content in (
+        (tmp_path / "train.h5", b"x"),
+        (str(tmp_path / "train.h5"), b"x"),
+        (f"file://{tmp_path}/train.h5", b"x"),
+        ((folder_of(tmp_path), "train.h5"), b"x"),
+        ((connector, "sets/train.h5"), b"y"),
+        (io.BytesIO(b"z"), b"z"),
+    ):
+        location = location_of(source)
+        assert location.is_file()
+        with location.open() as resource:
+            assert resource.read() == content
+
+    assert location_of(tmp_path).is_folder()
+    assert not location_of(tmp_path / "other").is_folder()
+    assert location_of((connector, "sets")).as_folder().list_names() == ["train.h5"]
+
+
+@pytest.mark.parametrize("source", [None, 3, "", "/", "a\0b", (InMemoryStorageConnector(), "/"), "mongodb://u:canary@host/db"])
+def test_what_means_no_file_is_refused(source: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        location_of(source)
+
+    assert "canary" not in str(caught.value)
+
+
+def test_a_message_says_in_which_store_and_shows_no_password() -> None:
+    location = location_of("mongodb://user:canary@127.0.0.1:1/sets/train?timeoutSeconds=1")
+
+    assert "train in " in location.full_name
+    assert "127.0.0.1:1/sets" in location.full_name
+    assert "canary" not in location.full_name + repr(location) + repr(location.folder)
