@@ -83,7 +83,7 @@ class CachedFrame:
             logger.info("%s is used by another process, which deletes it when it ends", self.url)
             return False
         try:
-            self._folder.delete(self._name)
+            self._folder.remove(self._name)
         finally:
             self._lock.close(remove=True)
         return True
