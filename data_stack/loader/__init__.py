@@ -2,10 +2,10 @@
 
 from data_stack.loader.buckets import Bucketed
 from data_stack.loader.collation import Collation, Concatenated, Padded
+from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.lanes import Lanes
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled, InOrder, Order, Shuffled
-from data_stack.loader.place import Place
 from data_stack.loader.plan import Plan
 from data_stack.loader.ragged import Ragged
 from data_stack.loader.sources import Epochs, Interleave, Mix, Sample, StepSource, Transform, Truncate
@@ -17,6 +17,7 @@ __all__ = [
     "Bucketed",
     "Collation",
     "Concatenated",
+    "EpochPosition",
     "Epochs",
     "InOrder",
     "Interleave",
@@ -27,7 +28,6 @@ __all__ = [
     "Mix",
     "Order",
     "Padded",
-    "Place",
     "Plan",
     "Ragged",
     "Sample",

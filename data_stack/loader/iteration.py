@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from data_stack.loader.place import Place
+from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.schedule import Mark, Schedule
 from data_stack.loader.statistics import Counters
 from data_stack.loader.workers.workers import Workers
@@ -34,7 +34,7 @@ class Iteration:
     def __init__(
         self,
         schedule: Schedule,
-        place: Place,
+        place: EpochPosition,
         *,
         workers: Callable[[], Workers],
         counters: Counters,

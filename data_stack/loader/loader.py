@@ -18,10 +18,10 @@ from data_stack.io.progress import new_bar, shows_progress
 from data_stack.loader.arguments import check_function, checked_bool, checked_shard, checked_timeout, chosen_order
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
+from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.iteration import Iteration
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.orders import Order
-from data_stack.loader.place import Place
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import Session
@@ -263,7 +263,7 @@ class Loader:
         return plan.rank, plan.world
 
     @property
-    def place(self) -> Place:
+    def place(self) -> EpochPosition:
         """Where the consumer is: epoch and position of the batch that comes next; what :meth:`state_dict` names, by itself."""
         return replace(self._session.place)
 

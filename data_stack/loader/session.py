@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.iteration import Iteration
-from data_stack.loader.place import Place
 from data_stack.loader.plan import Plan
 from data_stack.loader.process_group import group_shard
 from data_stack.loader.statistics import Counters
@@ -38,7 +38,7 @@ class Session:
 
     def __init__(self, plan: Plan, seed: int, knows_shard: bool, make_workers: Callable[[], Workers]) -> None:
         self.plan, self.seed, self.knows_shard = plan, seed, knows_shard
-        self.place = Place()
+        self.place = EpochPosition()
         self.iteration: Iteration | None = None
         self.counters = Counters()
         self.fingerprint: str | None = None

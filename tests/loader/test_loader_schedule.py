@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
 from data_stack.loader import Order, Plan, Shuffled
-from data_stack.loader.place import Place
+from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.schedule import NEVER, Schedule
 
 
@@ -72,7 +72,7 @@ def test_an_order_that_has_not_an_index_for_each_position_is_named() -> None:
 
 
 def test_an_iteration_that_was_broken_off_is_followed_by_the_next_epoch() -> None:
-    place = Place()
+    place = EpochPosition()
     place.begin()
     place.receive(0, 8, end_epoch=1)
 
@@ -80,7 +80,7 @@ def test_an_iteration_that_was_broken_off_is_followed_by_the_next_epoch() -> Non
 
 
 def test_looking_at_no_batch_skips_no_epoch() -> None:
-    place = Place()
+    place = EpochPosition()
 
     place.begin()
     place.begin()
@@ -89,11 +89,11 @@ def test_looking_at_no_batch_skips_no_epoch() -> None:
 
 
 def test_who_goes_to_the_middle_of_an_epoch_is_inside_of_its_iteration() -> None:
-    place = Place()
+    place = EpochPosition()
     place.receive(0, 4, end_epoch=3)
 
     place.go_to(2, 8, first_epoch=1)
     place.begin()
 
-    assert place == Place(epoch=2, position=8, first_epoch=1, goes_on=True)
+    assert place == EpochPosition(epoch=2, position=8, first_epoch=1, goes_on=True)
     assert place.is_inside

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Place"]
+__all__ = ["EpochPosition"]
 
 
 @dataclass(slots=True)
-class Place:
+class EpochPosition:
     """At first the start of epoch 0.
 
     Attributes:
