@@ -37,24 +37,24 @@ def test_a_result_or_an_error_comes_back_from_a_named_thread() -> None:
         failing.result()
 
 
-def test_a_bounded_executor_has_no_more_threads_than_it_may_and_an_unbounded_one_as_many_as_wait() -> None:
-    for most, expected in ((lambda: 2, 2), (None, 5)):
-        pool, go = executor(most), threading.Event()
-        running: set[str] = set()
+@pytest.mark.parametrize(("most", "expected"), [(lambda: 2, 2), (None, 5)], ids=["two at most", "as many as wait"])
+def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | None, expected: int) -> None:
+    pool, go = executor(most), threading.Event()
+    running: set[str] = set()
 
-        def work(running: set[str] = running, go: threading.Event = go) -> None:
-            running.add(threading.current_thread().name)
-            go.wait(10)
+    def work() -> None:
+        running.add(threading.current_thread().name)
+        go.wait(10)
 
-        futures = [pool.submit(work) for _ in range(5)]
-        until(lambda running=running, expected=expected: len(running) == expected)
-        time.sleep(0.05)
-        n_running = len(running)
-        go.set()
-        for future in futures:
-            future.result()
+    futures = [pool.submit(work) for _ in range(5)]
+    until(lambda: len(running) == expected)
+    time.sleep(0.05)
+    n_running = len(running)
+    go.set()
+    for future in futures:
+        future.result()
 
-        assert n_running == expected
+    assert n_running == expected
 
 
 def test_what_no_thread_has_come_to_can_be_cancelled() -> None:

@@ -54,6 +54,8 @@ class FileChunks(Blocks):
         on_damage: called before damage is reported; may raise a better error.
     """
 
+    _ahead: tuple[range, Future[dict[int, dict[str, Any]]]] | None
+
     def __init__(
         self,
         connection: Connection,
@@ -95,7 +97,7 @@ class FileChunks(Blocks):
             wait([ahead[1]], _PATIENCE_SECONDS)
 
     def _forget_ahead(self) -> None:
-        self._ahead: tuple[range, Future[dict[int, dict[str, Any]]]] | None = None
+        self._ahead = None
 
     def _ask_ahead(self, numbers: Sequence[int]) -> None:
         """Let the server look for what comes next while these chunks are digested, if somebody reads on and on.
