@@ -77,6 +77,103 @@ _CODEC_TYPE = re.compile(r"[a-z_][A-Za-z0-9_.-]*", re.ASCII)
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("data_stack_"))
 
 
+class _IncompatibleError(DataStackError):
+    """A plugin was imported, but is not what this version of data_stack asks for."""
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """What plugins may name by one hook, checked without importing what it is built on.
+
+    Attributes:
+        called: what a name stands for, with a place for it: ``"the scheme {}://"``.
+        mapped: what the hook returns, in words: ``"schemes to functions"``.
+        item: the same of one item, with an example.
+        name: what a name looks like.
+        built_in: names that data_stack has by itself.
+        is_value: whether something is what may have such a name.
+        check: refuses a value that may have a name, but not this one.
+    """
+
+    called: str
+    mapped: str
+    item: str
+    name: re.Pattern[str]
+    built_in: Container[object]
+    is_value: Callable[[object], bool]
+    check: Callable[[str, Any], None] = lambda name, value: None
+
+    def checked(self, results: list[object], taken: Container[object]) -> dict[str, Any]:
+        """What a plugin's hook returned.
+
+        Raises:
+            _IncompatibleError: it is something else, or a name is taken.
+        """
+        claimed: dict[str, Any] = {}
+        for result in results:
+            if not isinstance(result, Mapping):
+                raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of {self.mapped}")
+            for name, value in dict(result).items():
+                if not isinstance(name, str) or not self.name.fullmatch(name) or not self.is_value(value):
+                    raise _IncompatibleError(f"its hook returned {name!r:.80}: {value!r:.80}, not {self.item}")
+                self.check(name, value)
+                if name in self.built_in or name in taken:
+                    raise _IncompatibleError(f"{self.called.format(name)} is taken, by data_stack or another plugin")
+                claimed[name] = value
+        return claimed
+
+
+def _is_encoder_class(value: object) -> bool:
+    return (
+        isinstance(value, type)
+        and _descends(value, "data_stack.dataset.encoders.encoder", "Encoder")
+        and isinstance(getattr(value, "kind", None), str)
+    )
+
+
+def _is_codec(value: object) -> bool:
+    return _descends(type(value), "data_stack.formats.records.codecs.codec", "Codec")
+
+
+def _check_encoder(kind: str, value: Any) -> None:
+    """Refuse a class of encoders that is called otherwise, or lacks something."""
+    if value.kind != kind:
+        raise _IncompatibleError(f"its hook calls {kind!r:.80} an encoder whose kind is {value.kind!r:.80}")
+    if inspect.isabstract(value):
+        raise _IncompatibleError(f"the encoder {kind!r} is abstract: it lacks {', '.join(sorted(value.__abstractmethods__))}")
+
+
+def _descends(value: type, module: str, name: str) -> bool:
+    return any((ancestor.__module__, ancestor.__qualname__) == (module, name) for ancestor in value.__mro__)
+
+
+_STORAGE, _RETRIEVERS = "data_stack_storage_connectors", "data_stack_retrievers"
+_ENCODERS, _CODECS = "data_stack_encoders", "data_stack_codecs"
+_SCHEMES = ("the scheme {}://", "schemes to functions", "a scheme such as 's3' and a function", _SCHEME)
+#: By hook.
+_CLAIMS: Mapping[str, _Claims] = {
+    _STORAGE: _Claims(*_SCHEMES, BUILT_IN_STORAGE_SCHEMES, callable),
+    _RETRIEVERS: _Claims(*_SCHEMES, _RETRIEVER_SCHEMES, callable),
+    _ENCODERS: _Claims(
+        "the kind of encoder '{}'",
+        "kinds to classes of encoders",
+        "a kind such as 'tfidf' and a class of Encoder",
+        _ENCODER_KIND,
+        _ENCODER_KINDS,
+        _is_encoder_class,
+        _check_encoder,
+    ),
+    _CODECS: _Claims(
+        "the type of record column '{}'",
+        "types to codecs",
+        "a type such as 'dicom' and an object derived from Codec",
+        _CODEC_TYPE,
+        _CODEC_TYPES,
+        _is_codec,
+    ),
+}
+
+
 class PluginManager:
     """The plugins of this process.
 
@@ -97,10 +194,7 @@ class PluginManager:
         # Re-entrant, and _loading guards against recursion: a plugin may ask for a scheme while it is imported.
         self._lock = threading.RLock()
         self._loading: set[PluginRecord] = set()
-        self._storage_schemes: Mapping[str, Connect] = {}
-        self._retriever_schemes: Mapping[str, Fetch] = {}
-        self._encoder_kinds: Mapping[str, type[Encoder]] = {}
-        self._codecs: Mapping[str, Codec] = {}
+        self._claimed: dict[str, Mapping[str, Any]] = dict.fromkeys(_CLAIMS, MappingProxyType({}))
 
     # ------------------------------------------------------------------ what there is
 
@@ -169,23 +263,23 @@ class PluginManager:
 
     def storage_schemes(self) -> Mapping[str, Connect]:
         """The URL schemes that plugins can store at; imports all plugins that implement hooks."""
-        self._load_behaviour()
-        return self._storage_schemes
+        return self._claimed_by(_STORAGE)
 
     def retriever_schemes(self) -> Mapping[str, Fetch]:
         """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
-        self._load_behaviour()
-        return self._retriever_schemes
+        return self._claimed_by(_RETRIEVERS)
 
     def encoder_kinds(self) -> Mapping[str, type[Encoder]]:
         """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""
-        self._load_behaviour()
-        return self._encoder_kinds
+        return self._claimed_by(_ENCODERS)
 
     def codecs(self) -> Mapping[str, Codec]:
         """The codecs of record columns that plugins bring, by type; imports all plugins that implement hooks."""
+        return self._claimed_by(_CODECS)
+
+    def _claimed_by(self, hook: str) -> Mapping[str, Any]:
         self._load_behaviour()
-        return self._codecs
+        return self._claimed[hook]
 
     def register_retrievers(self, sources: Iterable[str]) -> None:
         """Have ``retrieve()`` fetch the schemes of plugins, if one of ``sources`` is of no built-in scheme."""
@@ -280,21 +374,14 @@ class PluginManager:
             except pluggy.PluginValidationError as error:
                 raise _IncompatibleError(str(error)) from error
             self._check_hooks(plugin)
-            storage = _claimed(
-                self._results(plugin, "data_stack_storage_connectors"), BUILT_IN_STORAGE_SCHEMES, self._storage_schemes
-            )
-            retrievers = _claimed(self._results(plugin, "data_stack_retrievers"), _RETRIEVER_SCHEMES, self._retriever_schemes)
-            encoders = _claimed_kinds(self._results(plugin, "data_stack_encoders"), _ENCODER_KINDS, self._encoder_kinds)
-            codecs = _claimed_types(self._results(plugin, "data_stack_codecs"), _CODEC_TYPES, self._codecs)
+            claimed = {hook: claims.checked(self._results(plugin, hook), self._claimed[hook]) for hook, claims in _CLAIMS.items()}
         except BaseException:
             if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed
                 self._hooks.unregister(plugin, name)
             raise
-        connects = {scheme: _Connect(record, connect) for scheme, connect in storage.items()}
-        self._storage_schemes = MappingProxyType({**self._storage_schemes, **connects})
-        self._retriever_schemes = MappingProxyType({**self._retriever_schemes, **retrievers})
-        self._encoder_kinds = MappingProxyType({**self._encoder_kinds, **encoders})
-        self._codecs = MappingProxyType({**self._codecs, **codecs})
+        claimed[_STORAGE] = {scheme: _Connect(record, connect) for scheme, connect in claimed[_STORAGE].items()}
+        for hook, values in claimed.items():
+            self._claimed[hook] = MappingProxyType({**self._claimed[hook], **values})
 
     def _check_hooks(self, plugin: object) -> None:
         callers = self._hooks.get_hookcallers(plugin) or []
@@ -315,10 +402,6 @@ class PluginManager:
         """What this plugin's implementation of a hook returns, in a list; empty if it has none."""
         implementations = getattr(self._hooks.hook, hook).get_hookimpls()
         return [implementation.function() for implementation in implementations if implementation.plugin is plugin]
-
-
-class _IncompatibleError(DataStackError):
-    """A plugin was imported, but is not what this version of data_stack asks for."""
 
 
 @dataclass(frozen=True)
@@ -348,78 +431,6 @@ def _imported(record: PluginRecord) -> Any:
     for name in attribute.split(".") if attribute else ():
         value = getattr(value, name)
     return value
-
-
-def _claimed(results: list[object], *taken: Container[object]) -> dict[str, Callable[..., Any]]:
-    """The schemes that a hook named, checked."""
-    claimed: dict[str, Callable[..., Any]] = {}
-    for result in results:
-        if not isinstance(result, Mapping):
-            raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of schemes to functions")
-        for scheme, function in dict(result).items():
-            if not isinstance(scheme, str) or not _SCHEME.fullmatch(scheme) or not callable(function):
-                raise _IncompatibleError(
-                    f"its hook returned {scheme!r:.80}: {function!r:.80}, not a scheme such as 's3' and a function"
-                )
-            if any(scheme in schemes for schemes in taken):
-                raise _IncompatibleError(f"the scheme {scheme}:// is taken, by data_stack or another plugin")
-            claimed[scheme] = function
-    return claimed
-
-
-def _claimed_kinds(results: list[object], *taken: Container[object]) -> dict[str, type[Encoder]]:
-    """The kinds of encoders that a hook named, checked without importing what encoders are built on."""
-    claimed: dict[str, type[Encoder]] = {}
-    for result in results:
-        if not isinstance(result, Mapping):
-            raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of kinds to classes of encoders")
-        for kind, encoder_class in dict(result).items():
-            if not isinstance(kind, str) or not _ENCODER_KIND.fullmatch(kind) or not _is_encoder_class(encoder_class):
-                raise _IncompatibleError(
-                    f"its hook returned {kind!r:.80}: {encoder_class!r:.80}, not a kind such as 'tfidf' and a class of Encoder"
-                )
-            if encoder_class.kind != kind:
-                raise _IncompatibleError(f"its hook calls {kind!r:.80} an encoder whose kind is {encoder_class.kind!r:.80}")
-            if inspect.isabstract(encoder_class):
-                lacks = ", ".join(sorted(getattr(encoder_class, "__abstractmethods__", ())))
-                raise _IncompatibleError(f"the encoder {kind!r} is abstract: it lacks {lacks}")
-            if any(kind in kinds for kinds in taken):
-                raise _IncompatibleError(f"the kind of encoder {kind!r} is taken, by data_stack or another plugin")
-            claimed[kind] = encoder_class
-    return claimed
-
-
-def _is_encoder_class(value: object) -> bool:
-    return (
-        isinstance(value, type)
-        and _descends(value, "data_stack.dataset.encoders.encoder", "Encoder")
-        and isinstance(getattr(value, "kind", None), str)
-    )
-
-
-def _claimed_types(results: list[object], *taken: Container[object]) -> dict[str, Codec]:
-    """The types of record columns that a hook named, checked without importing what codecs are built on."""
-    claimed: dict[str, Codec] = {}
-    for result in results:
-        if not isinstance(result, Mapping):
-            raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of types to codecs")
-        for name, codec in dict(result).items():
-            if (
-                not isinstance(name, str)
-                or not _CODEC_TYPE.fullmatch(name)
-                or not _descends(type(codec), "data_stack.formats.records.codecs.codec", "Codec")
-            ):
-                raise _IncompatibleError(
-                    f"its hook returned {name!r:.80}: {codec!r:.80}, not a type such as 'dicom' and an object derived from Codec"
-                )
-            if any(name in types for types in taken):
-                raise _IncompatibleError(f"the type of record column {name!r} is taken, by data_stack or another plugin")
-            claimed[name] = codec
-    return claimed
-
-
-def _descends(value: type, module: str, name: str) -> bool:
-    return any((ancestor.__module__, ancestor.__qualname__) == (module, name) for ancestor in value.__mro__)
 
 
 @functools.cache
