@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from data_stack.dataset.recipes.functions import named_function
     from data_stack.dataset.reporting import DatasetIteratorReportGenerator
     from data_stack.dataset.reports.leakage import find_duplicates
-    from data_stack.dataset.splits.saved_splits import load_splits, save_splits
     from data_stack.dataset.splitter import SplitterFactory
     from data_stack.exception import DatasetNotFoundError, DataStackError
     from data_stack.io.resource_definition import ResourceDefinition
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from data_stack.repository.recipes import from_recipe
     from data_stack.repository.removal import collect_garbage, remove_dataset
     from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
+    from data_stack.repository.splits import load_splits, save_splits
     from data_stack.repository.verification import verify_datasets, verify_storage
 
     __version__: str
@@ -117,10 +117,10 @@ _MODULES = {
     "find_duplicates": "dataset.reports.leakage",
     "from_recipe": "repository.recipes",
     "load": "repository.loading",
-    "load_splits": "dataset.splits.saved_splits",
+    "load_splits": "repository.splits",
     "named_function": "dataset.recipes.functions",
     "remove_dataset": "repository.removal",
-    "save_splits": "dataset.splits.saved_splits",
+    "save_splits": "repository.splits",
     "storage_connector_from_url": "repository.default_storage",
     "take_inventory": "repository.inventory",
     "verify_datasets": "repository.verification",

@@ -16,7 +16,6 @@ from data_stack.cli.datasets import save_picture
 from data_stack.dataset.encoders import CategoricalEncoder
 from data_stack.dataset.encoders.stored import save_encoder
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.splits.saved_splits import save_splits
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
 from data_stack.formats.image_folder import ImageFolderWriter
@@ -25,6 +24,7 @@ from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
 from data_stack.formats.webdataset import WebDatasetWriter
 from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.repository.splits import save_splits
 
 N_SAMPLES = 120
 IMAGES = np.random.default_rng(0).integers(0, 255, (N_SAMPLES, 16, 16, 3), dtype=np.uint8)

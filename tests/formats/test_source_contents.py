@@ -19,7 +19,6 @@ import torch
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.iterator import adapted
-from data_stack.dataset.splits.saved_splits import load_splits, save_splits
 from data_stack.exception import ConfigError, LoaderStateError, ResourceChangedError
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
@@ -33,6 +32,7 @@ from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.loader import Loader
+from data_stack.repository.splits import load_splits, save_splits
 
 Array = npt.NDArray[Any]
 N_SAMPLES = 200

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import data_stack
 from data_stack.exception import ConfigError, PluginError
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.plugins import PluginManager
@@ -35,6 +36,18 @@ def test_a_plugins_scheme_makes_its_connector_from_the_whole_url(site: Site) -> 
     connector = storage_connector_from_url("REMOTE://user:secret@host/bucket?x=1")
 
     assert vars(connector)["url"] == "REMOTE://user:secret@host/bucket?x=1"
+
+
+def test_splits_are_saved_at_a_plugins_scheme_and_loaded_from_it(site: Site) -> None:
+    kept = STORAGE.replace("SCHEME", "shelf").replace("connector = InMemory", "connector = STORES.setdefault(url, InMemory")
+    kept = kept.replace("StorageConnector()\n        connector.url", "StorageConnector())\n        connector.url")
+    site.install_hooks("shelf", "\n    STORES = {}" + kept)
+    numbers = data_stack.SequenceDatasetIterator([range(10)])
+
+    data_stack.save_splits("shelf://", "splits.json", numbers.split({"a": 0.5, "b": 0.5}, seed=1))
+    loaded = data_stack.load_splits("shelf://", "splits.json", numbers)
+
+    assert sorted([*loaded["a"], *loaded["b"]]) == list(numbers)
 
 
 def test_plugins_with_hooks_are_not_imported_for_built_in_schemes(site: Site, tmp_path: Any) -> None:

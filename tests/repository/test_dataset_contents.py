@@ -15,7 +15,6 @@ from data_stack.dataset.declarative import DatasetCard, DatasetFactory, Prepared
 from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.dataset.splits.saved_splits import load_splits, save_splits
 from data_stack.exception import ConfigError, LoaderStateError, RecipeError, StorageError
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resources import StreamedResource
@@ -24,6 +23,7 @@ from data_stack.loader import Loader
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository
+from data_stack.repository.splits import load_splits, save_splits
 
 
 class Clients(DatasetIterator):

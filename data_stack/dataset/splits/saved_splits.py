@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import io
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,83 +23,15 @@ from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator, tagged
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.io.storage_connectors.url import storage_connector_from_url
 
-__all__ = ["SavedPart", "SavedSplits", "load_splits", "save_splits"]
+__all__ = ["SavedPart", "SavedSplits"]
 
 FORMAT = 1
 
-_Storage = Union[StorageConnector, str, "os.PathLike[str]"]
 _Indices = npt.NDArray[np.integer[Any]]
 
 _MASK, _POSITIONS = "mask", "positions"
 _INDICES_AT_ONCE = 1 << 20
-
-
-def save_splits(
-    storage: _Storage,
-    identifier: str,
-    splits: Any,
-    *,
-    iterator: DatasetIteratorIF | None = None,
-    replace: bool = False,
-) -> SavedSplits:
-    """Store which samples are in which part, as a JSON resource; :func:`load_splits` gives the parts back.
-
-    ::
-
-        parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)
-        save_splits("experiments", "digits/splits.json", parts)
-        parts = load_splits("experiments", "digits/splits.json", iterator)
-
-    The indices themselves are stored, one bit for each sample of the dataset where a part is in the dataset's order, so that a
-    split outlives the program that made it. How it was made is noted beside them.
-
-    Args:
-        storage: a connector, or the path or URL of a store. The resource is published whole or not at all.
-        identifier: its name there, e.g. ``"digits/splits.json"``.
-        splits: what ``iterator.split`` or ``iterator.folds`` or a splitter gave, or any views of one iterator, in lists, tuples
-            and dicts nested at will.
-        iterator: what the parts are views of, directly or through other views; None for what they were directly made from.
-        replace: whether other splits that are stored under that name may be replaced.
-
-    Returns:
-        What was stored.
-
-    Raises:
-        ConfigError: ``splits`` are not such, or other splits are stored under that name.
-        DatasetFileCorruptError: what is stored under that name is damaged, and not to be replaced.
-        StorageError: they could not be written.
-    """
-    connector = _connector(storage)
-    saved = SavedSplits.of(splits, iterator)
-    if not replace and connector.has_resource(identifier):
-        if SavedSplits.from_json(_read(connector, identifier), identifier) == saved:
-            return saved
-        raise ConfigError(f"other splits are stored as {identifier!r} already; choose another name, or say replace=True")
-    # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
-    connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(saved.to_json())))
-    return saved
-
-
-def load_splits(storage: _Storage, identifier: str, iterator: DatasetIteratorIF) -> Any:
-    """The parts that :func:`save_splits` stored, as views of ``iterator``, arranged as they were.
-
-    Where the iterator has a meta, a part with a name has it in its ``dataset_tag``, as :class:`SplitPartIterator` says.
-
-    Args:
-        storage: a connector, or the path or URL of a store.
-        identifier: the name of the splits there.
-        iterator: the dataset that was divided, with the same fingerprint.
-
-    Raises:
-        ConfigError: ``iterator`` is another dataset than the one that was divided.
-        DatasetFileCorruptError: what is stored is damaged; the message names the part where that is known.
-        ResourceNotFoundError: nothing is stored under that name.
-    """
-    return SavedSplits.from_json(_read(_connector(storage), identifier), identifier).applied_to(iterator)
 
 
 @dataclass(frozen=True)
@@ -368,12 +298,3 @@ def _digest(indices: _Indices) -> str:
     for start in range(0, len(indices), _INDICES_AT_ONCE):
         digest.update(indices[start : start + _INDICES_AT_ONCE].astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def _connector(storage: _Storage) -> StorageConnector:
-    return storage_connector_from_url(storage) if isinstance(storage, (str, os.PathLike)) else storage
-
-
-def _read(connector: StorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return bytes(resource.read())

@@ -22,11 +22,12 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.splits.saved_splits import SavedSplits, load_splits, save_splits
+from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.dataset.splitter import Fold, SplitterFactory
 from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.repository.splits import load_splits, save_splits
 
 N = 23
 

@@ -1,0 +1,85 @@
+"""Keeps in a store which samples of a dataset are in which part."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from data_stack.dataset.iterator.iterator import DatasetIteratorIF
+from data_stack.dataset.splits.saved_splits import SavedSplits
+from data_stack.exception import ConfigError
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.repository.default_storage import Storage, as_storage_connector
+
+__all__ = ["load_splits", "save_splits"]
+
+
+def save_splits(
+    storage: Storage,
+    identifier: str,
+    splits: Any,
+    *,
+    iterator: DatasetIteratorIF | None = None,
+    replace: bool = False,
+) -> SavedSplits:
+    """Store which samples are in which part, as a JSON resource; :func:`load_splits` gives the parts back.
+
+    ::
+
+        parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)
+        save_splits("experiments", "digits/splits.json", parts)
+        parts = load_splits("experiments", "digits/splits.json", iterator)
+
+    The indices themselves are stored, one bit for each sample of the dataset where a part is in the dataset's order, so that a
+    split outlives the program that made it. How it was made is noted beside them.
+
+    Args:
+        storage: a connector, or the path or URL of a store, also of a scheme that a plugin brings. The resource is published
+            whole or not at all.
+        identifier: its name there, e.g. ``"digits/splits.json"``.
+        splits: what ``iterator.split`` or ``iterator.folds`` or a splitter gave, or any views of one iterator, in lists, tuples
+            and dicts nested at will.
+        iterator: what the parts are views of, directly or through other views; None for what they were directly made from.
+        replace: whether other splits that are stored under that name may be replaced.
+
+    Returns:
+        What was stored.
+
+    Raises:
+        ConfigError: ``splits`` are not such, or other splits are stored under that name.
+        DatasetFileCorruptError: what is stored under that name is damaged, and not to be replaced.
+        StorageError: they could not be written.
+    """
+    connector = as_storage_connector(storage)
+    saved = SavedSplits.of(splits, iterator)
+    if not replace and connector.has_resource(identifier):
+        if SavedSplits.from_json(_read(connector, identifier), identifier) == saved:
+            return saved
+        raise ConfigError(f"other splits are stored as {identifier!r} already; choose another name, or say replace=True")
+    # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
+    connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(saved.to_json())))
+    return saved
+
+
+def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) -> Any:
+    """The parts that :func:`save_splits` stored, as views of ``iterator``, arranged as they were.
+
+    Where the iterator has a meta, a part with a name has it in its ``dataset_tag``, as :class:`SplitPartIterator` says.
+
+    Args:
+        storage: a connector, or the path or URL of a store, also of a scheme that a plugin brings.
+        identifier: the name of the splits there.
+        iterator: the dataset that was divided, with the same fingerprint.
+
+    Raises:
+        ConfigError: ``iterator`` is another dataset than the one that was divided.
+        DatasetFileCorruptError: what is stored is damaged; the message names the part where that is known.
+        ResourceNotFoundError: nothing is stored under that name.
+    """
+    return SavedSplits.from_json(_read(as_storage_connector(storage), identifier), identifier).applied_to(iterator)
+
+
+def _read(connector: StorageConnector, identifier: str) -> bytes:
+    with connector.get_resource(identifier) as resource:
+        return bytes(resource.read())
