@@ -1,11 +1,10 @@
-"""The bytes of a stored resource, each page of which is held against its checksum before it is used."""
+"""The bytes of a stored resource, each block of which is held against its digest before it is used."""
 
 from __future__ import annotations
 
 import io
 import mmap
 import os
-import zlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -15,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, BlockDigests, block_digest, digest_of_block
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 
 __all__ = ["PAGE_BYTES", "FetchedPages", "MappedPages", "PageWriter", "Pages", "mapped_resource", "read_at"]
 
-PAGE_BYTES = 1 << 14
+#: A page is a block of :mod:`data_stack.io.integrity`.
+PAGE_BYTES = BLOCK_BYTES
 _MOST_FETCHED = (32 << 20) // PAGE_BYTES
 
 _Integers = npt.NDArray[np.int64]
@@ -29,41 +30,33 @@ Damaged = Callable[[str], DatasetFileCorruptError]
 
 
 class PageWriter:
-    """Writes, and takes the checksum of each page as it passes."""
+    """Writes, and takes the digest of each page as it passes."""
 
     def __init__(self, file: Any) -> None:
         self.position = 0
         self._file = file
-        self._checksums: list[int] = []
-        self._checksum = 0
+        self._digests = BlockDigests()
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
         self._file.write(data)
-        view = memoryview(data)
-        while len(view):
-            part = view[: PAGE_BYTES - self.position % PAGE_BYTES]
-            self._checksum = zlib.crc32(part, self._checksum)
-            self.position += len(part)
-            if self.position % PAGE_BYTES == 0:
-                self._checksums.append(self._checksum)
-                self._checksum = 0
-            view = view[len(part) :]
+        self._digests.update(memoryview(data))
+        self.position += len(data)
 
     def pad_to(self, multiple: int) -> None:
         """Append zeros, so that what comes next begins at a multiple."""
         self.write(bytes(-self.position % multiple))
 
-    def finished(self) -> list[int]:
-        """The checksums of all pages, the last of which may be shorter."""
-        return self._checksums + ([self._checksum] if self.position % PAGE_BYTES else [])
+    def digests(self) -> bytes:
+        """The digests of all pages, the last of which may be shorter."""
+        return self._digests.digests()
 
 
 class Pages(ABC):
     """The bytes of a resource from 0 to its index."""
 
-    def __init__(self, damaged: Damaged, end: int, checksums: npt.NDArray[np.uint32]) -> None:
-        self._damaged, self._end, self._checksums = damaged, end, checksums
+    def __init__(self, damaged: Damaged, end: int, digests: bytes) -> None:
+        self._damaged, self._end, self._digests = damaged, end, digests
 
     @abstractmethod
     def buffer(self, offset: int, size: int) -> memoryview:
@@ -82,17 +75,17 @@ class Pages(ABC):
         """Copies of rows, shape ``(n, row_bytes)``, if the resource is in memory as an array of such rows."""
 
     def _is_right(self, page: int, data: memoryview | bytes) -> bool:
-        return zlib.crc32(data) == int(self._checksums[page])
+        return block_digest(data) == digest_of_block(self._digests, page)
 
 
 class MappedPages(Pages):
     """Of a file that is mapped into memory."""
 
-    def __init__(self, damaged: Damaged, mapped: mmap.mmap, end: int, checksums: npt.NDArray[np.uint32]) -> None:
-        super().__init__(damaged, end, checksums)
+    def __init__(self, damaged: Damaged, mapped: mmap.mmap, end: int, digests: bytes) -> None:
+        super().__init__(damaged, end, digests)
         self._view = memoryview(mapped)
         self._bytes = np.frombuffer(mapped, dtype=np.uint8)
-        self._checked = bytearray(len(checksums))  # 1: has its checksum
+        self._checked = bytearray(len(digests) // DIGEST_BYTES)  # 1: has its digest
         self._checked_array = np.frombuffer(self._checked, dtype=np.uint8)
 
     def buffer(self, offset: int, size: int) -> memoryview:
@@ -119,7 +112,7 @@ class MappedPages(Pages):
         for page in pages:
             if not self._checked[page]:
                 if not self._is_right(page, self._view[page * PAGE_BYTES : min((page + 1) * PAGE_BYTES, self._end)]):
-                    raise self._damaged(f"the {PAGE_BYTES} bytes from {page * PAGE_BYTES} on differ from their checksum")
+                    raise self._damaged(f"the {PAGE_BYTES} bytes from {page * PAGE_BYTES} on differ from their digest")
                 self._checked[page] = 1
 
 
@@ -136,9 +129,9 @@ class FetchedPages(Pages):
         identifier: str,
         trailer: bytes,
         end: int,
-        checksums: npt.NDArray[np.uint32],
+        digests: bytes,
     ) -> None:
-        super().__init__(damaged, end, checksums)
+        super().__init__(damaged, end, digests)
         self._storage, self._identifier, self._trailer = storage, identifier, trailer
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
@@ -192,7 +185,7 @@ class FetchedPages(Pages):
             trailer = read_at(resource, max(0, resource.size - len(self._trailer)), len(self._trailer))
         if trailer != self._trailer:
             return ResourceChangedError(self._identifier, f"the end {self._trailer.hex()}", f"the end {trailer.hex()}")
-        return self._damaged(f"the {PAGE_BYTES} bytes from {page * PAGE_BYTES} on differ from their checksum")
+        return self._damaged(f"the {PAGE_BYTES} bytes from {page * PAGE_BYTES} on differ from their digest")
 
 
 def read_at(resource: StreamedResource, offset: int, size: int) -> bytes:

@@ -7,19 +7,19 @@ The layout, in which every number is little-endian::
     …        index: length of the header (u64), the header (JSON, ASCII), then three tables:
                  of each block: number of samples (u64), which structure (u64)
                  of each piece: offset, size (u64), which kind (u64)
-                 of each page of 16 KiB from 0 to the index: CRC-32 (u32)
-    end-40   offset and size of the index (u64), its CRC-32 (u32), CRC-32 of these 20 bytes (u32), 8 bytes 0, "DSsample"
+                 of each block of 64 KiB from 0 to the index: its digest (8 bytes, :mod:`data_stack.io.integrity`)
+    end-40   offset and size of the index (u64), its digest (8 bytes), the digest of these 24 bytes, "DSsample"
 
 The header says what the samples are of (``fingerprint``, ``n_samples``), how samples are put together from columns
 (``structures``), and what the pieces hold (``kinds``, see :mod:`data_stack.dataset.iterator.sample_codecs`):
 
 rows
-    of one size, without gaps. A piece whose rows have up to 16 KiB begins at a multiple of their size, so that all rows of
+    of one size, without gaps. A piece whose rows have up to 64 KiB begins at a multiple of their size, so that all rows of
     a mapped file are one array.
 values
     of different sizes: where each begins after this table, and where the last one ends (u64 each), then the values.
 
-Nothing that is read is run. A page is held against its checksum before it is first used, so that damage is an error.
+Nothing that is read is run. A block is held against its digest before it is first used, so that damage is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,16 +57,17 @@ from data_stack.dataset.iterator.stored_pages import (
 )
 from data_stack.dataset.recipes.plain_data import canonical_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.io.integrity import DIGEST_BYTES, block_digest
 from data_stack.io.storage_connectors.connector import StorageConnector
 
 __all__ = ["OtherVersionError", "StoredSamples", "write_samples"]
 
 _MAGIC = b"DSsample"
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct("<8sII")
-_PLACE = struct.Struct("<QQI")
+_PLACE = struct.Struct("<QQ8s")
 _TWO = struct.Struct("<QQ")
-_TRAILER_BYTES = _PLACE.size + 4 + 8 + len(_MAGIC)
+_TRAILER_BYTES = _PLACE.size + DIGEST_BYTES + len(_MAGIC)
 _BLOCK = np.dtype([("n_samples", "<u8"), ("structure", "<u8")])
 _PIECE = np.dtype([("offset", "<u8"), ("size", "<u8"), ("kind", "<u8")])
 
@@ -132,12 +132,11 @@ def write_samples(
             "n_pieces": len(pieces),
         }
     ).encode("ascii")
-    checksums = np.array(pages.finished(), dtype="<u4")
-    tables = [np.array(blocks, dtype=_BLOCK), np.array(pieces, dtype=_PIECE), checksums]
-    index = b"".join([struct.pack("<Q", len(header)), header, *(table.tobytes() for table in tables)])
-    place = _PLACE.pack(pages.position, len(index), zlib.crc32(index))
+    tables = np.array(blocks, dtype=_BLOCK).tobytes() + np.array(pieces, dtype=_PIECE).tobytes() + pages.digests()
+    index = struct.pack("<Q", len(header)) + header + tables
+    place = _PLACE.pack(pages.position, len(index), block_digest(index))
     file.write(index)
-    file.write(place + struct.pack("<I", zlib.crc32(place)) + bytes(8) + _MAGIC)
+    file.write(place + block_digest(place) + _MAGIC)
 
 
 def _blocks(samples: Iterable[Sample], most_in_block: int) -> Iterator[list[Sample]]:
@@ -221,17 +220,17 @@ class StoredSamples:
                 )
             offset, index_bytes = self._checked_place(head, trailer, size)
             index = read_at(resource, offset, index_bytes)
-            if zlib.crc32(index) != _PLACE.unpack_from(trailer)[2]:
-                raise self.damaged("its index does not have its checksum")
+            if block_digest(index) != _PLACE.unpack_from(trailer)[2]:
+                raise self.damaged("its index does not have its digest")
             try:
-                checksums = self._take_index(index, offset)
+                digests = self._take_index(index, offset)
             except MALFORMED as error:
                 raise self.damaged(f"its index is none of ours ({str(error)[:200]})") from error
             mapped = mapped_resource(resource, size, head, trailer)
         if mapped is not None:
-            self._pages: Pages = MappedPages(self.damaged, mapped, offset, checksums)
+            self._pages: Pages = MappedPages(self.damaged, mapped, offset, digests)
         else:
-            self._pages = FetchedPages(self.damaged, storage, identifier, trailer, offset, checksums)
+            self._pages = FetchedPages(self.damaged, storage, identifier, trailer, offset, digests)
 
     def __len__(self) -> int:
         return self.n_samples
@@ -250,15 +249,14 @@ class StoredSamples:
             raise self.damaged(f"it ends after {size:,} bytes, before its end")
         place = trailer[: _PLACE.size]
         offset, index_bytes, _ = _PLACE.unpack(place)
-        (checksum,) = struct.unpack_from("<I", trailer, _PLACE.size)
-        if zlib.crc32(place) != checksum or any(trailer[_PLACE.size + 4 : -len(_MAGIC)]):
-            raise self.damaged("its last bytes do not have their checksum")
+        if block_digest(place) != trailer[_PLACE.size : -len(_MAGIC)]:
+            raise self.damaged("its last bytes do not have their digest")
         if offset < _HEAD.size or offset + index_bytes != size - _TRAILER_BYTES:
             raise self.damaged(f"it has {size:,} bytes, which are not those that were written")
         return offset, index_bytes
 
-    def _take_index(self, index: bytes, end: int) -> npt.NDArray[np.uint32]:
-        """Read what the index says; the checksums of the pages up to ``end``."""
+    def _take_index(self, index: bytes, end: int) -> bytes:
+        """Read what the index says; the digests of the pages up to ``end``."""
         (header_bytes,) = struct.unpack_from("<Q", index)
         header = json.loads(index[8 : 8 + header_bytes].decode("ascii"))
         self.fingerprint, self.n_samples = str(header["fingerprint"]), int(header["n_samples"])
@@ -266,7 +264,7 @@ class StoredSamples:
         self._made_by = [each["made_by"] for each in header["structures"]]
         self._codecs = [codec_of(each) for each in header["kinds"]]
         n_blocks, n_pieces, n_pages = int(header["n_blocks"]), int(header["n_pieces"]), -(-end // PAGE_BYTES)
-        expected = 8 + header_bytes + n_blocks * _BLOCK.itemsize + n_pieces * _PIECE.itemsize + 4 * n_pages
+        expected = 8 + header_bytes + n_blocks * _BLOCK.itemsize + n_pieces * _PIECE.itemsize + DIGEST_BYTES * n_pages
         if min(n_blocks, n_pieces) < 0 or len(index) != expected:
             raise ValueError(f"{len(index)} bytes, not {expected}")
         position = 8 + header_bytes
@@ -299,7 +297,7 @@ class StoredSamples:
         self._kind_list: list[int] = self._kind_of_piece.tolist()
         self._offset_list: list[int] = self._offsets.tolist()
         self._check_sizes()
-        return np.frombuffer(index, "<u4", n_pages, position + blocks.nbytes + pieces.nbytes)
+        return index[position + blocks.nbytes + pieces.nbytes :]
 
     def _check_sizes(self) -> None:
         """Hold the sizes of all pieces against what they hold."""

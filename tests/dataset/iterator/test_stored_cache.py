@@ -11,7 +11,6 @@ import os
 import pickle
 import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -35,6 +34,7 @@ from data_stack.exception import (
     ResourceChangedError,
     StorageFullError,
 )
+from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
@@ -360,7 +360,7 @@ def test_a_batch_is_one_request_for_rows_and_one_more_for_records() -> None:
     texts.__getitems__([19_999, 5, 3000])
 
     assert (n_for_numbers, len(storage.requests)) == (1, 2)
-    assert fetched <= 10 * (1 << 14)
+    assert fetched <= 10 * BLOCK_BYTES
 
 
 def test_a_column_reads_no_other() -> None:
@@ -535,7 +535,7 @@ def test_the_same_samples_give_the_same_bytes(storage: StorageConnector) -> None
 
 
 GOLDEN = (
-    b"DSsample" + struct.pack("<II", 1, 0)
+    b"DSsample" + struct.pack("<II", 2, 0)
     # column 0: two rows of 2 int16, at a multiple of 4
     + struct.pack("<4h", 1, 2, 3, 4)
     # column 1: where each text begins, where the last ends, the texts; at a multiple of 8
@@ -554,14 +554,14 @@ def test_the_layout_is_the_documented_one() -> None:
         + struct.pack("<2Q", 2, 0)  # a block of 2 samples, of structure 0
         + struct.pack("<3Q", 16, 8, 0)  # the pieces: offset, size, kind
         + struct.pack("<3Q", 24, 27, 1)
-        + struct.pack("<I", zlib.crc32(GOLDEN))
+        + block_digest(GOLDEN)
     )
-    place = struct.pack("<QQI", len(GOLDEN), len(index), zlib.crc32(index))
+    place = struct.pack("<QQ8s", len(GOLDEN), len(index), block_digest(index))
     file = io.BytesIO()
 
     write_samples(file, [(np.array([1, 2], dtype="<i2"), "a"), (np.array([3, 4], dtype="<i2"), "é")], 2, "f")
 
-    assert file.getvalue() == GOLDEN + index + place + struct.pack("<I", zlib.crc32(place)) + bytes(8) + b"DSsample"
+    assert file.getvalue() == GOLDEN + index + place + block_digest(place) + b"DSsample"
 
 
 # --- damage --------------------------------------------------------------------------------------------------------
@@ -622,13 +622,13 @@ def test_a_flipped_bit_is_an_error_or_makes_no_difference(tmp_path: Path, in_fil
 def test_a_damaged_cache_is_named_with_what_to_do_and_never_replaced_silently(storage: StorageConnector) -> None:
     source = SequenceDatasetIterator([np.arange(10_000), np.arange(10_000)])
     data = bytearray(stored_bytes(storage, cached(source, storage, "x").fill()))
-    data[20_000] ^= 1
+    data[70_000] ^= 1
     storage.set_resource("x", io.BytesIO(data))
     cache = cached(source, storage, "x")
 
     assert cache.read_column(0, [0]).tolist() == [0]
     for read in (lambda: list(cache), lambda: cache.read_batch(range(10_000)), lambda: cache.read_column(0)):
-        with pytest.raises(DatasetFileCorruptError, match=r"'x'.*damaged.*bytes from 16384.*Delete"):
+        with pytest.raises(DatasetFileCorruptError, match=r"'x'.*damaged.*bytes from 65536.*Delete"):
             read()
 
 
@@ -636,14 +636,14 @@ def test_a_damaged_cache_is_named_with_what_to_do_and_never_replaced_silently(st
 @settings(max_examples=100, deadline=None)
 def test_an_index_that_a_stranger_made_is_an_error_or_gives_samples(data: st.DataObject) -> None:
     content = bytearray(WRITTEN)
-    offset, size, _ = struct.unpack_from("<QQI", content, len(content) - 40)
+    offset, size, _ = struct.unpack_from("<QQ8s", content, len(content) - 40)
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(16, offset + size - 1))
         content[position] = data.draw(st.sampled_from([0, 1, 255, *b'0129"[]{},<as']))
     # such as has all its checksums
-    struct.pack_into("<I", content, offset + size - 4, zlib.crc32(content[:offset]))
-    place = struct.pack("<QQI", offset, size, zlib.crc32(content[offset : offset + size]))
-    content[-40:-16] = place + struct.pack("<I", zlib.crc32(place))
+    content[offset + size - 8 : offset + size] = block_digest(content[:offset])
+    place = struct.pack("<QQ8s", offset, size, block_digest(content[offset : offset + size]))
+    content[-40:-8] = place + block_digest(place)
     storage = InMemoryStorageConnector()
     storage.set_resource("x", io.BytesIO(content))
 
