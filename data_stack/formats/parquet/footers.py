@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,10 +21,11 @@ from data_stack.formats.parquet.files import ParquetFiles, opened_for_arrow
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
 from data_stack.io.content import contents_of_resources
+from data_stack.io.integrity import DIGEST_BYTES, BlockDigests, block_digest, digest_of_block
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 
-__all__ = ["Footers", "crc32_of", "digest_of_row_groups", "reading_parquet"]
+__all__ = ["Footers", "digest_of", "digest_of_row_groups", "reading_parquet"]
 
 #: Footers of a store that is far away are fetched by so many threads.
 _MOST_THREADS = 16
@@ -51,7 +51,7 @@ class _Footer:
         digest: of the end of the file.
         file_bytes: its size.
         version: of the file; None where the store tells none.
-        unchecked: of each row group the CRC-32 of its columns that were not read yet; None where none is known.
+        unchecked: of each row group the digest of its columns that were not read yet; None where none is known.
     """
 
     metadata: pq.FileMetaData
@@ -59,7 +59,7 @@ class _Footer:
     digest: bytes
     file_bytes: int
     version: Any
-    unchecked: list[dict[int, int]] | None
+    unchecked: list[dict[int, bytes]] | None
 
 
 class Footers:
@@ -144,7 +144,7 @@ class Footers:
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
         self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
         # touched, or copied to where it was; or of a store that does not tell versions
-        unchecked = known.unchecked if version is None else self._crc32s(file, known.facts, known.file_bytes)
+        unchecked = known.unchecked if version is None else self._column_digests(file, known.facts, known.file_bytes)
         self._footers[file] = replace(known, version=version, unchecked=unchecked)
 
     def check_columns(self, group: int, numbers: Sequence[int], source: Any) -> None:
@@ -168,12 +168,12 @@ class Footers:
             if expected is None:
                 continue
             start, n_bytes = int(facts.starts[index, number]), int(facts.n_bytes[index, number])
-            found = crc32_of(source, start, n_bytes)
+            found = digest_of(source, start, n_bytes)
             if found != expected:
                 column = footer.metadata.schema.column(number).path
                 raise DatasetFileCorruptError(
                     f"{self.name_of(group)} is damaged: column {column!r:.80}, bytes {start:,} to {start + n_bytes:,} of the "
-                    f"file, has the CRC-32 {found:08x}, and had {expected:08x} when its manifest was made. {_WHAT_TO_DO}"
+                    f"file, has the digest {found.hex()}, and had {expected.hex()} when its manifest was made. {_WHAT_TO_DO}"
                 )
             unchecked.pop(number, None)  # another thread may have been as quick
 
@@ -233,7 +233,7 @@ class Footers:
             )
         with reading_parquet(self.files.name(file)):
             metadata, facts = _parsed(tail, file_bytes)
-        footer = _Footer(metadata, facts, digest, file_bytes, version, self._crc32s(file, facts, file_bytes))
+        footer = _Footer(metadata, facts, digest, file_bytes, version, self._column_digests(file, facts, file_bytes))
         self._footers[file], self._digests[file] = footer, digest
         return footer
 
@@ -253,20 +253,17 @@ class Footers:
         record = self._manifest.file(self.files.paths[file])
         return record if record is not None and record.size == file_bytes else None
 
-    def _crc32s(self, file: int, facts: FooterFacts, file_bytes: int) -> list[dict[int, int]] | None:
+    def _column_digests(self, file: int, facts: FooterFacts, file_bytes: int) -> list[dict[int, bytes]] | None:
         record = self._record(file, file_bytes)
-        if record is None or record.column_crc32 is None or self.files.folder.checks_reads:
+        if record is None or record.column_digests is None or self.files.folder.checks_reads:
             return None
-        n_digits = 8 * facts.n_bytes.shape[1]
-        if len(record.column_crc32) != len(facts.n_rows) or any(len(group) != n_digits for group in record.column_crc32):
+        n_digits = 2 * DIGEST_BYTES * facts.n_bytes.shape[1]
+        if len(record.column_digests) != len(facts.n_rows) or any(len(group) != n_digits for group in record.column_digests):
             raise DatasetFileCorruptError(
                 f"the manifest of {self.files.folder.name!r} is of other columns or row groups than {self.files.name(file)}. "
                 f"{_WHAT_TO_DO}"
             )
-        return [
-            {number: int(group[at : at + 8], 16) for number, at in enumerate(range(0, n_digits, 8))}
-            for group in record.column_crc32
-        ]
+        return [dict(enumerate(_split(bytes.fromhex(group)))) for group in record.column_digests]
 
     def _has_common(self) -> bool:
         return self.files.folder.has_file(COMMON_METADATA)
@@ -329,6 +326,10 @@ def _parsed(tail: bytes, file_bytes: int | None) -> tuple[pq.FileMetaData, Foote
     return metadata, footer_facts(tail[:-8], file_bytes)
 
 
+def _split(digests: bytes) -> list[bytes]:
+    return [digest_of_block(digests, number) for number in range(len(digests) // DIGEST_BYTES)]
+
+
 def _version_of(source: Any) -> Any:
     """Tells a file from one that took its place later; None where there is nothing that does."""
     if hasattr(source, "version"):
@@ -337,13 +338,13 @@ def _version_of(source: Any) -> Any:
     return told.get(b"ETag") or told.get("ETag")
 
 
-def crc32_of(source: Any, start: int, n_bytes: int) -> int:
-    """CRC-32 of a part of an open file; of what there is of it, if it was cut short."""
-    crc32, end = 0, start + n_bytes
+def digest_of(source: Any, start: int, n_bytes: int) -> bytes:
+    """The digest of a part of an open file as of one block; of what there is of it, if it was cut short."""
+    digests, end = BlockDigests(max(1, n_bytes)), start + n_bytes
     while start < end and (piece := source.read_at(min(_READ_BYTES, end - start), start)):
-        crc32 = zlib.crc32(piece, crc32)
+        digests.update(memoryview(piece))
         start += len(piece)
-    return crc32
+    return digests.digests() or block_digest(b"")
 
 
 def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str:

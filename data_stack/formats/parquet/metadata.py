@@ -28,8 +28,8 @@ __all__ = [
 #: Where the row-group indexes stand in the key-value metadata of ``_common_metadata``.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 
-_FORMAT: Final = "data_stack parquet 2"
-_CRC32S: Final = re.compile(r"(?:[0-9a-f]{8})*")
+_FORMAT: Final = "data_stack parquet 3"
+_DIGESTS: Final = re.compile(r"(?:[0-9a-f]{16})*")
 _NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
 
 
@@ -45,8 +45,8 @@ class ParquetFileRecord:
         null_columns: columns of which at least one value is null, or of which the footer does not tell, sorted.
         sha256: 64 hex digits; None where nobody has read the whole file.
         footer_sha256: of the last ``footer_bytes``, 64 hex digits; None where it is not known.
-        column_crc32: of each row group the CRC-32 of each of its columns (of Parquet's, as the footer numbers them), 8 hex digits
-            each; None where nobody has taken them.
+        column_digests: of each row group the digest of each of its columns (of Parquet's, as the footer numbers them) as of one
+            block (:mod:`data_stack.io.integrity`), 16 hex digits each; None where nobody has taken them.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ParquetFileRecord:
     null_columns: tuple[str, ...] = ()
     sha256: str | None = None
     footer_sha256: str | None = None
-    column_crc32: tuple[str, ...] | None = None
+    column_digests: tuple[str, ...] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -79,7 +79,7 @@ class ParquetFileRecord:
             "null_columns": json.dumps(list(self.null_columns)),
             "sha256": self.sha256,
             "footer_sha256": self.footer_sha256,
-            "column_crc32": None if self.column_crc32 is None else ",".join(self.column_crc32),
+            "column_digests": None if self.column_digests is None else ",".join(self.column_digests),
         }
 
     @classmethod
@@ -102,7 +102,7 @@ class ParquetFileRecord:
             parsed_names(fields.text("null_columns"), what),
             fields.optional_hexadecimal("sha256", 64),
             fields.optional_hexadecimal("footer_sha256", 64),
-            _column_crc32(fields.optional_text("column_crc32"), groups.count(",") + 1 if groups else 0, what),
+            _column_digests(fields.optional_text("column_digests"), groups.count(",") + 1 if groups else 0, what),
         )
         fields.done()
         if record.footer_bytes > record.size:
@@ -208,12 +208,12 @@ class ParquetManifest:
             file.write(self.to_json())
 
 
-def _column_crc32(text: str | None, n_groups: int, what: str) -> tuple[str, ...] | None:
+def _column_digests(text: str | None, n_groups: int, what: str) -> tuple[str, ...] | None:
     if text is None:
         return None
     groups = tuple(text.split(",")) if n_groups else ()
-    if len(groups) != n_groups or not all(_CRC32S.fullmatch(group) for group in groups):
-        raise DatasetFileCorruptError(f"{what} is damaged: {text!r:.60} is no CRC-32 of each column of {n_groups} row groups")
+    if len(groups) != n_groups or not all(_DIGESTS.fullmatch(group) for group in groups):
+        raise DatasetFileCorruptError(f"{what} is damaged: {text!r:.60} is no digest of each column of {n_groups} row groups")
     return groups
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import ParquetFiles, find_files, partition_names
-from data_stack.formats.parquet.footers import Footers, crc32_of, reading_parquet
+from data_stack.formats.parquet.footers import Footers, digest_of, reading_parquet
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetFileRecord,
@@ -61,7 +61,7 @@ def generate_metadata(
         prefix: folder below it.
         schema: of the rows, partition columns included; None for the one that is there (ours, or Petastorm's), or that the
             columns tell.
-        checksums: read all files whole, to store their SHA-256, and the CRC-32 of each column of each row group, which is held
+        checksums: read all files whole, to store their SHA-256, and the digest of each column of each row group, which is held
             against it when it is first read.
         petastorm: write the metadata that Petastorm needs, too.
 
@@ -134,7 +134,7 @@ def _counts(footers: Footers) -> dict[str, int]:
 
 def _record(files: ParquetFiles, number: int, footers: Footers, checksums: bool) -> ParquetFileRecord:
     facts, name = footers.facts(number), files.name(number)
-    digest, column_crc32 = hashlib.sha256(), None
+    digest, column_digests = hashlib.sha256(), None
     with reading_parquet(name), files.open(number) as source:
         footers.check_unchanged(number, source)
         size = source.size()
@@ -142,8 +142,8 @@ def _record(files: ParquetFiles, number: int, footers: Footers, checksums: bool)
         if checksums:
             for start in range(0, size, _READ_BYTES):
                 digest.update(source.read_at(_READ_BYTES, start))
-            column_crc32 = tuple(
-                "".join(f"{crc32_of(source, start, n_bytes):08x}" for start, n_bytes in zip(starts, sizes, strict=True))
+            column_digests = tuple(
+                "".join(f"{digest_of(source, start, n_bytes).hex()}" for start, n_bytes in zip(starts, sizes, strict=True))
                 for starts, sizes in zip(facts.starts.tolist(), facts.n_bytes.tolist(), strict=True)
             )
     return ParquetFileRecord.of(
@@ -153,5 +153,5 @@ def _record(files: ParquetFiles, number: int, footers: Footers, checksums: bool)
         footer_bytes,
         sha256=digest.hexdigest() if checksums else None,
         footer_sha256=footers.digest(number),
-        column_crc32=column_crc32,
+        column_digests=column_digests,
     )

@@ -77,7 +77,7 @@ def test_each_of_300_flips_is_noticed(foreign: Path) -> None:
 def test_the_error_names_file_row_group_and_column_on_every_way_of_reading(foreign: Path, tmp_path: Path) -> None:
     flip(foreign / "1.parquet", middle_of(foreign / "1.parquet", 1))
     named = pytest.raises(
-        DatasetFileCorruptError, match=r"row group 1 of .*1\.parquet is damaged: column 'x.*CRC-32.*generate-meta"
+        DatasetFileCorruptError, match=r"row group 1 of .*1\.parquet is damaged: column 'x.*digest.*generate-meta"
     )
 
     for way in (
@@ -163,7 +163,7 @@ def test_a_manifest_of_other_columns_than_a_file_has_is_refused(foreign: Path) -
     folder = folder_of(foreign)
     manifest = ParquetManifest.read(folder)
     assert manifest is not None
-    files = tuple(replace(file, column_crc32=("00000000",) * len(file.row_groups)) for file in manifest.files)
+    files = tuple(replace(file, column_digests=("0" * 16,) * len(file.row_groups)) for file in manifest.files)
     replace(manifest, files=files).write(folder)
 
     with pytest.raises(DatasetFileCorruptError, match="of other columns or row groups"):
