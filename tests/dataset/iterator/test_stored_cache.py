@@ -653,9 +653,9 @@ def test_an_index_that_a_stranger_made_is_an_error_or_gives_samples(data: st.Dat
 
 def test_a_resource_that_was_replaced_while_it_was_read_is_told_from_a_damaged_one() -> None:
     storage = InMemoryStorageConnector()
-    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[f"{i}" for i in range(5000)]]), storage, "x")
+    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[f"{i}" for i in range(50_000)]]), storage, "x")
     assert cache[0] == ("0",)
-    StoredCacheDatasetIterator(SequenceDatasetIterator([[f"{i + 1}" for i in range(5000)]]), storage, "x").fill()
+    StoredCacheDatasetIterator(SequenceDatasetIterator([[f"{i + 1}" for i in range(50_000)]]), storage, "x").fill()
 
     with pytest.raises(ResourceChangedError, match="'x' was replaced"):
         list(cache)
