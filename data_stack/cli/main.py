@@ -18,6 +18,7 @@ from data_stack.cli.convert import convert_dataset
 from data_stack.cli.parquet import parquet
 from data_stack.cli.parquet_throughput import throughput
 from data_stack.cli.settings import Settings, echo
+from data_stack.cli.stores import copy, du, gc, remove, verify
 from data_stack.dataset.reports.markup import printable
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 
@@ -26,8 +27,8 @@ __all__ = ["PrintableFormatter", "main"]
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 _OFFLINE = "DATA_STACK_OFFLINE"
 
-data_stack.add_command(convert_dataset)
-data_stack.add_command(parquet)
+for _command in (verify, copy, remove, gc, du, convert_dataset, parquet):
+    data_stack.add_command(_command)
 parquet.add_command(throughput)
 
 #: The caller's mistakes; everything else of our tree is the data's or the operation's failure.

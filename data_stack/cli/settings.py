@@ -8,19 +8,29 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from data_stack.dataset.reports.markup import printable
+from data_stack.dataset.reports.markup import columns, printable
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["Settings", "common_options", "parsed_options", "parsed_seconds", "parsed_share", "print_json"]
+__all__ = [
+    "Settings",
+    "common_options",
+    "echo",
+    "parsed_options",
+    "parsed_seconds",
+    "parsed_share",
+    "pass_settings",
+    "print_columns",
+    "print_json",
+]
 
 _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
 [env: DATA_STACK_HOME; default: the user's cache folder]"""
@@ -73,6 +83,10 @@ class Settings:
         connector = self.connector()
         check_there(connector, may_be_new=self.storage is None and (may_be_new or not os.environ.get(HOME)))
         return connector
+
+
+#: Hands a command its Settings.
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 
 def parsed_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -143,3 +157,9 @@ def print_json(value: Any) -> None:
 def echo(text: str = "", *, err: bool = False) -> None:
     """Write a line, or several, on stdout or stderr; a stranger's names, labels and messages cannot steer the terminal."""
     click.echo(printable(text, keep="\n\t"), err=err)
+
+
+def print_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
+    """Print a table whose first row is its header; the columns numbered in ``right`` are flush right."""
+    for line in columns(rows, right):
+        echo(line)

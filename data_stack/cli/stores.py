@@ -1,0 +1,294 @@
+"""The commands of ``data-stack`` on whole stores: verify, copy, remove, gc and du."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from data_stack.cli.settings import (
+    Settings,
+    common_options,
+    echo,
+    parsed_seconds,
+    parsed_share,
+    pass_settings,
+    print_columns,
+    print_json,
+)
+from data_stack.dataset.reports.markup import size_text
+
+if TYPE_CHECKING:
+    from data_stack.repository.removal import RemovalReport
+    from data_stack.repository.verification import DatasetVerification
+
+__all__ = ["copy", "du", "gc", "remove", "verify"]
+
+_name = click.argument("name", metavar="NAME")
+_names = click.argument("names", metavar="[NAME]...", nargs=-1)
+_jobs = click.option(
+    "--jobs", "n_threads", type=click.IntRange(1, 64), default=4, show_default=True, help="How many resources at a time."
+)
+
+
+@click.command()
+@_names
+@click.option("--deep", is_flag=True, help="Read all that is stored, each block, whether it belongs to a dataset or not.")
+@click.option("--sample", metavar="SHARE", help="Read a random part, e.g. 5%, of the blocks of 1 MiB; means --deep.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the sample; the same seed chooses the same blocks.")
+@_jobs
+@common_options
+@pass_settings
+@click.pass_context
+def verify(
+    context: click.Context,
+    settings: Settings,
+    names: tuple[str, ...],
+    deep: bool,
+    sample: str | None,
+    seed: int | None,
+    n_threads: int,
+) -> None:
+    """Hold stored bytes against their digests.
+
+    Reads all of the datasets NAME, or of all that are prepared, also of those whose plugin is not installed. Exits with 1
+    if anything is damaged or missing.
+
+    --deep reads every resource below NAME, or in the store, block by block, names each damaged block, and looks for what
+    the store has lost or holds to no purpose: dangling pointers, missing chunks, strays. It changes nothing.
+    """
+    _check_names(names)
+    if deep or sample is not None:
+        context.exit(_verify_deeply(settings, names, sample, seed, n_threads))
+    if seed is not None:
+        raise click.UsageError("--seed is of a sample; give --sample too")
+    from data_stack.repository.verification import verify_datasets
+
+    connector = settings.existing_connector()
+    results = []
+    for result in verify_datasets(names, connector):
+        results.append(result)
+        if not settings.as_json:
+            _print_verified(result)
+    faulty = any(result.state != "ok" for result in results)
+    if settings.as_json:
+        print_json([asdict(result) for result in results])
+    elif not results:
+        echo(f"no dataset is prepared in {connector!r}")
+    context.exit(1 if faulty else 0)
+
+
+def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | None, seed: int | None, n_threads: int) -> int:
+    """Print what a deep verification finds; the exit code."""
+    from data_stack.repository.verification import verify_storage
+
+    share = None if sample is None else parsed_share(sample)
+    if sample is not None and share is None:
+        raise click.BadParameter(f"{sample!r} is no share; write 5% or 0.05", param_hint="'--sample'")
+    if seed is not None and sample is None:
+        raise click.UsageError("--seed is of a sample; give --sample too")
+    found = verify_storage(settings.existing_connector(), names, sample=share, seed=seed, n_threads=n_threads)
+    if settings.as_json:
+        print_json(asdict(found))
+        return 1 if found.state == "faulty" else 0
+    for fault in found.faults:
+        echo(f"FAULT  {fault.identifier}{_block(fault.block)}: {fault.problem}")
+    for finding in found.findings:
+        echo(f"{'FAULT' if finding.is_fault else 'note '}  {finding.name}: {finding.problem}")
+    n_faults = len(found.faults) + sum(finding.is_fault for finding in found.findings)
+    what = f"{found.n_resources} resources" if share is None else f"{found.n_ranges} blocks of {found.n_resources} resources"
+    echo(
+        f"{found.state}: read {what}, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}; "
+        f"{n_faults} faults"
+    )
+    if share is not None:
+        echo(f"a sample of {share:.3%}; repeat it with --seed {found.seed}")
+    if found.n_without_digest:
+        echo(f"of {found.n_without_digest} resources no digest is known; they were read, but compared with nothing")
+    return 1 if found.state == "faulty" else 0
+
+
+def _block(number: int | None) -> str:
+    return "" if number is None else f", block {number}"
+
+
+def _print_verified(result: DatasetVerification) -> None:
+    name = f"{result.name} {result.version or ''}".strip()
+    echo(f"{name}: {result.state}, {result.n_resources} resources, {size_text(result.size)}")
+    for finding in result.findings:
+        echo(f"  {'FAULT' if finding.is_fault else 'note'}  {finding.identifier}: {finding.problem}")
+
+
+@click.command()
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@_names
+@click.option("--deep", is_flag=True, help="Read what DST has already, and replace what is damaged there.")
+@_jobs
+@click.option("--dry-run", is_flag=True, help="Only tell what would be copied.")
+@common_options
+@pass_settings
+@click.pass_context
+def copy(
+    context: click.Context,
+    settings: Settings,
+    source: str,
+    target: str,
+    names: tuple[str, ...],
+    deep: bool,
+    n_threads: int,
+    dry_run: bool,
+) -> None:
+    """Copy datasets from one store to another.
+
+    For example: data-stack copy /data/sets 'mongodb://host/datasets' digits mnist
+
+    SRC and DST are folders or URLs of stores; without NAME everything in SRC is copied. Every byte is hashed on its way and
+    held against the manifest. What DST has already is neither read nor sent: run the same command again after an
+    interruption, and it goes on with the file that broke off. A dataset is ready at DST once all of it is there.
+    """
+    _check_names(names)
+    if settings.storage is not None:
+        raise click.UsageError("copy takes its stores as SRC and DST; --storage is not for it")
+    from data_stack.exception import IncompleteCopyError, StorageError
+    from data_stack.repository.copies import copy_datasets
+    from data_stack.repository.default_storage import as_storage_connector, check_there
+
+    there = as_storage_connector(source)
+    check_there(there)
+    try:
+        report = copy_datasets(there, target, names or None, n_threads=n_threads, deep=deep, dry_run=dry_run)
+    except IncompleteCopyError as error:
+        report = error.report
+    except (StorageError, KeyboardInterrupt):
+        echo("What is copied stays. The same command goes on from there.", err=True)
+        raise
+    if settings.as_json:
+        outcomes = ("copied", "shared", "present")
+        counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in outcomes}
+        print_json(asdict(report) | counts)
+        context.exit(1 if report.faults else 0)
+    for name in report.complete:
+        echo(f"{name} {'would be' if dry_run else 'is'} ready in {report.target}")
+    parts = [
+        f"{report.count(outcome)} {words} ({size_text(report.size(outcome))})"
+        for outcome, words in (("copied", "copied"), ("shared", "stored there under another name"), ("present", "there already"))
+        if report.count(outcome) or outcome == "copied"
+    ]
+    echo(f"{'dry run: ' if dry_run else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
+    for skipped in report.skipped:
+        echo(f"left   {skipped.identifier}: {skipped.problem}")
+    for fault in report.faults:
+        echo(f"FAULT  {fault.identifier}: {fault.problem}")
+    if report.faults:
+        echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
+    context.exit(1 if report.faults else 0)
+
+
+@click.command()
+@_name
+@click.option("--version", "version", metavar="V", help="Which version.  [default: the only one there is]")
+@click.option("--all-versions", is_flag=True, help="All versions, and all else that lies below NAME.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask. Nothing is asked where standard input is no terminal.")
+@common_options
+@pass_settings
+def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
+    """Remove a dataset from the store.
+
+    Its plugin need not be installed, and stays. The manifest goes first: a removal that was interrupted leaves nothing that
+    looks ready, and the same command goes on. Others' datasets and other versions are not touched.
+    """
+    _check_names((name,))
+    if version is not None and all_versions:
+        raise click.UsageError("--version and --all-versions exclude each other")
+    from data_stack.repository.removal import remove_dataset
+
+    def removed(dry_run: bool) -> RemovalReport:
+        return remove_dataset(name, connector, version=version, all_versions=all_versions, dry_run=dry_run)
+
+    connector = settings.connector()
+    if not dry_run and not yes and sys.stdin.isatty():
+        would = removed(dry_run=True)
+        folders = ", ".join(each.folder for each in would.removed)
+        click.confirm(
+            f"Remove {would.n_resources} resources, {size_text(would.n_bytes)}, of {folders} from {connector!r}?",
+            abort=True,
+            err=True,
+        )
+    report = removed(dry_run)
+    if settings.as_json:
+        facts = {"n_resources": report.n_resources, "n_bytes": report.n_bytes}
+        print_json(asdict(report) | facts)
+        return
+    for each in report.removed:
+        what = f"{each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}"
+        click.echo(f"{'would remove' if dry_run else 'removed'} {what}")
+
+
+@click.command()
+@click.option(
+    "--grace", default="24h", show_default=True, metavar="TIME", help="Keep what was replaced since: 90s, 30m, 24h, 7d."
+)
+@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@common_options
+@pass_settings
+def gc(settings: Settings, grace: str, dry_run: bool) -> None:
+    """Free what no resource needs any more.
+
+    What writers that died left behind goes at once; replaced versions, and content that nothing refers to, after the grace
+    period. It may run beside readers and writers, and be interrupted and run again.
+    """
+    from data_stack.repository.removal import collect_garbage
+
+    seconds = parsed_seconds(grace)
+    if seconds is None:
+        raise click.BadParameter(f"{grace!r} is no duration; write 90s, 30m, 24h or 7d, not less than 0", param_hint="'--grace'")
+    connector = settings.existing_connector()
+    garbage = collect_garbage(connector, seconds, dry_run=dry_run)
+    n_bytes = sum(each.size or 0 for each in garbage)
+    if settings.as_json:
+        items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
+        print_json({"storage": repr(connector), "dry_run": dry_run, "grace_seconds": seconds, "bytes": n_bytes, "garbage": items})
+        return
+    if garbage:
+        rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
+        print_columns([("what", "size", "why"), *rows], right=(1,))
+    echo(f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}")
+
+
+@click.command()
+@_names
+@common_options
+@pass_settings
+def du(settings: Settings, names: tuple[str, ...]) -> None:
+    """Tell how much is stored.
+
+    Resources and bytes of the datasets NAME, or of all: raw (as retrieved), preprocessed (what is opened), other. Unique
+    counts equal content once. Reads no data.
+    """
+    _check_names(names)
+    from data_stack.repository.inventory import disk_usage
+
+    facts = asdict(disk_usage(settings.existing_connector(), names))
+    if settings.as_json:
+        print_json(facts)
+        return
+    kinds = ("raw", "preprocessed", "other", "total")
+    rows: list[tuple[str, ...]] = [("dataset", "resources", *kinds)]
+    for row in facts["datasets"]:
+        name = f"{row['name']} {row['version'] or ''}".strip()
+        rows.append((name, str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds)))
+    print_columns(rows, right=range(1, 6))
+    echo(f"\n{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}")
+    for key, words in (("unique", "unique content"), ("stored", "stored"), ("garbage", "garbage (data-stack gc)")):
+        if facts[key] is not None:
+            echo(f"{size_text(facts[key])} {words}")
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    # What looks like a URL may hold a password, so it must not come back in an error of ours.
+    if any("://" in name for name in names):
+        raise click.UsageError("NAME is the name of a dataset, not a URL; a store goes before it (copy) or with --storage")
