@@ -6,13 +6,15 @@ Importing this package imports no ``requests``; downloading does.
 from __future__ import annotations
 
 from data_stack.io.retriever.file import folder_definitions
-from data_stack.io.retriever.retriever import (
+from data_stack.io.retriever.original import (
     FileRetrieverImpl,
     HTTPRetrieverImpl,
-    RetrievedResource,
     Retriever,
     RetrieverFactory,
     RetrieverImplIF,
+)
+from data_stack.io.retriever.retriever import (
+    RetrievedResource,
     import_file,
     register_scheme,
     retrieve,

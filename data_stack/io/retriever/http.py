@@ -15,7 +15,6 @@ import email.utils
 import errno
 import functools
 import http.client
-import ipaddress
 import os
 import random
 import re
@@ -35,6 +34,7 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from data_stack.exception import StorageError
+from data_stack.io.retriever.addresses import LINK_LOCAL, LOOPBACK, PUBLIC, address_scope, host_scope
 from data_stack.io.retriever.transfer import SourceError, Transfer, described_page, looks_like_page, printable, redacted, shown
 
 _READ_BYTES: Final = 1 << 20
@@ -48,9 +48,7 @@ _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _TRANSIENT: Final = {408, 429}
 _STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _IN_PROGRESS: Final = {errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK}
-_LINK_LOCAL, _LOOPBACK, _PRIVATE, _PUBLIC = range(4)
 
 
 def fetch_http(source: str, transfer: Transfer) -> None:
@@ -195,7 +193,7 @@ class _Download:
             refused = "which is not encrypted, while the source is"
         elif not parts.hostname:
             refused = "which names no host"
-        elif _proxies(target) and _reach_of_name(parts.hostname) < _PUBLIC:
+        elif _proxies(target) and host_scope(parts.hostname) < PUBLIC:
             refused = "which is inside of the network"  # a proxy looks names up itself; the others are checked when connecting
         if refused:
             raise SourceError(f"redirects to {shown(target)[:200]}, {refused}")
@@ -298,7 +296,7 @@ class _Line:
     def __init__(self, transfer: Transfer) -> None:
         self.redirected = False
         self._transfer = transfer
-        self._floor = _LINK_LOCAL
+        self._minimum_scope = LINK_LOCAL
         self._sockets: list[socket.socket] = []
 
     def connect(self, connection: HTTPConnection) -> socket.socket:
@@ -306,7 +304,7 @@ class _Line:
         proxied = connection.proxy is not None
         addresses = self._look_up(connection._dns_host, connection.port)
         if not proxied and self.redirected:
-            inside = [address for *_, address in addresses if _reach(address[0]) < max(self._floor, _LOOPBACK)]
+            inside = [address for *_, address in addresses if address_scope(address[0]) < max(self._minimum_scope, LOOPBACK)]
             if inside:
                 where = f"{printable(connection.host)[:100]} ({inside[0][0]})"
                 raise SourceError(f"redirects to {where}, an address inside of our own network, where no server may send us")
@@ -328,7 +326,7 @@ class _Line:
                 opened.close()
                 raise
             else:
-                self._floor = _PUBLIC if proxied else max(self._floor, _reach(address[0]))
+                self._minimum_scope = PUBLIC if proxied else max(self._minimum_scope, address_scope(address[0]))
                 return opened
         raise failure
 
@@ -484,30 +482,3 @@ def _root(error: Exception) -> Exception:
         inside = [part for part in (getattr(error, "reason", None), *error.args) if isinstance(part, Exception)]
         error = inside[0] if inside else error
     return error
-
-
-def _reach(address: str) -> int:
-    """How far away an address is: link-local and other oddities, this machine, a private network, the world."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        teredo = ip.teredo
-        if ip.ipv4_mapped or ip.sixtofour or teredo:
-            ip = ip.ipv4_mapped or ip.sixtofour or (teredo or (ip, ip))[1]
-        elif ip in _NAT64:
-            ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    if ip.is_loopback:
-        return _LOOPBACK
-    if ip.is_link_local or ip.is_multicast or ip.is_unspecified or ip.is_reserved:
-        return _LINK_LOCAL
-    return _PUBLIC if ip.is_global else _PRIVATE
-
-
-def _reach_of_name(host: str) -> int:
-    """The same for a host as a URL names it; a name is taken for the world, except for those of this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return _LOOPBACK
-    with contextlib.suppress(ValueError):
-        return _reach(host)
-    with contextlib.suppress(OSError):  # 2130706433 and 0x7f.1 are addresses too
-        return _reach(socket.inet_ntoa(socket.inet_aton(host)))
-    return _PUBLIC

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import math
@@ -10,7 +9,6 @@ import os
 import re
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +25,7 @@ from data_stack.exception import (
     SeveralRetrievalErrors,
     StorageError,
 )
-from data_stack.io.progress import new_bar, shows_progress
+from data_stack.io.progress import TransferBars, transfer_bars
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.file import copy_file, fetch_file, folder_definitions
 from data_stack.io.retriever.package import fetch_package
@@ -59,7 +57,7 @@ def _fetch_http(source: str, transfer: Transfer) -> None:
 
 #: Sources without a scheme are paths.
 _LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType({"": fetch_file, "file": fetch_file, "package": fetch_package})
-_HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": _fetch_http, "https": _fetch_http})
+HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": _fetch_http, "https": _fetch_http})
 _registered: dict[str, Fetch] = {}
 
 
@@ -72,7 +70,7 @@ def register_scheme(scheme: str, fetch: Fetch) -> None:
     scheme = scheme.lower()
     if not _SCHEME.fullmatch(scheme + ":"):
         raise ConfigError(f"{scheme!r} is not a scheme: at least two of 'a-z0-9+.-', beginning with a letter")
-    if scheme in _LOCAL or scheme in _HTTP or _registered.setdefault(scheme, fetch) is not fetch:
+    if scheme in _LOCAL or scheme in HTTP or _registered.setdefault(scheme, fetch) is not fetch:
         raise ConfigError(f"the scheme {scheme!r} is already taken")
 
 
@@ -144,9 +142,9 @@ def retrieve(
     if offline is None:
         offline = os.environ.get(_OFFLINE, "").strip().lower() not in ("", "0", "false", "no", "off")
     if fetchers is None:
-        fetchers = {**_registered, **_HTTP, **_LOCAL}
+        fetchers = {**_registered, **HTTP, **_LOCAL}
     run = _Run(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits)
-    with _bars(progress) as bars:
+    with transfer_bars(progress) as bars:
         run.supervise(min(max_parallel, len(jobs)), bars)
     return [run.results[definition.identifier] for definition in definitions]
 
@@ -229,7 +227,7 @@ class _Run:
         self._news = threading.Event()
         self._stopped = threading.Event()
 
-    def supervise(self, n_threads: int, bars: _Bars | None) -> None:
+    def supervise(self, n_threads: int, bars: TransferBars | None) -> None:
         """Do all jobs; return when each is done, or raise."""
         threads = [threading.Thread(target=self._work, name=f"data_stack retrieval {i}", daemon=True) for i in range(n_threads)]
         try:
@@ -424,106 +422,3 @@ def _host(source: str) -> str | None:
         return urlsplit(source).netloc.rpartition("@")[2].lower() or None
     except ValueError:
         return None
-
-
-# ---------------------------------------------------------------------- progress
-
-
-class _Bars:
-    """One progress bar for each transfer under way."""
-
-    def __init__(self) -> None:
-        self._bars = dict[str, Any]()
-
-    def draw(self, under_way: Mapping[str, Transfer]) -> None:
-        """Show how far ``under_way`` have come."""
-        for identifier in self._bars.keys() - under_way.keys():
-            self._bars.pop(identifier).close()
-        for identifier, transfer in under_way.items():
-            if identifier not in self._bars:
-                self._bars[identifier] = new_bar(desc=identifier, unit="B", unit_scale=True, unit_divisor=1024)
-            bar = self._bars[identifier]
-            bar.total, bar.n = transfer.expected_size, transfer.size
-            bar.refresh()
-
-    def close(self) -> None:
-        """Take the bars away."""
-        self.draw({})
-
-
-def _bars(progress: bool | None) -> contextlib.AbstractContextManager[_Bars | None]:
-    return contextlib.closing(_Bars()) if shows_progress(progress) else contextlib.nullcontext()
-
-
-# ---------------------------------------------------------------------- the original's names
-
-
-class RetrieverImplIF(ABC):
-    """Brings resources of one kind of source into a store.
-
-    Args:
-        storage_connector: where to.
-    """
-
-    def __init__(self, storage_connector: StorageConnector) -> None:
-        self.storage_connector = storage_connector
-
-    @abstractmethod
-    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
-        """Retrieve each job; see :func:`retrieve`.
-
-        Returns:
-            The identifiers of the jobs, in their order.
-        """
-
-
-class _EngineRetrieverImpl(RetrieverImplIF):
-    """Retrieves by the engine, from any source."""
-
-    _fetchers: Mapping[str, Fetch] | None = None
-
-    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
-        stored = retrieve(retrieval_jobs, self.storage_connector, fetchers=self._fetchers)
-        return [resource.identifier for resource in stored]
-
-
-class HTTPRetrieverImpl(_EngineRetrieverImpl):
-    """Retrieves from ``https://`` and ``http://`` URLs."""
-
-    _fetchers = _HTTP
-
-
-class FileRetrieverImpl(_EngineRetrieverImpl):
-    """Retrieves from paths and ``file://`` URLs."""
-
-    _fetchers = MappingProxyType({"": fetch_file, "file": fetch_file})
-
-
-class Retriever:
-    """Brings resources into a store by ``retriever_impl``."""
-
-    def __init__(self, retriever_impl: RetrieverImplIF) -> None:
-        self.retriever_impl = retriever_impl
-
-    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
-        """Retrieve each job and return the identifiers, in the order of the jobs."""
-        return self.retriever_impl.retrieve(retrieval_jobs)
-
-
-class RetrieverFactory:
-    """Makes retrievers by the kind of their sources."""
-
-    @classmethod
-    def get_http_retriever(cls, storage_connector: StorageConnector) -> Retriever:
-        """A retriever of ``https://`` and ``http://`` URLs."""
-        return Retriever(HTTPRetrieverImpl(storage_connector))
-
-    @classmethod
-    def get_file_retriever(cls, storage_connector: StorageConnector) -> Retriever:
-        """A retriever of paths and ``file://`` URLs."""
-        return Retriever(FileRetrieverImpl(storage_connector))
-
-    @classmethod
-    def get_retriever(cls, storage_connector: StorageConnector) -> Retriever:
-        """A retriever of any source that :func:`retrieve` knows."""
-        return Retriever(_EngineRetrieverImpl(storage_connector))

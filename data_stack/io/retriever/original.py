@@ -1,0 +1,86 @@
+"""The original DataStack's names for retrieving."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever.file import fetch_file
+from data_stack.io.retriever.retriever import HTTP, retrieve
+from data_stack.io.retriever.transfer import Fetch
+from data_stack.io.storage_connectors.connector import StorageConnector
+
+__all__ = ["FileRetrieverImpl", "HTTPRetrieverImpl", "Retriever", "RetrieverFactory", "RetrieverImplIF"]
+
+
+class RetrieverImplIF(ABC):
+    """Brings resources of one kind of source into a store.
+
+    Args:
+        storage_connector: where to.
+    """
+
+    def __init__(self, storage_connector: StorageConnector) -> None:
+        self.storage_connector = storage_connector
+
+    @abstractmethod
+    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
+        """Retrieve each job; see :func:`retrieve`.
+
+        Returns:
+            The identifiers of the jobs, in their order.
+        """
+
+
+class _EngineRetrieverImpl(RetrieverImplIF):
+    """Retrieves by the engine, from any source."""
+
+    _fetchers: Mapping[str, Fetch] | None = None
+
+    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
+        stored = retrieve(retrieval_jobs, self.storage_connector, fetchers=self._fetchers)
+        return [resource.identifier for resource in stored]
+
+
+class HTTPRetrieverImpl(_EngineRetrieverImpl):
+    """Retrieves from ``https://`` and ``http://`` URLs."""
+
+    _fetchers = HTTP
+
+
+class FileRetrieverImpl(_EngineRetrieverImpl):
+    """Retrieves from paths and ``file://`` URLs."""
+
+    _fetchers = MappingProxyType({"": fetch_file, "file": fetch_file})
+
+
+class Retriever:
+    """Brings resources into a store by ``retriever_impl``."""
+
+    def __init__(self, retriever_impl: RetrieverImplIF) -> None:
+        self.retriever_impl = retriever_impl
+
+    def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
+        """Retrieve each job and return the identifiers, in the order of the jobs."""
+        return self.retriever_impl.retrieve(retrieval_jobs)
+
+
+class RetrieverFactory:
+    """Makes retrievers by the kind of their sources."""
+
+    @classmethod
+    def get_http_retriever(cls, storage_connector: StorageConnector) -> Retriever:
+        """A retriever of ``https://`` and ``http://`` URLs."""
+        return Retriever(HTTPRetrieverImpl(storage_connector))
+
+    @classmethod
+    def get_file_retriever(cls, storage_connector: StorageConnector) -> Retriever:
+        """A retriever of paths and ``file://`` URLs."""
+        return Retriever(FileRetrieverImpl(storage_connector))
+
+    @classmethod
+    def get_retriever(cls, storage_connector: StorageConnector) -> Retriever:
+        """A retriever of any source that :func:`retrieve` knows."""
+        return Retriever(_EngineRetrieverImpl(storage_connector))
