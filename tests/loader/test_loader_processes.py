@@ -5,14 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -381,24 +379,18 @@ def test_48_kills_at_random_moments_are_48_errors_and_no_hang() -> None:
             killer.join()
 
 
-def standstill(what: str) -> tuple[str, float]:
-    """What is said of a worker that does no more, and how long that took."""
+def test_a_worker_that_is_stopped_is_reported_within_five_seconds() -> None:
     noticed = time.monotonic()
-    with pytest.raises(WorkerError) as raised:
-        for _ in loader(Numbers(64), transform=Told(what, 16)):
+    with pytest.raises(WorkerError, match=r"has been stopped for 4 s, as SIGSTOP does while it made step 1 of epoch 0 .*ended"):
+        for _ in loader(Numbers(64), transform=Told("stop", 16)):
             noticed = time.monotonic()
-    return str(raised.value), time.monotonic() - noticed
+
+    assert time.monotonic() - noticed < 5
 
 
-def test_a_worker_that_stands_still_is_reported_within_five_seconds() -> None:
-    with ThreadPoolExecutor(2) as threads:
-        (stopped, stopped_seconds), (frozen, frozen_seconds) = threads.map(standstill, ["stop", "freeze"])
-
-    assert max(stopped_seconds, frozen_seconds) < 5
-    assert re.search(
-        r"has been stopped for 4 s, as SIGSTOP does while it made step 1 of epoch 0 \(samples 16, 17, .*it was ended", stopped
-    )
-    assert re.search(r"has done nothing for 4 s but wait for locks.* while it made step 1 of epoch 0", frozen)
+def test_a_worker_in_a_deadlock_of_native_code_is_ended_when_its_time_is_over() -> None:
+    with pytest.raises(WorkerError, match=r"was not done within timeout_seconds=3 .*as when native code holds the GIL"):
+        list(loader(Numbers(64), transform=Told("freeze", 32), timeout_seconds=3))
 
 
 def test_a_slow_worker_is_a_warning_that_says_where_it_is() -> None:
@@ -598,4 +590,4 @@ def test_descriptors_are_few_while_workers_run() -> None:
 
         n_more = len(descriptors()) - before
 
-    assert n_more <= 3  # a socket each, and the board
+    assert n_more <= 2  # a socket each

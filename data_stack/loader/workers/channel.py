@@ -6,6 +6,7 @@ import array
 import os
 import pickle
 import socket
+import threading
 from collections import deque
 from typing import Any
 
@@ -23,7 +24,7 @@ class Channel:
     """One end of a pair of connected Unix sockets.
 
     A message is any value that pickles: both ends are of this program. What does not fit into the socket is kept, and sent by
-    :meth:`flush` once there is room, so two ends that send much to each other do not wait for each other.
+    :meth:`flush` once there is room, so two ends that send much to each other do not wait for each other. Threads may send.
 
     Args:
         connection: a connected stream socket; the channel closes it.
@@ -38,6 +39,7 @@ class Channel:
         connection.setblocking(False)
         self._connection = connection
         self._outgoing: deque[tuple[memoryview, list[int]]] = deque()
+        self._sending = threading.Lock()
         self._incoming = bytearray()
         self.is_ended = False
         self.descriptors: deque[int] = deque()
@@ -55,11 +57,17 @@ class Channel:
         """Send a message, now or in :meth:`flush`; ``descriptors`` are closed here once they are sent."""
         body = pickle.dumps(message, protocol=5)
         frame = b"".join((len(body).to_bytes(_LENGTH_BYTES, "little"), body))
-        self._outgoing.append((memoryview(frame), list(descriptors)))
-        self.flush()
+        with self._sending:
+            self._outgoing.append((memoryview(frame), list(descriptors)))
+            self._flush()
 
     def flush(self) -> None:
         """Send as much as the socket takes without waiting."""
+        if self._outgoing:
+            with self._sending:
+                self._flush()
+
+    def _flush(self) -> None:
         while self._outgoing and not self.is_ended:
             rest, descriptors = self._outgoing.popleft()
             try:

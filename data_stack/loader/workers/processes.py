@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import resource
 import select
@@ -20,14 +19,12 @@ from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.ahead import Ahead
 from data_stack.loader.workers.parcels import Spans, contents_of
 from data_stack.loader.workers.running_worker import LOOK_SECONDS, RunningWorker
-from data_stack.loader.workers.segments import Leases, own_lent_memory
-from data_stack.loader.workers.worker_board import WorkerBoard
+from data_stack.loader.workers.segments import Leases
 from data_stack.loader.workers.workers import Workers
 
 __all__ = ["ProcessWorkers"]
 
 _WARN_SECONDS = 5.0
-_ASK_SECONDS = 1.0  # before the answer is needed: workers look for questions four times a second, and may be busy
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
 _KILLED_SECONDS = 2.0  # for one that was killed; more only if it waits for a disk
 _MOST_LEASES = 64  # segments that a consumer may keep; each takes a descriptor
@@ -41,9 +38,11 @@ class ProcessWorkers(Workers):
     cell defines are sent by value. Arrays that the iterator holds are in memory once for all workers. Nothing has a name, in
     ``/dev/shm`` or elsewhere; whatever happens to whichever process, the system cleans up.
 
-    While the consumer waits for a batch, the worker that makes it is watched. That it died, was stopped, or waits for a lock in
-    native code that holds Python's is an error within 5 s, and all workers are ended; that it merely takes longer than 5 s is a
-    warning with its stack. (What was stopped or waits for a lock can be told from what is slow on Linux only.)
+    While the consumer waits for a batch, the worker that makes it is watched. That it died or was stopped is an error within 5 s,
+    and all workers are ended; that it takes longer than 5 s is a warning with its stack. (What was stopped can be told from what
+    is slow on Linux only; ``timeout_seconds`` ends both.)
+
+    A fork of this process shares the memory of the batches that it finds: what one of them writes there the other one sees.
 
     Threads that decode for data_stack share the processors. Numerical libraries start a thread for each in each worker; set
     ``OMP_NUM_THREADS=1`` if that is too many.
@@ -62,8 +61,8 @@ class ProcessWorkers(Workers):
         self.n_workers, self._prefetch = n_workers, prefetch
         self._ahead = Ahead(n_workers, prefetch)
         self._timeout_seconds = timeout_seconds
-        self._crew: _Crew | None = None
-        self._end_crew: weakref.finalize[..., ProcessWorkers] | None = None
+        self._pool: WorkerPool | None = None
+        self._end_pool: weakref.finalize[..., ProcessWorkers] | None = None
         self._is_interrupted = False  # while messages are exchanged: what breaks that off may have lost one
         self._generation = 0
         self._forget_jobs()
@@ -81,19 +80,19 @@ class ProcessWorkers(Workers):
             ConfigError: something cannot be sent to them, or there is no interpreter to run.
             OSError: the system has no room for them.
         """
-        if self._crew is not None:
+        if self._pool is not None:
             return
-        crew = self._crew = _Crew(os.getpid())
-        self._end_crew = weakref.finalize(self, crew.end)
+        pool = self._pool = WorkerPool(os.getpid())
+        self._end_pool = weakref.finalize(self, pool.end)
         try:
             # They are started first: while they import numpy, the iterator is packed.
             with _interrupts_held_back():
-                crew.start(self.n_workers, self._prefetch)
+                pool.start(self.n_workers, self._prefetch)
             from data_stack.loader.workers.worker_package import (
                 packed_for_workers,
             )  # needs cloudpickle; only who starts workers pays
 
-            crew.send_package(*packed_for_workers(self._maker))
+            pool.send_package(*packed_for_workers(self._maker))
         except BaseException:
             self.close()
             raise
@@ -101,12 +100,12 @@ class ProcessWorkers(Workers):
     @property
     def is_ready(self) -> bool:
         """Whether all workers have what they need to make batches; also if one has failed, which :meth:`next` tells."""
-        if self._crew is None:
+        if self._pool is None:
             return False
         self._is_interrupted = True
         self._exchange(0)
         self._is_interrupted = False
-        return not self._crew.is_complete or all(worker.is_ready for worker in self._workers)
+        return not self._pool.is_complete or all(worker.is_ready for worker in self._workers)
 
     def submit(self, job: Job) -> None:
         self.start()
@@ -144,30 +143,30 @@ class ProcessWorkers(Workers):
 
     @property
     def n_ready(self) -> int:
-        if self._crew is not None:
+        if self._pool is not None:
             self._is_interrupted = True
             self._exchange(0)
             self._is_interrupted = False
         return len(self._done)
 
     def cancel(self) -> None:
-        if self._crew is None or self._is_interrupted or not self._crew.is_complete:
+        if self._pool is None or self._is_interrupted or not self._pool.is_complete:
             self.close()
             return
         for worker, _, message in self._done.values():
             _release(worker, message)
-        for worker in self._crew.workers:
+        for worker in self._pool.workers:
             worker.jobs.clear()
         self._forget_jobs()
-        self._crew.want(self._generation)
+        self._pool.want(self._generation)
 
     def close(self) -> None:
-        self._crew = None
+        self._pool = None
         self._is_interrupted = False
         self._forget_jobs()
-        if self._end_crew is not None:
-            self._end_crew()
-            self._end_crew = None
+        if self._end_pool is not None:
+            self._end_pool()
+            self._end_pool = None
 
     # ---------------------------------------------------------------------------------------------------------------- private
 
@@ -179,7 +178,7 @@ class ProcessWorkers(Workers):
 
     @property
     def _workers(self) -> list[RunningWorker]:
-        return [] if self._crew is None else self._crew.workers
+        return [] if self._pool is None else self._pool.workers
 
     def _deal(self) -> None:
         """Give jobs to the workers that have the fewest."""
@@ -194,10 +193,10 @@ class ProcessWorkers(Workers):
 
     def _exchange(self, seconds: float) -> None:
         """Send what is to be sent and take what has come, waiting so long for something to come."""
-        crew = self._crew
-        if crew is None:
+        pool = self._pool
+        if pool is None:
             return
-        for worker in crew.wait(seconds):
+        for worker in pool.wait(seconds):
             worker.channel.flush()
             for message in worker.channel.receive():
                 self._take(worker, message)
@@ -209,6 +208,9 @@ class ProcessWorkers(Workers):
             worker.is_ready = True
         elif kind == "unfit":
             worker.fail(*message[1:])
+        elif kind == "at":
+            if message[1] == self._generation:
+                worker.be_at(*message[2:])
         else:
             generation, number = message[1:3]
             if kind == "batch" and not worker.take_segments(*message[-3:]):
@@ -230,7 +232,6 @@ class ProcessWorkers(Workers):
         clock = time.monotonic
         began = looked = clock()
         ends = float("inf") if self._timeout_seconds is None else self._timeout_seconds
-        asks = deque(sorted(max(0.0, moment - _ASK_SECONDS) for moment in {_WARN_SECONDS, ends}))
         warns = _WARN_SECONDS
         watched: RunningWorker | None = None
         while number not in self._done:
@@ -247,23 +248,20 @@ class ProcessWorkers(Workers):
             if watched is not None:
                 if waited >= ends:
                     raise watched.too_late(ends)
-                if waited >= asks[0]:
-                    asks.popleft()
-                    watched.ask()
                 if waited >= warns:
                     warns = float("inf")
                     warnings.warn(watched.delay(waited), RuntimeWarning, stacklevel=2)
-            self._exchange(max(0.0, min(LOOK_SECONDS - (clock() - looked), min(asks[0], warns, ends) - waited)))
+            self._exchange(max(0.0, min(LOOK_SECONDS - (clock() - looked), min(warns, ends) - waited)))
             if clock() - looked >= LOOK_SECONDS:
                 looked = clock()
                 for worker in self._workers:
                     worker.look(is_awaited=worker is watched)
 
 
-class _Crew:
+class WorkerPool:
     """The processes of workers, and what they have in common.
 
-    It refers to nobody else, so that it can be ended for an owner who is gone.
+    It refers to nothing else, so that it can be ended for an owner who is gone.
 
     Args:
         pid: of the process that starts it; in a fork of it, nothing is ended.
@@ -272,11 +270,9 @@ class _Crew:
     def __init__(self, pid: int) -> None:
         self.workers: list[RunningWorker] = []
         self._pid = pid
-        self._board: WorkerBoard | None = None
         self._poll = select.poll()
         self._by_descriptor: dict[int, RunningWorker] = {}
-        _CREWS.add(self)
-        _hear_of_forks()
+        _POOLS.add(self)
 
     @property
     def is_complete(self) -> bool:
@@ -285,16 +281,12 @@ class _Crew:
 
     def start(self, n_workers: int, prefetch: int) -> None:
         """Start the processes; they are still without what they need to make batches."""
-        self._board, descriptor = WorkerBoard.make(n_workers)
         leases = Leases(min(_MOST_LEASES, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)))
-        try:
-            for number in range(n_workers):
-                worker = RunningWorker(number, self._board, descriptor, n_workers=n_workers, n_kept=prefetch + 2, leases=leases)
-                self.workers.append(worker)
-                self._by_descriptor[worker.channel.fileno()] = worker
-                self._poll.register(worker.channel.fileno(), select.POLLIN)
-        finally:
-            os.close(descriptor)
+        for number in range(n_workers):
+            worker = RunningWorker(number, n_workers=n_workers, n_kept=prefetch + 2, leases=leases)
+            self.workers.append(worker)
+            self._by_descriptor[worker.channel.fileno()] = worker
+            self._poll.register(worker.channel.fileno(), select.POLLIN)
 
     def send_package(self, descriptor: int, spans: Spans, nameless: list[tuple[str, str]]) -> None:
         """Send what workers need to make batches; ``descriptor`` is closed."""
@@ -306,9 +298,8 @@ class _Crew:
 
     def want(self, generation: int) -> None:
         """Let no worker begin with a job of an earlier generation."""
-        if self._board is not None:
-            for worker in self.workers:
-                self._board.want(worker.number, generation)
+        for worker in self.workers:
+            worker.channel.send(("want", generation))
 
     def wait(self, seconds: float) -> list[RunningWorker]:
         """Wait until a worker has sent something, has ended, or takes what it could not take before; gives these."""
@@ -337,10 +328,7 @@ class _Crew:
             while self.workers:
                 self.workers[-1].wait(_KILLED_SECONDS)
                 self.workers.pop().segments.close()
-            if self._board is not None:
-                self._board.close()
-                self._board = None
-            _CREWS.discard(self)
+            _POOLS.discard(self)
 
     def fork_in_parent(self) -> None:
         """This process has forked."""
@@ -354,23 +342,20 @@ class _Crew:
         self.workers.clear()
 
 
-_CREWS: weakref.WeakSet[_Crew] = weakref.WeakSet()
+_POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
-@functools.lru_cache(maxsize=1)
-def _hear_of_forks() -> None:
-    """Have every crew hear of forks from now on; there is no way to hear of them no longer."""
+def _fork_in_parent() -> None:
+    for pool in list(_POOLS):
+        pool.fork_in_parent()
 
-    def in_parent() -> None:
-        for crew in list(_CREWS):
-            crew.fork_in_parent()
 
-    def in_child() -> None:
-        own_lent_memory()
-        for crew in list(_CREWS):
-            crew.fork_in_child()
+def _fork_in_child() -> None:
+    for pool in list(_POOLS):
+        pool.fork_in_child()
 
-    os.register_at_fork(after_in_parent=in_parent, after_in_child=in_child)
+
+os.register_at_fork(after_in_parent=_fork_in_parent, after_in_child=_fork_in_child)
 
 
 @contextlib.contextmanager

@@ -11,14 +11,11 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 
 from data_stack.exception import ConfigError, WorkerError
 from data_stack.loader.jobs import Job
 from data_stack.loader.workers.channel import Channel
-from data_stack.loader.workers.process_activity import ProcessActivity, activity_of
 from data_stack.loader.workers.segments import Leases, SegmentReader
-from data_stack.loader.workers.worker_board import WorkerBoard
 
 __all__ = ["LOOK_SECONDS", "RunningWorker"]
 
@@ -28,13 +25,10 @@ _PROGRAM = (
     "from data_stack.loader.workers.worker_process import main; main(*map(int, facts.split(',')))"
 )
 
-# So often it is looked whether an awaited worker lives. All of it is counted in looks, not in seconds: while the machine is
-# suspended or this process is stopped (Ctrl-Z), workers do not move either, and nobody looks.
+# So often it is looked whether an awaited worker lives. It is counted in looks, not in seconds: while the machine is suspended or
+# this process is stopped (Ctrl-Z), workers do not move either, and this process does not look.
 LOOK_SECONDS = 0.25
 _LOOKS_UNTIL_STUCK = 16
-_LOOKS_UNTIL_MEASURED = 2
-# Less than this is done by a thread that wakes up to see whether it may have Python's lock: 0.3 % of a processor.
-_MOST_SECONDS_A_LOOK = 0.03 * LOOK_SECONDS
 
 
 class RunningWorker:
@@ -42,9 +36,7 @@ class RunningWorker:
 
     Args:
         number: of the worker, from 0 on.
-        board: on which it has a page of that number.
-        board_descriptor: of the board; it stays the caller's.
-        n_workers: pages of the board.
+        n_workers: how many there are.
         n_kept: free segments that it keeps.
         leases: of all workers.
 
@@ -61,9 +53,7 @@ class RunningWorker:
         failure: why it can do nothing more; None while it can.
     """
 
-    def __init__(
-        self, number: int, board: WorkerBoard, board_descriptor: int, *, n_workers: int, n_kept: int, leases: Leases
-    ) -> None:
+    def __init__(self, number: int, *, n_workers: int, n_kept: int, leases: Leases) -> None:
         if not sys.executable or getattr(sys, "frozen", False):
             raise ConfigError("there is no Python interpreter here that worker processes could run; use worker_kind='threads'")
         self.number = number
@@ -72,33 +62,25 @@ class RunningWorker:
         self.is_flooded = False
         self.failure: WorkerError | None = None
         self.segments = SegmentReader(leases)
-        self._board = board
-        self._watch = _Watch()
+        self._place: tuple[int, str] | None = None  # the job that it said it is at, and where
+        self._n_looks_stopped = 0
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        passed: list[int] = []
         try:
             # The first three are the worker's standard streams; ours are among them if this process was started without.
-            for descriptor in (theirs.fileno(), board_descriptor):
-                passed.append(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3))  # noqa: PERF401  # if one fails, all are closed
-            self.process = self._started(passed, n_workers=n_workers, n_kept=n_kept)
+            passed = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
+            try:
+                self.process = self._started(passed, n_workers=n_workers, n_kept=n_kept)
+            finally:
+                os.close(passed)
         except BaseException:
             self.channel.close()
             raise
         finally:
             theirs.close()
-            for descriptor in passed:
-                os.close(descriptor)
 
-    def _started(self, passed: list[int], *, n_workers: int, n_kept: int) -> subprocess.Popen[bytes]:
-        facts = [
-            *passed,
-            self.number,
-            n_workers,
-            n_kept,
-            os.getpid(),
-            threading.current_thread() is threading.main_thread(),
-        ]
+    def _started(self, passed: int, *, n_workers: int, n_kept: int) -> subprocess.Popen[bytes]:
+        facts = [passed, n_workers, n_kept, os.getpid(), threading.current_thread() is threading.main_thread()]
         return subprocess.Popen(  # noqa: S603  # our own program
             [
                 sys.executable,
@@ -109,7 +91,7 @@ class RunningWorker:
                 *map(os.fspath, sys.path),
             ],
             stdin=subprocess.DEVNULL,
-            pass_fds=passed,
+            pass_fds=[passed],
         )
 
     @property
@@ -182,42 +164,24 @@ class RunningWorker:
 
     def begin_watch(self) -> None:
         """The consumer begins to wait for this worker."""
-        self._watch = _Watch()
+        self._n_looks_stopped = 0
 
     def look(self, *, is_awaited: bool) -> None:
-        """See whether it lives, and, if it is awaited, whether it is at something. To be called every ``LOOK_SECONDS``.
+        """See whether it lives, and, if it is awaited, whether it was stopped. To be called every ``LOOK_SECONDS``.
 
         Raises:
-            WorkerError: it has died, or stands still for 4 s; then it is killed. Native code that holds Python's lock while it
-                computes or waits for a file or a network does not count as that.
+            WorkerError: it has died, or has been stopped for 4 s; then it is killed.
         """
         if self.process.poll() is not None:  # which the channel does not tell if a fork of either process has it, too
             raise self.death()
-        if not is_awaited:
-            return
-        watch, beats = self._watch, self._board.beats(self.number)
-        if beats != watch.beats:
-            watch.beats, watch.n_looks = beats, 0
-            return
-        watch.n_looks += 1
-        if watch.n_looks == _LOOKS_UNTIL_MEASURED:
-            watch.activity = activity_of(self.process.pid)
-        elif watch.n_looks >= _LOOKS_UNTIL_STUCK and watch.activity is not None:
-            now = activity_of(self.process.pid)
-            if now is None or now.processor_seconds - watch.activity.processor_seconds > _MOST_SECONDS_A_LOOK * watch.n_looks:
-                watch.n_looks = 0
-            elif now.is_stopped or (now.waits_for_locks and self.is_ready):
-                self.kill()
-                what = (
-                    "has been stopped for 4 s, as SIGSTOP does"
-                    if now.is_stopped
-                    else "has done nothing for 4 s but wait for locks: a deadlock in native code that holds Python's lock"
-                )
-                raise WorkerError(self.name, f"{what}{self._at()}; it was ended. {_AGAIN}")
+        self._n_looks_stopped = self._n_looks_stopped + 1 if is_awaited and self._is_stopped() else 0
+        if self._n_looks_stopped >= _LOOKS_UNTIL_STUCK:
+            self.kill()
+            raise WorkerError(self.name, f"has been stopped for 4 s, as SIGSTOP does{self._at()}; it was ended. {_AGAIN}")
 
-    def ask(self) -> None:
-        """Ask it what it is at; :meth:`delay` and :meth:`too_late` say what it answers."""
-        self._watch.question = self._board.ask(self.number)
+    def be_at(self, number: int, place: str) -> None:
+        """It says where in the code it is with a job."""
+        self._place = number, place
 
     def delay(self, seconds: float) -> str:
         """Says that the consumer has waited so long for it, and what it is at."""
@@ -225,19 +189,27 @@ class RunningWorker:
 
     def too_late(self, seconds: float) -> WorkerError:
         """The error that the time for a batch is over; the process is killed."""
-        said = self._said
         self.kill()
         return WorkerError(
-            self.name, f"was not done within timeout_seconds={seconds:g}{self._at()}; it was ended. {_AGAIN}. {said}"
+            self.name, f"was not done within timeout_seconds={seconds:g}{self._at()}; it was ended. {_AGAIN}. {self._said}"
         )
 
     @property
     def _said(self) -> str:
-        question = self._watch.question
-        stack = None if question is None else self._board.answered(self.number, question)
-        if stack is not None:
-            return f"It is at:\n{stack}"
-        return "It does not say where it is: native code holds Python's lock." if self.is_ready else "It has not begun yet."
+        if not self.is_ready:
+            return "It has not begun yet."
+        if self._place is not None and self._place[0] in self.jobs:
+            return f"It is at:\n{self._place[1]}"
+        return "It does not say where it is, as when native code holds the GIL."
+
+    def _is_stopped(self) -> bool:
+        """Whether the process is, as by SIGSTOP; False where the system has no ``/proc``."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat", encoding="utf-8", errors="replace") as stat:
+                # the name of the program comes second, in parentheses, and may have any characters in it, see proc(5)
+                return stat.read().rpartition(")")[2].split()[0] == "T"
+        except (OSError, IndexError):
+            return False
 
     def _at(self) -> str:
         job = next(iter(self.jobs.values()), None)
@@ -254,11 +226,3 @@ def _name_of(signal_number: int) -> str:
 
 
 _AGAIN = "All workers of this loader have ended; iterating again starts new ones"
-
-
-@dataclass(slots=True)
-class _Watch:
-    beats: int = -1
-    n_looks: int = 0  # at which there was no new beat
-    activity: ProcessActivity | None = None
-    question: int | None = None

@@ -3,7 +3,7 @@
 A worker has a few *segments*, pieces of anonymous memory that the consumer's process maps as well. It writes a batch into a free
 one. The consumer gets arrays that lie in it, without a copy, and may keep them for as long as it likes and write into them:
 the segment is free again when the last array on it is gone. A segment costs a descriptor in the consumer's process, so once
-it keeps many batches, further ones are copied out and leave theirs at once. A fork copies what it finds lent, and the segment is
+it keeps many batches, further ones are copied out and leave theirs at once. What a fork of the consumer's process finds lent is
 not written to again.
 """
 
@@ -24,12 +24,11 @@ from data_stack.loader.workers.anonymous_memory import anonymous_memory
 from data_stack.loader.workers.parcels import ByteArray, Spans, aligned, spans_of
 from data_stack.util.large_arrays import LARGE_BYTES, Memory, memory_in
 
-__all__ = ["Leases", "SegmentReader", "SegmentWriter", "own_lent_memory"]
+__all__ = ["Leases", "SegmentReader", "SegmentWriter"]
 
 _SMALLEST_BYTES = 1 << 16
 # Free segments take no more than so much together, or are just one: of large batches few are on their way at once.
 _MOST_FREE_BYTES = 1 << 25
-_MAP_FIXED = 0x10  # on Linux and macOS; the mmap module does not have it
 
 
 class SegmentWriter:
@@ -237,8 +236,6 @@ class SegmentReader:
         if self._leases.n_now < self._leases.n_most:
             # ctypes' object holds the map, and every array that is made of the buffers holds the object.
             memory = _memory_type(len(self._maps[number])).from_buffer(self._maps[number])
-            address = ctypes.addressof(memory)
-            _LENT[address] = weakref.ref(memory, functools.partial(_forget, address)), _end_of(spans)
             self._leased[number] = weakref.ref(memory, functools.partial(_end, self._ended, number))
             self._leases.n_now += 1
             whole = np.frombuffer(memory, dtype=np.uint8)  # type: ignore[call-overload]  # it is a buffer
@@ -283,36 +280,6 @@ class SegmentReader:
                 self._lost.append(number)
             else:
                 self._free.append(number)
-
-
-# By address, what arrays of this process lie in and how much of it they use; also that of workers that have ended.
-_LENT: dict[int, tuple[weakref.ref[Any], int]] = {}
-
-
-def _forget(address: int, _: weakref.ref[Any]) -> None:
-    _LENT.pop(address, None)
-
-
-def own_lent_memory() -> None:
-    """Let this process, which is a fork, have the batches that it finds for itself, as all other memory.
-
-    They are copied to memory of its own at the same addresses. Otherwise whoever writes into them, on either side, would change
-    those of the other one.
-    """
-    if not _LENT:
-        return
-    libc = ctypes.CDLL(None)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    for address, (reference, n_bytes) in list(_LENT.items()):
-        memory = reference()
-        if memory is None:
-            continue
-        kept = ctypes.string_at(address, n_bytes)
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
-        if libc.mmap(address, len(memory), mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == address:
-            ctypes.memmove(address, kept, n_bytes)
-    _LENT.clear()
 
 
 def _end_of(spans: Spans) -> int:

@@ -24,26 +24,24 @@ from data_stack.loader.jobs import BatchMaker, Job
 from data_stack.loader.workers.channel import Channel
 from data_stack.loader.workers.parcels import Parcel, Spans, contents_of, know_nameless, pickled_error
 from data_stack.loader.workers.segments import SegmentWriter
-from data_stack.loader.workers.worker_board import WorkerBoard
 from data_stack.util.large_arrays import Memory, find_first_by
 from data_stack.util.processors import be_one_of
 
 __all__ = ["main"]
 
 _BEAT_SECONDS = 0.25
+_TELL_SECONDS = 0.75  # from here on a job takes long enough to tell where it is
 _PR_SET_PDEATHSIG = 1  # which signal to get when the thread that started this process ends, see prctl(2)
 _SMALL_BYTES = 4096  # a message with so much is cheaper than shared memory
 _SMALL_PICKLE_BYTES = 1 << 15  # the socket takes several of these without anybody listening
 
 
-def main(channel: int, board: int, number: int, n_workers: int, n_kept: int, parent: int, is_of_main_thread: int) -> NoReturn:
+def main(channel: int, n_workers: int, n_kept: int, parent: int, is_of_main_thread: int) -> NoReturn:
     """Work for the process that started this one.
 
     Args:
         channel: descriptor of the socket to it.
-        board: descriptor of the shared board.
-        number: of this worker, from 0 on.
-        n_workers: how many of them there are, pages of the board.
+        n_workers: how many of them there are.
         n_kept: free segments to keep.
         parent: process id of the one that started this one.
         is_of_main_thread: whether that process's main thread did, which lives as long as the process.
@@ -58,10 +56,8 @@ def main(channel: int, board: int, number: int, n_workers: int, n_kept: int, par
         # The heartbeat ends this process when the parent is gone, but cannot while it is stopped or Python's lock is held.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     be_one_of(n_workers)
-    pages = WorkerBoard(board, n_workers)
-    os.close(board)
-    threading.Thread(target=_beat, args=(pages, number, parent, threading.get_ident()), name="heartbeat", daemon=True).start()
-    worker = _Worker(Channel(socket.socket(fileno=channel)), pages, number, n_kept)
+    worker = _Worker(Channel(socket.socket(fileno=channel)), n_kept)
+    threading.Thread(target=worker.watch, args=(parent,), name="heartbeat", daemon=True).start()
     try:
         worker.work()
     except BaseException:  # noqa: BLE001  # the consumer hears of it by the exit status
@@ -80,8 +76,10 @@ def _fill_standard_streams() -> None:
 
 
 class _Worker:
-    def __init__(self, channel: Channel, board: WorkerBoard, number: int, n_kept: int) -> None:
-        self._channel, self._board, self._number = channel, board, number
+    def __init__(self, channel: Channel, n_kept: int) -> None:
+        self._channel = channel
+        self._wanted = 0  # generation of the jobs that are wanted
+        self._at: tuple[int, int, float] | None = None  # generation and number of the job that it is at, and since when
         self._segments = SegmentWriter(n_kept)
         self._messages: deque[tuple[Any, ...]] = deque()
         self._poll = select.poll()
@@ -120,6 +118,9 @@ class _Worker:
                 kind, freed, lost, *job = message
                 self._segments.free(freed, lost)
                 message = (kind, *job)
+            elif message[0] == "want":  # heard before the jobs that came earlier, which need not be done
+                self._wanted = message[1]
+                continue
             self._messages.append(message)
 
     def _unpack(self, spans: Spans, nameless: list[tuple[str, str]]) -> None:
@@ -143,9 +144,10 @@ class _Worker:
         self._channel.send(("ready",))
 
     def _do(self, generation: int, number: int, epoch: int, step: int, position: int, indices: Any, seed: int) -> None:
-        if self._maker is None or generation < self._board.wanted(self._number):
+        if self._maker is None or generation < self._wanted:
             return
         job = Job(number, epoch, step, position, indices, seed)
+        self._at = generation, number, time.monotonic()
         try:
             if self._makes_in_segments:
                 with contextlib.suppress(OSError, MemoryError):  # it is told when the batch is sent
@@ -174,9 +176,24 @@ class _Worker:
                 except (OSError, MemoryError) as error:  # it is raised before anything is sent
                     problem = f"there is no room for a batch of {made.n_bytes:,} bytes in the shared memory of a worker process"
                     self._send_error(generation, number, LoadingError(problem, error, epoch=epoch, step=step), error)
+        self._at = None
         for stream in (sys.stdout, sys.stderr):  # so that what user code prints is not lost, whatever becomes of this process
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
+
+    def watch(self, parent: int) -> None:
+        """Tell where a job that takes long is; end this process when the one that started it is gone."""
+        last = 0.0
+        while os.getppid() == parent:
+            if (at := self._at) is not None:
+                generation, number, since = at
+                now = time.monotonic()
+                # the longer it takes, the less often: the consumer may not be listening
+                if now - since >= _TELL_SECONDS and now - last >= max(_TELL_SECONDS, (now - since) / 8):
+                    last = now
+                    self._channel.send(("at", generation, number, _stack_of(sys._current_frames().get(self._thread))))
+            time.sleep(_BEAT_SECONDS)
+        os._exit(1)  # what it was at is wanted no more
 
     def _memory_of_batch(self, n_bytes: int) -> Memory | None:
         """Memory for a large array of the batch that is being made, in the segment that it will be sent in."""
@@ -206,17 +223,6 @@ class _Worker:
 
 def _traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))
-
-
-def _beat(board: WorkerBoard, number: int, parent: int, working_thread: int) -> None:
-    """Show every quarter of a second that this process lives; end it when the one that started it is gone."""
-    while os.getppid() == parent:
-        board.beat(number)
-        question = board.question(number)
-        if question is not None:
-            board.answer(number, question, _stack_of(sys._current_frames().get(working_thread)))
-        time.sleep(_BEAT_SECONDS)
-    os._exit(1)  # what it was at, nobody waits for
 
 
 def _stack_of(frame: FrameType | None) -> str:
