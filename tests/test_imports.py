@@ -20,6 +20,7 @@ LAYERS = [
     "exception",
     "util",
     "io",
+    "codecs",
     "dataset",
     "formats",
     "loader",
@@ -34,16 +35,16 @@ LAYERS = [
 
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
 HEAVY = {
-    "av": {"data_stack.formats.records.codecs.video"},
+    "av": {"data_stack.codecs.video"},
     "blake3": {"data_stack.io.storage_connectors.mongodb"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.loader.workers.parcels", "data_stack.loader.workers.worker_package"},
-    "cv2": {"data_stack.formats.records.codecs.opencv_png"},
+    "cv2": {"data_stack.codecs.opencv_png"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec", "data_stack.loader.petastorm.readers"},
     "granular": set[str](),
     "msgpack": {
-        "data_stack.formats.records.codecs.arrays",
-        "data_stack.formats.records.codecs.packed",
+        "data_stack.codecs.arrays",
+        "data_stack.codecs.packed",
         "data_stack.formats.records.references",
     },
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
@@ -56,8 +57,7 @@ HEAVY = {
         "data_stack.cli.datasets",
         "data_stack.display.contact_sheet",
         "data_stack.display.fonts",
-        "data_stack.formats.records.codecs.images",
-        "data_stack.formats.records.codecs.jpeg",
+        "data_stack.codecs.images",
     },
     "py4j": {"data_stack.distributed"},
     "pyarrow": {
@@ -73,9 +73,9 @@ HEAVY = {
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "requests": {"data_stack.io.retriever.http"},
     "s3fs": set[str](),
-    "simplejpeg": {"data_stack.formats.records.codecs.jpeg"},
+    "simplejpeg": {"data_stack.codecs.jpeg"},
     "sklearn": {"data_stack.dataset.encoders.sklearn_rules", "data_stack.dataset.encoders.sklearn_state"},
-    "soundfile": {"data_stack.formats.records.codecs.flac"},
+    "soundfile": {"data_stack.codecs.flac"},
     "tensorflow": {
         "data_stack.distributed.spark_tensorflow",
         "data_stack.formats.parquet.tensor_specs",
@@ -93,7 +93,7 @@ HEAVY = {
         "data_stack.mnist.preprocessor",
     },
     "yaml": {"data_stack.dataset.reporting"},
-    "zstandard": {"data_stack.formats.records.codecs.zstd", "data_stack.io.archives.decompression"},
+    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
 }
 
 #: Packages that an installation may lack.

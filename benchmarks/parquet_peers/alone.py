@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from data_stack.loader.petastorm import make_batch_reader, make_reader
 from loader_peers.memory import proportional_bytes
 
 from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
@@ -30,7 +31,6 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col
 from data_stack.formats.parquet.writer import ParquetWriter
 from data_stack.loader import BlockShuffled, Loader
-from data_stack.loader.petastorm import make_batch_reader, make_reader
 
 BATCH = 256
 PLAIN_COLUMNS = ["id", "speed", "position", "vec"]

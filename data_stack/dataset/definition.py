@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,6 +12,7 @@ from data_stack.dataset.resource_names import JOURNAL, MANIFEST, STAGED, Resourc
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["DatasetCard", "DatasetDefinition"]
 
@@ -204,12 +204,6 @@ def _by_position(meta: IteratorMeta, columns: tuple[str, ...] | None) -> Iterato
         return meta
     keys = {part.name: getattr(meta, part.name) for part in fields(IteratorMeta)}
     return replace(meta, **{name: columns.index(key) for name, key in keys.items() if key in columns})
-
-
-def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """``" (did you mean 'train'?)"``, or nothing where no known name is near."""
-    near = difflib.get_close_matches(str(wrong), known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _overrides(subclass: type, base: type, method: str) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import in_unit, leaf_types
 from data_stack.exception import ConfigError
+from data_stack.util.exact import in_unit, leaf_types
 
 __all__ = ["DIGEST_BYTES", "column_digests", "row_digests", "sample_digest"]
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.journal import WHOLE, Journal
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.dataset.resource_names import ResourceNames
@@ -23,6 +22,7 @@ from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, ResourceWriter, StorageConnector
 from data_stack.util.logger import logger
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["PreparedResources", "Resources"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.distributed.spark_session import map_in_arrow, spark_session
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet.codecs import CellValueError
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.spark_types import spark_schema
 from data_stack.formats.parquet.types import arrow_for_spark
+from data_stack.util.suggestions import did_you_mean
 
 try:
     import pyarrow as pa
@@ -135,7 +135,7 @@ def _encoded(field: Field, values: list[Any], first_row: int | None) -> pa.Array
             if value is None:
                 raise ConfigError(f"field {field.name!r}{where(row)}: it is None, but the field is not nullable")
     try:
-        cells = field.codec.encode_column(field, values)
+        cells = field.cells.encode_column(field, values)
     except CellValueError as error:
         raise ConfigError(f"field {field.name!r}{where(error.row)}: {error.why}") from error
     wanted = arrow_for_spark(cells.type)

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import python_values
 from data_stack.dataset.iterator import Batch, DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import ColumnKey, checked_index, checked_indices
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.positional import PositionalFile
 from data_stack.io.content import contents_of_resources
 from data_stack.io.location import is_path
+from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
+from data_stack.util.exact import python_values
 from data_stack.util.forks import call_in_forks
 
 __all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
-from data_stack.formats.positional import PositionalFile, lent_or_opened, name_of, reading
+from data_stack.io.positional import PositionalFile, lent_or_opened, name_of, reading
 from data_stack.io.resources import StreamedTextResource
 
 __all__ = ["CSVDatasetIterator", "read_csv", "read_csv_matrix"]

@@ -15,12 +15,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import python_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
-from data_stack.formats.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.formats.rows import StoredRowsColumn
+from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
+from data_stack.util.exact import python_values
 from data_stack.util.request_limit import check_request, limit_bytes
 
 if TYPE_CHECKING:

@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
-from data_stack.formats.positional import (
+from data_stack.formats.rows import StoredRowsColumn, is_read_whole
+from data_stack.io.location import as_resource, is_path
+from data_stack.io.positional import (
     PositionalFile,
     Readable,
     check_expansion,
@@ -27,8 +29,6 @@ from data_stack.formats.positional import (
     name_of,
     reading,
 )
-from data_stack.formats.rows import StoredRowsColumn, is_read_whole
-from data_stack.io.location import as_resource, is_path
 
 __all__ = ["IdxDatasetIterator", "IdxReader", "read_idx", "write_idx"]
 

@@ -23,26 +23,24 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from data_stack.dataset.definition import did_you_mean
-from data_stack.dataset.exact import python_values
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError, StorageError
-from data_stack.formats.records.codecs import Codec, codec_of
-from data_stack.formats.records.codecs.types import Codecs
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_errors import storage_errors
+from data_stack.util.exact import python_values
 from data_stack.util.request_limit import current_request, decoding_for
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["IMAGE_TYPES", "METADATA", "ImageFolderIterator", "ImageFolderWriter", "holds_images", "image_type_of_bytes"]
+__all__ = ["METADATA", "ImageFolderIterator", "ImageFolderWriter", "holds_images", "image_type_of_bytes"]
 
-#: The types of records that images are, by the ending of their file names.
-IMAGE_TYPES: Final[Mapping[str, str]] = {".jpg": "jpg", ".jpeg": "jpg", ".png": "png", ".webp": "webp"}
 #: Images too, but of a kind that no codec of ours reads.
 _OTHER_IMAGES: Final = frozenset((".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff"))
 METADATA: Final = ("metadata.jsonl", "metadata.csv")
@@ -50,20 +48,24 @@ METADATA: Final = ("metadata.jsonl", "metadata.csv")
 _PART: Final = ".metadata.jsonl.part"
 _MAX_METADATA_BYTES: Final = 1 << 30
 _FILE_NAME: Final = "file_name"
-_SIGNATURES: Final = ((b"\xff\xd8\xff", "jpg"), (b"\x89PNG\r\n\x1a\n", "png"))
 _CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
 
 
 def image_type_of_bytes(data: bytes) -> str | None:
-    """``"jpg"``, ``"png"`` or ``"webp"``, by how a file begins; None if it begins like none of these."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "webp"
-    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), None)
+    """``"jpg"``, ``"png"`` or ``"webp"``, by how a file begins; None if it begins like no image."""
+    kind = type_of_bytes(data[:16])
+    return kind if kind in _image_types().values() else None
+
+
+def _image_types() -> dict[str, str]:
+    """The codecs of images, by the ending of their file names."""
+    return {f".{extension}": name for extension, name in types_by_extension("image").items()}
 
 
 def holds_images(names: Sequence[str]) -> bool:
     """Whether one of the files is an image, or the metadata of images."""
-    return any(os.path.splitext(name)[1].lower() in IMAGE_TYPES or name in METADATA for name in names)
+    types = _image_types()
+    return any(os.path.splitext(name)[1].lower() in types or name in METADATA for name in names)
 
 
 # ---------------------------------------------------------------------- reading
@@ -235,9 +237,10 @@ class ImageFolderIterator(DatasetIterator):
         if wrong is not None:
             raise ConfigError(
                 f"{self._folder.full_name(wrong)} is an image of a kind that is not read; convert it to "
-                f"{', '.join(sorted(set(IMAGE_TYPES.values())))}, or take it out of the folder"
+                f"{', '.join(sorted(set(_image_types().values())))}, or take it out of the folder"
             )
-        images = [name for name in names if os.path.splitext(name)[1].lower() in IMAGE_TYPES]
+        types = _image_types()
+        images = [name for name in names if os.path.splitext(name)[1].lower() in types]
         metadata = next((name for name in METADATA if name in names), None)
         if metadata is not None and self._metadata is not False:
             return self._by_metadata(metadata, images)
@@ -286,7 +289,7 @@ class ImageFolderIterator(DatasetIterator):
 
 
 def _type_of(path: str) -> str:
-    return IMAGE_TYPES[os.path.splitext(path)[1].lower()]
+    return _image_types()[os.path.splitext(path)[1].lower()]
 
 
 def _files_below(root: str) -> list[str]:

@@ -5,51 +5,25 @@ The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.ht
 
 from __future__ import annotations
 
-import ast
-import math
-import os
 import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
-import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
-from data_stack.formats.positional import (
+from data_stack.formats.rows import StoredRowsColumn
+from data_stack.io.positional import (
     MAX_EXPANSION,
     PositionalFile,
-    Readable,
     check_expansion,
-    check_unpacked,
-    lent_or_opened,
-    name_of,
     reading,
 )
-from data_stack.formats.rows import StoredRowsColumn
 from data_stack.util.request_limit import check_request
 
 __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]
-
-_MAGIC = b"\x93NUMPY"
-_MAX_HEADER_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class _Header:
-    """What stands before the values of a ``.npy`` file, and where they begin."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    fortran_order: bool
-    offset: int
-
-    @property
-    def n_bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class NumpyDatasetIterator(ColumnsDatasetIterator):
@@ -80,7 +54,7 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
 
 def _open_column(file: PositionalFile) -> Column:
     stream = file.buffered()
-    header = _read_header(stream)
+    header = read_npy_header(stream)
     stored = file.size - header.offset
     if stored != header.n_bytes:
         raise DatasetFileCorruptError(
@@ -129,35 +103,6 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         return self._open_each(open_column)
 
 
-def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
-    """Read one array from the file at a path, or from a binary stream that stands at its start, which may be a decompressing one.
-
-    Memory grows with the values that arrive, not with those that the header claims.
-
-    Raises:
-        DatasetFileCorruptError: no ``.npy`` file, cut short, or an array of Python objects.
-        RequestLimitError: it would unpack to more than a request may take.
-    """
-    with lent_or_opened(file) as opened:
-        return _read_array(opened)
-
-
-def _read_array(file: Readable) -> npt.NDArray[Any]:
-    header = _read_header(file)
-    data = bytearray()
-    with reading(name_of(file), ".npy file"):
-        while len(data) < header.n_bytes:
-            piece = file.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
-            if not piece:
-                raise DatasetFileCorruptError(
-                    f"{name_of(file)!r} is cut short: {len(data)} of {header.n_bytes} bytes of values are there"
-                )
-            data += piece
-            check_unpacked(file, len(data))
-        array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order="F" if header.fortran_order else "C")
-    return array
-
-
 def read_npz(
     resource: Any, *, keys: Collection[str] | None = None, max_expansion: float | None = MAX_EXPANSION
 ) -> dict[str, npt.NDArray[Any]]:
@@ -192,36 +137,6 @@ def read_npz(
                 if stream.read(1):  # the end, where zipfile checks the CRC, has to be reached
                     raise DatasetFileCorruptError(f"{file.name!r}: {member.filename!r} goes on after its array")
     return arrays
-
-
-def write_npy(
-    file: IO[bytes] | Any, array: npt.ArrayLike | Iterable[npt.ArrayLike], *, shape: Sequence[int] | None = None
-) -> None:
-    """Write a ``.npy`` file: ``array`` as it is, or, with ``shape``, an iterable of blocks of rows that add up to it.
-
-    Raises:
-        ConfigError: the dtype holds Python objects, or the blocks do not add up to ``shape``.
-    """
-    blocks = iter([np.asarray(array)] if shape is None else (np.asarray(block) for block in array))  # type: ignore[union-attr]
-    first = next(blocks, np.empty(0))
-    whole = first.shape if shape is None else tuple(map(int, shape))
-    if first.dtype.hasobject:
-        raise ConfigError(
-            f"an array of dtype {first.dtype} holds Python objects, which are not stored; give it a dtype of its own"
-        )
-    header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False, "shape": whole}
-    np.lib.format.write_array_header_1_0(file, header)
-    n_elements = 0
-    block: npt.NDArray[Any] | None = first
-    while block is not None:
-        if block.dtype != first.dtype:
-            raise ConfigError(f"blocks of one array have one dtype, got {first.dtype} and {block.dtype}")
-        n_elements += block.size
-        if block.nbytes:
-            file.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
-        block = next(blocks, None)
-    if n_elements != math.prod(whole):
-        raise ConfigError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
 
 
 def npz_keys(resource: Any) -> list[str]:
@@ -263,43 +178,3 @@ def write_npz(
             # ZipInfo's time is a constant, where open() by name would take that of the clock.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
                 write_npy(stream, blocks, shape=shapes[name])
-
-
-def _read_header(file: Readable) -> _Header:
-    """Parse the header of a stream that stands at its start.
-
-    numpy's own parser lets SyntaxError, TokenError, EOFError and others through, and believes any shape.
-    """
-    name = name_of(file)
-    with reading(name, ".npy file"):
-        head = file.read(8)
-        if head[:6] != _MAGIC or len(head) < 8 or head[6] not in (1, 2, 3):
-            raise DatasetFileCorruptError(f"{name!r} is no .npy file of version 1, 2 or 3: it begins with {head!r}")
-        size_bytes = file.read(2 if head[6] == 1 else 4)
-        n_bytes = int.from_bytes(size_bytes, "little")
-        if n_bytes > _MAX_HEADER_BYTES:
-            raise DatasetFileCorruptError(f"{name!r} claims a header of {n_bytes} bytes; none has more than {_MAX_HEADER_BYTES}")
-        text = file.read(n_bytes)
-        if len(text) < n_bytes or not text:
-            raise DatasetFileCorruptError(f"{name!r} is cut short: it ends inside of its header")
-        try:
-            fields = ast.literal_eval(text.decode("utf-8" if head[6] == 3 else "latin-1"))
-        except (MemoryError, RecursionError) as error:  # what the parser says of a thousand brackets
-            raise DatasetFileCorruptError(f"{name!r} has a header that cannot be parsed") from error
-        if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
-            raise DatasetFileCorruptError(f"{name!r} has a header without the three entries descr, fortran_order and shape")
-        shape, fortran_order = fields["shape"], fields["fortran_order"]
-        if not isinstance(shape, tuple) or len(shape) > 32 or any(type(size) is not int or size < 0 for size in shape):
-            raise DatasetFileCorruptError(f"{name!r} has the shape {str(shape)[:80]}; at most 32 sizes of 0 or more make one")
-        dtype = np.lib.format.descr_to_dtype(fields["descr"])
-        if dtype.hasobject:
-            raise DatasetFileCorruptError(
-                f"{name!r} holds Python objects (dtype {dtype}), which only unpickling could read, and that could run any code. "
-                f"Save it with a dtype of numbers or fixed-width strings"
-            )
-        if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
-            # numpy would make room for one byte each, and leave it as it was
-            raise DatasetFileCorruptError(
-                f"{name!r} claims {math.prod(shape)} values of dtype {dtype}, which have no bytes or no place in an array"
-            )
-        return _Header(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import python_values
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.positional import PositionalFile
+from data_stack.io.positional import PositionalFile
+from data_stack.util.exact import python_values
 
 __all__ = ["StoredRowsColumn", "is_read_whole"]
 

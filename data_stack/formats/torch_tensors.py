@@ -21,8 +21,8 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator
 from data_stack.formats.numpy_arrays import WriteOnly
-from data_stack.formats.positional import PositionalFile, check_apart, reading
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
+from data_stack.io.positional import PositionalFile, check_apart, reading
 
 try:
     import torch

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Final, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.definition import did_you_mean
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
-from data_stack.formats.records.codecs import Codec, codec_of
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.archive import checked_name
 from data_stack.io.archives.cursor import LentFile, PositionalCursor
@@ -41,6 +41,7 @@ from data_stack.io.location import Location, is_path, location_of
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import call_in_forks
 from data_stack.util.request_limit import current_request, decoding_for
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -77,26 +78,10 @@ class _DecimalCodec(Codec):
         return int(record)
 
 
-#: What the last part of a field's name says of its bytes: the type of record that they are.
-_TYPES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("jpg", "jpeg"), "jpg"),
-    **{each: each for each in ("png", "webp", "mp4", "webm", "flac", "wav", "npy")},
-    **dict.fromkeys(("json", "jsn"), "json"),
-    **dict.fromkeys(("txt", "text", "transcript"), "utf8"),
-    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), "i64"),
-    **dict.fromkeys(("mp", "msg"), "msgpack"),
-    "tree": "tree",
-}
-#: How a type of record is called in a shard, where it is stored as it is.
-_EXTENSIONS: Final[Mapping[str, str]] = {
-    **{each: each for each in ("jpg", "png", "webp", "mp4", "webm", "flac", "wav", "npy", "json", "tree")},
-    "utf8": "txt",
-    "i64": "cls",
-    "int": "cls",
-    **dict.fromkeys(("array", "u64"), "npy"),  # .cls is read as int64 elsewhere
-    "msgpack": "mp",
-    "bytes": "bin",
-}
+#: Files of integers as text, which WebDataset reads as int64.
+_INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
+#: Types of records whose bytes are no file: what their values are stored as.
+_STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_member_bytes=1 << 44, max_members=1 << 27)
 _MOST_OPEN: Final = 256
@@ -110,12 +95,18 @@ _MAX_INDEX_BYTES: Final = 64 << 20
 
 def extension_of(type: str) -> str | None:  # noqa: A002  # as records call it
     """What a file with a record of that type is called behind its last dot in a shard; None if shards have no such files."""
-    return _EXTENSIONS.get(type)
+    if type in _STORED_AS:
+        return _STORED_AS[type]
+    if type.endswith(")"):
+        return None
+    codec = registered_types().get(type) or codec_of(type)
+    return codec.extensions[0] if codec.extensions else None
 
 
 def type_of_field(field: str) -> str:
     """The type of record that a field's bytes are, by what its name ends in; ``"bytes"`` where nothing is known of it."""
-    return _TYPES.get(field.rpartition(".")[2], "bytes")
+    ending = field.rpartition(".")[2]
+    return "i64" if ending in _INTEGERS else type_of_extension(ending) or "bytes"
 
 
 def field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
@@ -133,7 +124,7 @@ def field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records 
 def column_of_field(field: str) -> str:
     """The column that :func:`field_of_column` made a field of."""
     stem, _, ending = field.rpartition(".")
-    return stem if stem and (ending in _TYPES or ending == _EXTENSIONS["bytes"]) else field
+    return stem if stem and (ending in _INTEGERS or type_of_extension(ending) is not None) else field
 
 
 def shard_names(folder: Folder) -> list[str]:
@@ -431,7 +422,7 @@ class WebDatasetIterator(DatasetIterator):
 
 
 def _codec_of_ending(ending: str, types: Mapping[str, _Type]) -> Codec:
-    given: Any = types[ending] if ending in types else _TYPES.get(ending, "bytes")
+    given: Any = types[ending] if ending in types else type_of_field(ending)
     if given in ("i64", "u64", "int"):  # as text here, which has no size
         return _DecimalCodec()
     return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from data_stack.codecs import Codec
     from data_stack.dataset.encoders import Encoder
-    from data_stack.formats.records.codecs import Codec
     from data_stack.io.retriever.transfer import Fetch
     from data_stack.io.storage_connectors import StorageConnector
 
@@ -78,8 +78,8 @@ def data_stack_encoders() -> Mapping[str, type[Encoder]]:
 def data_stack_codecs() -> Mapping[str, Codec]:
     """Name the types of record columns this plugin brings, with their codecs, e.g. ``{"dicom": DicomCodec()}``.
 
-    Each is an object derived from :class:`~data_stack.formats.records.codecs.Codec`; the type stands in the ``spec.json`` of
-    datasets, and keeps the meaning of its records for as long as these are to be read. Codecs that a program gives to a writer or
+    Each is an object derived from :class:`~data_stack.codecs.Codec`, whose ``name`` is the type; it stands in what is
+    stored, and keeps the meaning of its records for as long as these are to be read. Codecs that a program gives to a writer or
     reader go before.
 
     Called once, when a type that is not built in is first asked for. A type that is already taken is an error of the

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, DataStackError, PluginError
 from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -26,11 +25,12 @@ from data_stack.plugins.dataset_class import checked_dataset_class
 from data_stack.plugins.installed import InstalledPlugins, Switches
 from data_stack.plugins.record import PluginRecord, said
 from data_stack.util.logger import logger
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from data_stack.codecs import Codec
     from data_stack.dataset.encoders import Encoder
     from data_stack.dataset.factory import BaseDatasetFactory
-    from data_stack.formats.records.codecs import Codec
     from data_stack.io.retriever.transfer import Fetch
 
 __all__ = ["PluginManager", "default_manager"]
@@ -52,27 +52,6 @@ _ENCODER_KINDS = {
     "text_labels",
 }
 _ENCODER_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
-#: What data_stack.formats.records has by itself; it must not be imported for this, it brings numpy.
-_CODEC_TYPES = {
-    "array",
-    "bytes",
-    "flac",
-    "i64",
-    "int",
-    "jpg",
-    "json",
-    "mp4",
-    "msgpack",
-    "npy",
-    "png",
-    "tree",
-    "u64",
-    "utf8",
-    "wav",
-    "webm",
-    "webp",
-    "zstd",
-}
 _CODEC_TYPE = re.compile(r"[a-z_][A-Za-z0-9_.-]*", re.ASCII)
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("data_stack_"))
 
@@ -132,7 +111,7 @@ def _is_encoder_class(value: object) -> bool:
 
 
 def _is_codec(value: object) -> bool:
-    return _descends(type(value), "data_stack.formats.records.codecs.codec", "Codec")
+    return _descends(type(value), "data_stack.codecs.codec", "Codec")
 
 
 def _check_encoder(kind: str, value: Any) -> None:
@@ -141,6 +120,14 @@ def _check_encoder(kind: str, value: Any) -> None:
         raise _IncompatibleError(f"its hook calls {kind!r:.80} an encoder whose kind is {value.kind!r:.80}")
     if inspect.isabstract(value):
         raise _IncompatibleError(f"the encoder {kind!r} is abstract: it lacks {', '.join(sorted(value.__abstractmethods__))}")
+
+
+def _check_codec_type(name: str, value: Any) -> None:
+    """Refuse a type that data_stack has by itself; the registry brings numpy, as the plugin's codec has done."""
+    from data_stack.codecs.registry import registered_types
+
+    if name in registered_types():
+        raise _IncompatibleError(f"the type of record column {name!r} is taken, by data_stack or another plugin")
 
 
 def _descends(value: type, module: str, name: str) -> bool:
@@ -168,8 +155,9 @@ _CLAIMS: Mapping[str, _Claims] = {
         "types to codecs",
         "a type such as 'dicom' and an object derived from Codec",
         _CODEC_TYPE,
-        _CODEC_TYPES,
+        frozenset(),
         _is_codec,
+        _check_codec_type,
     ),
 }
 

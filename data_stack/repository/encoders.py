@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders import encoder_from_state as encoder_from_known_state
 from data_stack.dataset.encoders import load_encoder as load_known_encoder
@@ -13,6 +12,7 @@ from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.plugins.manager import default_manager
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["encoder", "encoder_from_state", "encoder_kinds", "load_encoder", "load_encoders"]
 

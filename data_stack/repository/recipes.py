@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.registry import known_layers, operation
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
@@ -30,6 +29,7 @@ from data_stack.exception import (
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.repository import DatasetRepository, default_repository
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["from_recipe"]
 

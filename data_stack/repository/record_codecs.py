@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_stack.formats.records.codecs.provided import add_codec_provider
+from data_stack.codecs.provided import add_codec_provider
 from data_stack.plugins.manager import default_manager
 
 if TYPE_CHECKING:
-    from data_stack.formats.records.codecs import Codec
+    from data_stack.codecs import Codec
 
 __all__ = ["plugin_codecs"]
 

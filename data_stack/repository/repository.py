@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.manifest import Manifest
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
 from data_stack.io.progress import progress_as
@@ -18,6 +17,7 @@ from data_stack.plugins.dataset_class import checked_dataset_class, make_factory
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.plugins.record import PluginRecord
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.dataset.factory import BaseDatasetFactory

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from data_stack.dataset.digests import column_digests, sample_digest
-from data_stack.dataset.exact import common_dtype, comparable, ticks_of
 from data_stack.dataset.iterator import CombinedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError
+from data_stack.util.exact import common_dtype, comparable, ticks_of
 
 FAR = np.array(["9999-12-31", "NaT", "2019-01-01"], "M8[D]")
 EXACT = np.array(["2020-01-01T00:00:00.000000001", "NaT", "2018-01-01T00:00"], "M8[ns]")

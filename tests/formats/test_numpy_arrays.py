@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from data_stack.codecs.npy import NpyCodec
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, read_npy, read_npz, write_npy
-from data_stack.formats.parquet.codecs.npy_cells import decode_npy
-from data_stack.formats.records.codecs.npy import NpyCodec
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
@@ -59,8 +58,6 @@ def test_values_without_bytes_are_refused_and_not_made_of_what_lies_in_memory(de
         len(NumpyDatasetIterator([resource(data)]))
     with pytest.raises(DatasetFileCorruptError, match="which have no bytes"):
         NpyCodec().decode(data)
-    with pytest.raises(DatasetFileCorruptError, match="which have no bytes"):
-        decode_npy(data)
 
 
 def test_a_field_without_bytes_beside_others_is_empty() -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from data_stack.codecs import codec_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.idx import read_idx, write_idx
@@ -23,7 +24,6 @@ from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetWriter, PngCodec, Schema
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.formats.records.codecs import codec_of
 from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
 from data_stack.io.archives import open_archive, open_decompressed
 from data_stack.io.resources import StreamedResource

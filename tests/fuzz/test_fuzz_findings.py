@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from fuzz_mutations import resealed
 
+from data_stack.codecs import codec_of
 from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import DatasetFileCorruptError, StorageError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordWriter
-from data_stack.formats.records.codecs import codec_of
 
 
 def write(folder: Path, **values: Any) -> Path:

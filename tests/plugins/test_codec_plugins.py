@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from data_stack.codecs import IntCodec, codec_of
 from data_stack.exception import ConfigError
-from data_stack.formats.records.codecs import BUILT_IN_TYPES, IntCodec, codec_of
 from data_stack.plugins import PluginManager
-from data_stack.plugins.manager import _CODEC_TYPES
 from data_stack.repository import plugin_codecs
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
@@ -19,7 +18,7 @@ Site = Any  # the class in conftest.py, which cannot be imported from here
 CODEC = """
     from dataclasses import dataclass
 
-    from data_stack.formats.records.codecs import Codec
+    from data_stack.codecs import Codec
     from data_stack.plugins import hookimpl
 
     @dataclass(frozen=True)
@@ -34,10 +33,6 @@ CODEC = """
     def data_stack_codecs():
         return {"TYPE": Reversed()}
 """
-
-
-def test_the_types_that_no_plugin_can_take_are_those_of_data_stack() -> None:
-    assert {*BUILT_IN_TYPES, "zstd"} == _CODEC_TYPES
 
 
 def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:

@@ -12,9 +12,9 @@ from data_stack.dataset.encoders.categories import Categories, Codes, category, 
 from data_stack.dataset.encoders.columns import Column, as_column, objects
 from data_stack.dataset.encoders.encoder import Encoder, checked_choice
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.exact import common_dtype
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
+from data_stack.util.exact import common_dtype
 
 __all__ = ["ClassMapping"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.exact import as_array, common_dtype
 from data_stack.exception import ConfigError
+from data_stack.util.exact import as_array, common_dtype
 
 __all__ = ["Blocks", "Column", "as_column", "as_floats", "blocks_of", "objects", "stacked"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import comparable
 from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
 from data_stack.dataset.iterator.stacking import Column
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
+from data_stack.util.exact import comparable
 
 __all__ = ["SortedDatasetIterator", "missing_values", "stable_order"]
 

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.digests import DIGEST_BYTES, column_digests
-from data_stack.dataset.exact import comparable, ticks_of
 from data_stack.dataset.iterator.deduplicated import equal_groups
 from data_stack.dataset.iterator.grouped import GroupedDatasetIterator, distinct, repeated_values
 from data_stack.dataset.iterator.iterator import (
@@ -37,6 +36,7 @@ from data_stack.dataset.iterator.positions import narrowed
 from data_stack.dataset.iterator.stacking import emptied, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
+from data_stack.util.exact import comparable, ticks_of
 
 __all__ = [
     "WindowedDatasetIterator",

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import comparable
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.iterator import Batch, DatasetIteratorIF, DeclaredColumn, batch_at
 from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.moments import RunningMoments
+from data_stack.util.exact import comparable
 
 __all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics", "columns_of_samples", "with_statistics"]
 

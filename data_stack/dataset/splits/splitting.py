@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import comparable
 from data_stack.dataset.splits.class_numbers import (
     ClassNumbers,
     check_nothing_missing,
@@ -26,6 +25,7 @@ from data_stack.dataset.splits.class_numbers import (
     narrowest,
 )
 from data_stack.exception import ConfigError
+from data_stack.util.exact import comparable
 
 __all__ = [
     "Shares",

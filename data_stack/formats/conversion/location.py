@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import holds_images
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["FORMATS", "checked_format", "formats_of_folder", "source_format", "target_format"]
 

@@ -8,27 +8,23 @@ from typing import Any, Final
 
 import numpy as np
 
+from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import (
     Field,
-    JpegCodec,
+    ListCodec,
     NdarrayCodec,
     NestedCodec,
     ParquetDataset,
-    PngCodec,
-    RecordCodec,
     ScalarCodec,
     Schema,
 )
-from data_stack.formats.records.codecs.codec import Column
 
 __all__ = ["columns_of_parquet", "parquet_schema", "stored_schema_of", "with_plain_lists"]
 
 _LOOKED_AT: Final = 16
-#: Types of columns that Parquet has no type for: its cells are then what a record would be.
-_FILES: Final = frozenset({"jpg", "png", "webp", "mp4", "webm", "flac", "wav"})
-_AS_RECORDS: Final = frozenset({"json", "msgpack", "tree", "npy"}) | _FILES
-#: Of these, those whose values may be None.
+#: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
 
 _Infer = Callable[[Sequence[Any], str], Column]
@@ -52,16 +48,14 @@ def columns_of_parquet(dataset: ParquetDataset, infer: _Infer) -> dict[str, Colu
 def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer) -> Column:
     codec = field.codec
     has_nulls = field.nullable and _has_nulls(dataset, field.name)
-    if codec.kind == "nested":
+    if isinstance(codec, NestedCodec):
         values = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
         column = infer(values, field.name) if values else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
         return Column("json" if _is_of_json(field, dataset) else "tree")
-    if isinstance(codec, RecordCodec):
-        return Column(codec.type)
-    if isinstance(codec, (PngCodec, JpegCodec)):
-        return Column("png" if isinstance(codec, PngCodec) else "jpg")
+    if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
+        return Column(codec.type_name)
     if not isinstance(field.dtype, np.dtype):
         return Column("json" if field.shape else "utf8")  # of Decimals, which are read as text
     shape = field.shape if None not in field.shape else None
@@ -98,7 +92,7 @@ def with_plain_lists(schema: Schema) -> Schema:
             Field(
                 field.name, object, (), NestedCodec({"list": "string" if field.dtype.kind == "U" else "binary"}), field.nullable
             )
-            if field.codec.kind == "list" and isinstance(field.dtype, np.dtype) and field.dtype.kind in "US"
+            if isinstance(field.codec, ListCodec) and isinstance(field.dtype, np.dtype) and field.dtype.kind in "US"
             else field
             for field in schema
         ],
@@ -111,8 +105,7 @@ def stored_schema_of(schema: Schema, columns: Mapping[str, Column]) -> Schema:
         schema.name,
         [
             Field(field.name, np.bytes_, (), ScalarCodec("binary"), field.nullable)
-            if field.codec.kind in ("png", "jpeg", "record")
-            and columns[field.name].type not in ("json", "tree", "msgpack", "npy")
+            if isinstance(field.codec, Codec) and field.codec.is_media and columns[field.name].type in media_types()
             else field
             for field in schema
         ],
@@ -176,6 +169,6 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
         if dtype.kind == "c":
             return Field(name, dtype, shape, NdarrayCodec())
         return Field(name, dtype, shape)
-    if kind not in _AS_RECORDS:
+    if column.is_sequence:
         raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet does not hold; leave it out: --columns …")
-    return Field(name, object, (), RecordCodec(kind), nullable=kind in _MAY_BE_NONE)
+    return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)

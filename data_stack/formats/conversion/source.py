@@ -11,19 +11,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.definition import did_you_mean
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import ColumnKey, columns_at
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.columns import ColumnsDatasetIterator
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.io.location import Location
+from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["MEDIA", "Source", "open_source", "parsed_columns", "source_of_iterator"]
+__all__ = ["Source", "open_source", "parsed_columns", "source_of_iterator"]
 
-#: Types whose records are files of their own, which are carried over as they are: decoding a JPEG and encoding it again loses.
-MEDIA: Final = frozenset(("jpg", "png", "webp", "mp4", "webm", "flac", "wav"))
 _MOST_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"
 
@@ -38,7 +37,7 @@ class Source:
     Attributes:
         name: for messages.
         values: its samples.
-        stored: the same samples with the bytes of files in the columns of :data:`MEDIA`; None where there are none.
+        stored: the same samples with the bytes of files in the columns of images, sound and videos; None where there are none.
         schema: what each column holds, as a record column would; dtype and shape where they hold for all samples.
         keys: what a column is called in a sample; more than are in the schema where some are only read when they are asked for.
         decimals: columns with Decimals, each with its field of Parquet, if it has one. They are read as text.
@@ -64,7 +63,7 @@ class Source:
 
     def can_give_stored(self, name: str) -> bool:
         """Whether a column can be read as the bytes of its files."""
-        return self.stored is not None and self.schema[name].codec_type in MEDIA
+        return self.stored is not None and self.schema[name].codec_type in media_types()
 
     def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Values]:
         """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
@@ -149,8 +148,8 @@ def _open_records(location: Location) -> Source:
         reader: Any = stack.enter_context(records.open(location.as_folder()))
         schema = dict(reader.schema)
         stored = None
-        if any(column.codec_type in MEDIA for column in schema.values()):
-            stored = stack.enter_context(records.open(location.as_folder(), codecs=dict.fromkeys(MEDIA)))
+        if any(column.codec_type in media_types() for column in schema.values()):
+            stored = stack.enter_context(records.open(location.as_folder(), codecs=dict.fromkeys(media_types())))
         return Source("", reader, schema, {name: name for name in schema}, stored, stack.pop_all())
 
 
@@ -234,9 +233,9 @@ def _open_webdataset(location: Location) -> Source:
         if schema[column].type == "npy" and len(values):
             schema[column] = _inferred([values.read_column(each, [0])[0]], column)
     stored = None
-    if any(column.type in MEDIA for column in schema.values()):
+    if any(column.type in media_types() for column in schema.values()):
         endings = {str(each).rpartition(".")[2] for each in keys.values()}
-        stored = values.with_types({ending: None for ending in endings if type_of_field(ending) in MEDIA})
+        stored = values.with_types({ending: None for ending in endings if type_of_field(ending) in media_types()})
     if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
         schema = {KEY: Column("utf8"), **schema}
     return Source("", values, schema, {KEY: KEY, **keys}, stored)
@@ -271,7 +270,7 @@ def _open_parquet(location: Location) -> Source:
     decimals = {field.name: field for field in values.schema if holds_decimals(field)}
     schema = columns_of_parquet(values, lambda found, name: _inferred([text_of_decimals(value) for value in found], name))
     stored = None
-    if any(column.codec_type in MEDIA for column in schema.values()):
+    if any(column.codec_type in media_types() for column in schema.values()):
         stored = ParquetDataset(where[0], prefix=where[1], schema=stored_schema_of(values.schema, schema))
     return Source("", values, schema, {name: name for name in values.schema.fields}, stored, decimals=decimals)
 

@@ -11,12 +11,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion.feed import Feed
-from data_stack.formats.conversion.source import MEDIA, Source
+from data_stack.formats.conversion.source import Source
 from data_stack.formats.image_folder import METADATA, ImageFolderWriter
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.webdataset import KEY, SHARD_INDEX, FieldEncoder, WebDatasetWriter, field_of_column, write_shard
@@ -144,7 +145,7 @@ class _Records(Target):
 
 def _record_column(column: Column) -> Column:
     # Files are taken as they are, so that what they show is not looked at.
-    return Column(column.type) if column.codec_type in MEDIA else column
+    return Column(column.type) if column.codec_type in media_types() else column
 
 
 # ---------------------------------------------------------------------- Parquet
@@ -395,7 +396,7 @@ class _OneFile(Target):
         if kind in ("i64", "u64", "int"):
             dtype: Any = column.dtype or np.dtype(np.uint64 if kind == "u64" else np.int64)
             return self._checked(dtype, name), ()
-        if kind not in MEDIA and kind not in ("array", "npy"):
+        if kind not in media_types() and kind not in ("array", "npy"):
             raise ConfigError(
                 f"column {name!r} is of type {column.type!r}, which {self.kind} cannot hold; leave it out (--columns …), or "
                 f"choose records or webdataset"

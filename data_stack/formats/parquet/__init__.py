@@ -14,14 +14,13 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from data_stack.formats.parquet.codecs import (
-        CellCodec,
+        ArrowCodec,
         CompressedNdarrayCodec,
         JpegCodec,
         ListCodec,
         NdarrayCodec,
         NestedCodec,
         PngCodec,
-        RecordCodec,
         ScalarCodec,
         TensorCodec,
     )
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from data_stack.formats.parquet.writer import ParquetWriter
 
 _MODULES = {
-    "CellCodec": "codecs",
+    "ArrowCodec": "codecs",
     "CompressedNdarrayCodec": "codecs",
     "Field": "schema",
     "IntersectIndexSelector": "indexes",
@@ -70,7 +69,6 @@ _MODULES = {
     "ParquetWriter": "writer",
     "PngCodec": "codecs",
     "Predicate": "selecting",
-    "RecordCodec": "codecs",
     "ScalarCodec": "codecs",
     "Schema": "schema",
     "SingleFieldIndex": "indexes",
@@ -92,7 +90,7 @@ _MODULES = {
 }
 
 __all__ = [
-    "CellCodec",
+    "ArrowCodec",
     "CompressedNdarrayCodec",
     "Field",
     "IntersectIndexSelector",
@@ -108,7 +106,6 @@ __all__ = [
     "ParquetWriter",
     "PngCodec",
     "Predicate",
-    "RecordCodec",
     "ScalarCodec",
     "Schema",
     "SingleFieldIndex",

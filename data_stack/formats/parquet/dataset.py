@@ -161,7 +161,7 @@ class ParquetDataset(DatasetIterator):
     @property
     def leaves_lock(self) -> bool:
         """Whether most of the time that reading takes is spent without Python's lock, as images need it: then threads suit it."""
-        return any(field.codec.leaves_lock for field in self._schema)
+        return any(field.codec.releases_gil for field in self._schema)
 
     def place_of(self, index: int) -> str:
         """Where a sample is stored, for messages: its row, row group and file.

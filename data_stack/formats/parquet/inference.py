@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs import CellCodec, ListCodec, NestedCodec, ScalarCodec, TensorCodec
+from data_stack.formats.parquet.codecs import FieldCodec, ListCodec, NestedCodec, ScalarCodec, TensorCodec
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import FieldDtype, described_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
 
@@ -35,7 +35,7 @@ def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
 def _inferred_field(field: pa.Field) -> Field:
     type_ = field.type
     if isinstance(type_, pa.FixedShapeTensorType) and _is_number(type_.value_type) and 0 not in type_.shape:
-        codec: CellCodec = TensorCodec(name_of_arrow(type_.value_type))
+        codec: FieldCodec = TensorCodec(name_of_arrow(type_.value_type))
         return Field(field.name, dtype_of_arrow(type_.value_type), tuple(type_.shape), codec, field.nullable)
     type_ = plain_type(type_)
     if is_list(type_):
@@ -51,7 +51,7 @@ def _inferred_field(field: pa.Field) -> Field:
     return Field(field.name, object, (), NestedCodec(_described(field.name, type_)), field.nullable or scalar == "void")
 
 
-def _inferred_list(type_: pa.DataType) -> tuple[FieldDtype, tuple[int | None, ...], CellCodec] | None:
+def _inferred_list(type_: pa.DataType) -> tuple[FieldDtype, tuple[int | None, ...], FieldCodec] | None:
     """Dtype, shape and codec of lists of scalars, or of lists of numbers that all have one length; None for other lists."""
     sizes: list[int | None] = []
     while is_list(type_):

@@ -12,7 +12,6 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.iterator import DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.grouped import distinct
 from data_stack.dataset.iterator.iterator import (
@@ -35,6 +34,7 @@ from data_stack.dataset.iterator.windowed import (
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.row_layer import RowLayer
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["NGram", "NGramIterator"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs import CellCodec, JpegCodec, PngCodec
+from data_stack.formats.parquet.codecs import FieldCodec, JpegCodec, PngCodec
 from data_stack.formats.parquet.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def UnischemaField(  # noqa: N802  # as Petastorm calls it
     name: str,
     numpy_dtype: npt.DTypeLike | type[Decimal],
     shape: Sequence[int | None] = (),
-    codec: CellCodec | None = None,
+    codec: FieldCodec | None = None,
     nullable: bool = False,
 ) -> Field:
     """A :class:`~data_stack.formats.parquet.schema.Field` by Petastorm's arguments.

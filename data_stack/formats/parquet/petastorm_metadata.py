@@ -10,15 +10,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from data_stack.codecs.registry import codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import (
-    CellCodec,
     CompressedNdarrayCodec,
+    FieldCodec,
     JpegCodec,
     ListCodec,
     NdarrayCodec,
     PngCodec,
-    RecordCodec,
     ScalarCodec,
 )
 from data_stack.formats.parquet.metadata import ParquetFileRecord
@@ -88,7 +88,7 @@ def _numpy_dtype(field: PickledField) -> np.dtype[Any]:
         raise ConfigError(f"field {field.name!r} has the dtype {field.numpy_type!r:.60}, which numpy does not know") from error
 
 
-def _codec_from_pickled(field: PickledField) -> CellCodec | None:
+def _codec_from_pickled(field: PickledField) -> FieldCodec | None:
     codec = field.codec
     if codec is None:
         if len(field.shape) > 1:
@@ -106,7 +106,7 @@ def _codec_from_pickled(field: PickledField) -> CellCodec | None:
         quality = 80 if codec.quality is None else min(max(codec.quality, 1), 100)
         return JpegCodec(quality)
     if codec.image_format == "webp":
-        return RecordCodec("webp")
+        return codec_of("webp")
     raise ConfigError(
         f"field {field.name!r} holds images of format {codec.image_format!r:.40}, which are not read; png, jpeg and webp are"
     )
@@ -136,7 +136,7 @@ def _pickled_field(field: Field) -> PickledField:
     return PickledField(field.name, numpy_type, field.shape, _pickled_codec(field, codec), field.nullable)
 
 
-def _pickled_codec(field: Field, codec: CellCodec) -> PickledCodec | None:
+def _pickled_codec(field: Field, codec: FieldCodec) -> PickledCodec | None:
     if isinstance(codec, ScalarCodec):
         return PickledCodec("scalar", spark_type=_spark_type(field, codec.type))
     if isinstance(codec, ListCodec):

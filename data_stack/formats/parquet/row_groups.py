@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
-from data_stack.formats.parquet.codecs import ListCodec, NdarrayCodec, ScalarCodec
+from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn, objects
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts
@@ -175,7 +175,7 @@ class RowGroups:
                 raise DatasetFileCorruptError(
                     f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, the footer states {n_rows} rows"
                 )
-            column = field.codec.column(field, cells, has_nulls=self._with_nulls[name])
+            column = field.cells.column(field, cells, has_nulls=self._with_nulls[name])
             if name in self._list_lengths and not _has_length(column, self._list_lengths[name]):
                 self._list_lengths[name] = None
             self._check_nulls(field, cells)
@@ -248,12 +248,9 @@ class RowGroups:
         return found.pop() if found else None
 
     def _is_gathered(self, name: str) -> bool:
-        codec = self.schema[name].codec
-        if isinstance(codec, ListCodec):
-            return self._list_lengths[name] is not None
-        if isinstance(codec, ScalarCodec):
-            return True
-        return isinstance(codec, NdarrayCodec) and None not in self.schema[name].shape and not self._with_nulls[name]
+        field = self.schema[name]
+        length, has_nulls = self._list_lengths.get(name), self._with_nulls[name]
+        return field.cells.is_gathered(field, list_length=length, has_nulls=has_nulls)
 
     def _check_nulls(self, field: Field, cells: pa.Array) -> None:
         if cells.null_count and not field.nullable:

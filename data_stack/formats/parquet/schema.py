@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
 import re
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import CellCodec, codec_from_json, default_codec
+from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, checked_codec, default_codec, stored_codec
 from data_stack.formats.parquet.types import FieldDtype, checked_dtype, dtype_name
 from data_stack.util.named_rows import row_type
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,8 +47,9 @@ class Field:
         dtype: of the values: a dtype of numpy (``str`` for text, ``bytes`` for bytes, ``object`` for structs, maps and nested
             lists), or ``decimal.Decimal``.
         shape: of each value, None for a size that differs from value to value; ``()`` for scalars.
-        codec: how values are stored. Given as None it is chosen: scalars and lists of numbers as Parquet has them, arrays of
-            more dimensions as ``NdarrayCodec``.
+        codec: how values are stored: any :class:`~data_stack.codecs.Codec` or its type (``"zstd(json)"``), or as Parquet itself
+            has them. Given as None it is chosen: scalars and lists of numbers as Parquet has them, arrays of more dimensions as
+            ``NdarrayCodec``.
         nullable: whether a value may be missing.
 
     Raises:
@@ -57,7 +59,7 @@ class Field:
     name: str
     dtype: FieldDtype
     shape: tuple[int | None, ...]
-    codec: CellCodec
+    codec: FieldCodec
     nullable: bool
 
     def __init__(
@@ -65,7 +67,7 @@ class Field:
         name: str,
         dtype: npt.DTypeLike | type[Decimal],
         shape: Sequence[int | None] = (),
-        codec: CellCodec | None = None,
+        codec: FieldCodec | str | None = None,
         nullable: bool = False,
     ) -> None:
         if not name or type(name) is not str:
@@ -76,21 +78,24 @@ class Field:
             raise ConfigError(f"the shape of field {name!r} is a tuple of sizes and None, not {shape!r:.80}") from error
         if any(size is not None and size < 0 for size in sizes):
             raise ConfigError(f"the shape of field {name!r} has a negative size: {shape!r:.80}")
-        if codec is not None and not isinstance(codec, CellCodec):
-            raise ConfigError(f"the codec of field {name!r} is a CellCodec such as NdarrayCodec(), not {codec!r:.80}")
         try:
             kind = checked_dtype(dtype)
         except ConfigError as error:
             raise ConfigError(f"field {name!r}: {error}") from error
         for attribute, value in (("name", name), ("dtype", kind), ("shape", sizes), ("nullable", bool(nullable))):
             object.__setattr__(self, attribute, value)
-        object.__setattr__(self, "codec", default_codec(self) if codec is None else codec)
+        object.__setattr__(self, "codec", default_codec(self) if codec is None else checked_codec(name, codec))
         self.arrow_type()  # which refuses what does not fit
+
+    @functools.cached_property
+    def cells(self) -> ArrowCodec:
+        """What makes cells of values, and values of cells."""
+        return cells_of(self.codec)
 
     def arrow_type(self) -> pa.DataType:
         """The type of the Parquet column."""
         try:
-            return self.codec.arrow_type(self)
+            return self.cells.arrow_type(self)
         except ConfigError as error:
             raise ConfigError(f"field {self.name!r}: {error}") from error
 
@@ -114,7 +119,7 @@ class Field:
             raise ConfigError(
                 f"dtype, shape and nullable of field {name!r:.60} are {dtype!r:.40}, {shape!r:.40}, {nullable!r:.40}"
             )
-        return cls(name, dtype, shape, codec_from_json(content), nullable)
+        return cls(name, dtype, shape, stored_codec(content), nullable)
 
 
 class Schema:
@@ -286,18 +291,6 @@ class Schema:
         if missing:
             raise ConfigError(f"a row of schema {self._name!r} needs {', '.join(missing)}")
         return self.row_type._make(values.get(name) for name in self._fields)
-
-    def generate(self, n_rows: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
-        """Made-up rows as columns, shape ``(n_rows, ...)``: of the dtypes and shapes, and null where that is allowed.
-
-        Equal arguments give equal rows. Of objects of ``RecordCodec("json")`` nothing is known: they are dicts.
-
-        Raises:
-            ConfigError: ``n_rows`` is negative.
-        """
-        from data_stack.formats.parquet.made_up_rows import generated_columns
-
-        return generated_columns(self, n_rows, seed)
 
     # ------------------------------------------------------------------ as JSON
 

@@ -39,7 +39,7 @@ def columns_of_table(table: Any, schema: Schema) -> dict[str, Any]:
 
 def _to_arrow(field: Field, column: npt.NDArray[Any]) -> pa.Array:
     if len(field.shape) <= 1:
-        return _plain(field).codec.encode_column(_plain(field), list(column))
+        return _plain(field).cells.encode_column(_plain(field), list(column))
     if column.dtype == object:
         raise ConfigError(
             f"field {field.name!r} has arrays of different shapes, or missing ones, which Arrow has no tensors for: make the "
@@ -62,7 +62,7 @@ def _from_arrow(field: Field, column: pa.ChunkedArray) -> Any:
     plain = _plain(field)
     nullable = Field(field.name, field.dtype, field.shape, plain.codec, True)
     try:
-        read = nullable.codec.column(nullable, cells, has_nulls=cells.null_count > 0)
+        read = nullable.cells.column(nullable, cells, has_nulls=cells.null_count > 0)
         return read.take(np.arange(len(cells), dtype=np.int64))
     except (ValueError, TypeError, pa.ArrowException) as error:
         raise ConfigError(f"the transform gave a column of type {cells.type} as field {field.name!r}: {error!s:.200}") from error

@@ -380,7 +380,7 @@ class ParquetWriter:
         for index in self._indexes:
             schema[index.field]
         self._cells = Cells(schema, self._partitions, self._name, self._rows_per_file)
-        self._precompressed = frozenset(field.name for field in schema if field.codec.kind in _COMPRESSED_KINDS)
+        self._precompressed = frozenset(field.name for field in schema if field.codec.is_compressed)
         if self._found_progress is None:
             numbers = [int(match[1]) + 1 for file in self._before if (match := _OURS.fullmatch(file.name))]
             first_part = max([self._manifest.n_parts if self._manifest is not None else 0, *numbers])
@@ -591,10 +591,6 @@ class ParquetWriter:
     def _leave(self, state: str) -> None:
         self._state = state
         self._stack.close()
-
-
-#: The kinds of codecs whose cells are compressed already.
-_COMPRESSED_KINDS: Final = frozenset({"png", "jpeg", "compressed_ndarray"})
 
 
 def remove_dataset(folder: Folder) -> None:

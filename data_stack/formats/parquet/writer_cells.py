@@ -8,12 +8,12 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from data_stack.dataset.definition import did_you_mean
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet.codecs import CellValueError
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_partitions import Partitions
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["CellBatch", "Cells", "column_values", "plain_value"]
 
@@ -259,7 +259,7 @@ class _CellBuffer:
             self._encode, self._array = self._as_bytes, self._of_text
         elif stored is not None and not field.shape and stored == type_:
             self._encode, self._array = self._as_number, self._of_cells
-        elif stored is not None and field.codec.kind == "list" and pa.list_(stored) == type_:
+        elif stored is not None and pa.list_(stored) == type_:
             self._encode, self._array = self._as_list, self._of_lists
 
     def encoded(self, value: Any) -> tuple[Any, int]:
@@ -282,14 +282,14 @@ class _CellBuffer:
         return pa.array(self.cells, pa.binary()).view(pa.string())
 
     def _of_lists(self) -> pa.Array:
-        return self.field.codec.encode_column(self.field, self.cells)
+        return self.field.cells.encode_column(self.field, self.cells)
 
     def _joined(self) -> pa.Array:
         nulls = pa.nulls(1, self.type)
         return pa.concat_arrays([nulls if cell is None else cell for cell in self.cells])
 
     def _as_bytes(self, value: Any) -> tuple[Any, int]:
-        cell = self.field.codec.encode(self.field, value)
+        cell = self.field.cells.encode(self.field, value)
         if isinstance(cell, str):
             cell = cell.encode()  # here and now: not all text is UTF-8
         elif not isinstance(cell, bytes):
@@ -297,23 +297,23 @@ class _CellBuffer:
         return cell, len(cell)
 
     def _as_number(self, value: Any) -> tuple[Any, int]:
-        return self.field.codec.encode(self.field, value), 8
+        return self.field.cells.encode(self.field, value), 8
 
     def _as_list(self, value: Any) -> tuple[Any, int]:
-        cell = self.field.codec.encode(self.field, value)
+        cell = self.field.cells.encode(self.field, value)
         cell = np.array(cell) if isinstance(cell, np.ndarray) else cell  # a copy: its owner may change it
         return cell, 8 * len(cell)
 
     def _by_column(self, value: Any) -> tuple[Any, int]:
         """A column of one row: what the type refuses is refused here."""
-        cell = self.field.codec.encode_column(self.field, [value])
+        cell = self.field.cells.encode_column(self.field, [value])
         if cell.type != self.type:
             cell = cell.cast(self.type)
         return cell, cell.nbytes
 
 
 def _encoded_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
-    cells = pa.array(values, type_) if are_cells else field.codec.encode_column(field, values)
+    cells = pa.array(values, type_) if are_cells else field.cells.encode_column(field, values)
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
     if cells.type != type_:

@@ -91,7 +91,7 @@ def _segment(field: Field, value: Any) -> str:
             raise ValueError("the value is null, and the field is not nullable")
         text = NULL_PARTITION
     else:
-        cell = field.codec.encode(field, value)
+        cell = field.cells.encode(field, value)
         plain = str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
         if plain in ("", NULL_PARTITION):
             raise ValueError(f"{plain!r} cannot be the name of a partition's folder, where it means null")

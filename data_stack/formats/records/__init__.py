@@ -24,8 +24,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from data_stack.formats.records.codecs.codec import Codec, Column, FunctionCodec
-    from data_stack.formats.records.codecs.types import codec_of
+    from data_stack.codecs.codec import Codec, Column, FunctionCodec
+    from data_stack.codecs.registry import codec_of
     from data_stack.formats.records.iterator_writer import inferred_spec, write_records
     from data_stack.formats.records.manifest import RecordsManifest
     from data_stack.formats.records.opening import open_records as open  # noqa: A004  # records.open("train")
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from data_stack.formats.records.writer import RecordWriter
 
 _NAMES = {
-    "Codec": ("codecs.codec", "Codec"),
-    "Column": ("codecs.codec", "Column"),
-    "FunctionCodec": ("codecs.codec", "FunctionCodec"),
-    "RecordReader": ("reader", "RecordReader"),
-    "RecordWriter": ("writer", "RecordWriter"),
-    "RecordsManifest": ("manifest", "RecordsManifest"),
-    "ShardedRecordReader": ("sharded", "ShardedRecordReader"),
-    "ShardedRecordWriter": ("sharded_writer", "ShardedRecordWriter"),
-    "codec_of": ("codecs.types", "codec_of"),
-    "inferred_spec": ("iterator_writer", "inferred_spec"),
-    "open": ("opening", "open_records"),
-    "write_records": ("iterator_writer", "write_records"),
+    "Codec": ("data_stack.codecs.codec", "Codec"),
+    "Column": ("data_stack.codecs.codec", "Column"),
+    "FunctionCodec": ("data_stack.codecs.codec", "FunctionCodec"),
+    "RecordReader": ("data_stack.formats.records.reader", "RecordReader"),
+    "RecordWriter": ("data_stack.formats.records.writer", "RecordWriter"),
+    "RecordsManifest": ("data_stack.formats.records.manifest", "RecordsManifest"),
+    "ShardedRecordReader": ("data_stack.formats.records.sharded", "ShardedRecordReader"),
+    "ShardedRecordWriter": ("data_stack.formats.records.sharded_writer", "ShardedRecordWriter"),
+    "codec_of": ("data_stack.codecs.registry", "codec_of"),
+    "inferred_spec": ("data_stack.formats.records.iterator_writer", "inferred_spec"),
+    "open": ("data_stack.formats.records.opening", "open_records"),
+    "write_records": ("data_stack.formats.records.iterator_writer", "write_records"),
 }
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         module, attribute = _NAMES[name]
-        return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+        return getattr(importlib.import_module(module), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import FixedLayout
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.records.codecs.codec import FixedLayout
 from data_stack.formats.records.growing_file import BytesDifferError, GrowingFile
 from data_stack.formats.records.memory_blocks import MemoryBlocks
 

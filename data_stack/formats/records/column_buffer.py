@@ -11,10 +11,10 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag_writer import Piece
-from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
 from data_stack.formats.records.memory_blocks import BLOCK_BYTES, MemoryBlocks
 from data_stack.formats.records.observed_column import Fact, ObservedColumn, values_in
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.exact import python_values
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.plain import BytesCodec
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, RequestLimitError
 from data_stack.formats.records.bag import Bag
-from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
-from data_stack.formats.records.codecs.plain import BytesCodec
 from data_stack.formats.records.decoding import UndecodableError, decoded, decoded_into
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.records.stored_file import BlockDamage
 from data_stack.formats.rows import StoredRowsColumn
+from data_stack.util.exact import python_values
 from data_stack.util.request_limit import check_request, current_request
 
 __all__ = ["FixedColumn", "RaggedColumn", "ValueColumn", "has_rows", "sequences_of"]
@@ -355,7 +355,7 @@ class RaggedColumn(ValueColumn):
         self.bag, self._codec, self._column = bag, codec, column
         self._is_plain = type(codec) is BytesCodec
         #: Whether values that nobody knows the shape of are tried to be decoded into one array; not where it failed once.
-        self._may_be_of_one_shape = codec.releases_lock and type(codec).decode_into is not Codec.decode_into
+        self._may_be_of_one_shape = codec.releases_gil and type(codec).decode_into is not Codec.decode_into
         shape = column.shape
         self._out: tuple[np.dtype[Any], tuple[int, ...]] | None = None
         if column.dtype is not None and shape and not column.dtype.hasobject:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Codec
 from data_stack.exception import MissingDependencyError
-from data_stack.formats.records.codecs.codec import Codec
 from data_stack.util.executor import computing
 from data_stack.util.processors import n_threads_here
 from data_stack.util.request_limit import current_request, decoding_for
@@ -83,7 +83,7 @@ def decoded_into(codec: Codec, records: Sequence[bytes], out: npt.NDArray[Any]) 
 
 def _run(codec: Codec, records: Sequence[bytes], work: Callable[[int, int], None]) -> None:
     n_records = len(records)
-    n_threads = min(_MOST_THREADS, n_threads_here()) if codec.releases_lock and n_records > 1 else 1
+    n_threads = min(_MOST_THREADS, n_threads_here()) if codec.releases_gil and n_records > 1 else 1
     if n_threads == 1 or sum(map(len, records)) < _BYTES_FOR_THREADS:
         work(0, n_records)
         return

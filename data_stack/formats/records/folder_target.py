@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError, StorageError
 from data_stack.formats.records.bag_writer import FolderBag
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.column_buffer import ColumnBuffer
 from data_stack.formats.records.growing_file import GrowingFile, disk_errors, sync_folder
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, bag_name, idx_name, parsed_spec, spec_json

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from data_stack.codecs import Codecs
+from data_stack.codecs.codec import Column
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.iterator import Indexable, adapted
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.named_samples import by_name, samples_at_once
-from data_stack.formats.records.codecs import Codecs
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.sharded_writer import ShardedRecordWriter
 from data_stack.formats.records.writer import RecordWriter
 from data_stack.io.progress import batch_bar

@@ -18,8 +18,8 @@ import json
 import re
 from collections.abc import Mapping
 
+from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.records.codecs.codec import Column
 
 __all__ = ["MAX_RECORDS", "REFS", "SPEC", "bag_name", "checked_columns", "idx_name", "parsed_spec", "shard_name", "spec_json"]
 

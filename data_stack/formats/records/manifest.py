@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from data_stack.codecs.codec import Column
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
 

@@ -10,9 +10,9 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag_writer import FolderBag
-from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
 
 __all__ = ["Fact", "ObservedColumn", "values_in"]
 

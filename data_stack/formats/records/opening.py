@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from data_stack.codecs.registry import Codecs
 from data_stack.exception import ResourceNotFoundError
-from data_stack.formats.records.codecs.types import Codecs
 from data_stack.formats.records.completeness import Incomplete
 from data_stack.formats.records.layout import SPEC
 from data_stack.formats.records.reader import RecordReader

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.definition import did_you_mean
+from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.registry import Codecs, codec_of, registered_types
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import ColumnKey, DeclaredColumn, IndexArrayOfInts, checked_index, checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
-from data_stack.formats.records.codecs.codec import Codec, Column
-from data_stack.formats.records.codecs.types import BUILT_IN_TYPES, Codecs, codec_of
 from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequences_of
 from data_stack.formats.records.completeness import Incomplete, checked_incomplete, count_samples
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
@@ -26,6 +25,7 @@ from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -561,7 +561,7 @@ class RecordReader(DatasetIterator):
             column = self._column(name)
             is_sequence = name in self._sequences
             n_bytes += column.row_bytes * (1 + len(column) // self._length) if is_sequence else self._held_bytes(column)
-        in_threads = any(codec.releases_lock for codec in self._codecs.values())
+        in_threads = any(codec.releases_gil for codec in self._codecs.values())
         fewest = _FEWEST_IN_BLOCK if n_bytes <= _DECODED_BYTES else 1
         at_once = (_DECODED_BYTES if in_threads else _BLOCK_BYTES) // max(1, n_bytes)
         return min(max(fewest, at_once), _MOST_IN_BLOCK)
@@ -628,8 +628,8 @@ def opened_with(
 
 
 def _is_known(kind: str, given: Collection[str]) -> bool:
-    """Whether a type is built in or given, or stands around such a one."""
-    while kind not in given and kind not in BUILT_IN_TYPES:
+    """Whether a type is registered or given, or stands around such a one."""
+    while kind not in given and kind not in registered_types():
         if not (kind.startswith("zstd(") and kind.endswith(")")):
             return False
         kind = kind[len("zstd(") : -1]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from data_stack.codecs.codec import Codec, Column, FunctionCodec
 from data_stack.exception import (
     DatasetFileCorruptError,
     ResourceChangedError,
@@ -16,7 +17,6 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.bag import Bag, StoredEnds, UniformEnds, ends_of_bag, ends_of_index
-from data_stack.formats.records.codecs.codec import Codec, Column, FunctionCodec
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parsed_spec
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.registry import Codecs
 from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
 from data_stack.dataset.iterator.iterator import (
     ColumnKey,
@@ -32,8 +34,6 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
-from data_stack.formats.records.codecs.codec import Codec, Column
-from data_stack.formats.records.codecs.types import Codecs
 from data_stack.formats.records.completeness import Incomplete, checked_incomplete
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.reader import DEFAULTS, Mask, RecordReader, names_of, opened_with

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal
 
+from data_stack.codecs import Codecs
+from data_stack.codecs.codec import Column
 from data_stack.dataset.iterator.iterator import checked_integer
 from data_stack.exception import ConfigError
-from data_stack.formats.records.codecs import Codecs
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, checked_columns, idx_name, parsed_spec, shard_name
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.writer import RecordWriter, checked_length

@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag_writer import BagWriter
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.column_buffer import ColumnBuffer
 from data_stack.formats.records.folder_target import Target, spec_record
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, spec_json

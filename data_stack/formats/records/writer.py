@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
+from data_stack.codecs import Codecs, codec_of
+from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.records.bag_writer import BagWriter, Piece
-from data_stack.formats.records.codecs import Codecs, codec_of
-from data_stack.formats.records.codecs.codec import Column
 from data_stack.formats.records.column_buffer import (
     EncodingError,
     FixedColumn,

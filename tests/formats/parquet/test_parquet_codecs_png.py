@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image, PngImagePlugin
 
+from data_stack.codecs.opencv_png import decoded_png, plain_png
+from data_stack.codecs.png import PngCodec
 from data_stack.exception import ConfigError
-from data_stack.formats.records.codecs.images import PngCodec
-from data_stack.formats.records.codecs.opencv_png import decoded_png, plain_png
 
 pytest.importorskip("cv2")
 
@@ -147,7 +147,7 @@ def test_without_opencv_pillow_decodes_the_same_and_16_bit_colours_name_what_is_
     program = (
         "import sys; sys.modules['cv2'] = None\n"
         "import numpy as np\n"
-        "from data_stack.formats.records.codecs.images import PngCodec\n"
+        "from data_stack.codecs.png import PngCodec\n"
         "pixels = np.arange(90, dtype=np.uint8).reshape(6, 5, 3)\n"
         "assert (PngCodec().decode(PngCodec().encode(pixels)) == pixels).all()\n"
         "deep = PngCodec(deep=True).encode(pixels.astype(np.uint16))\n"

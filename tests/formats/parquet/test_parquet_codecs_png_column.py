@@ -1,13 +1,9 @@
-"""Columns of PNG files: many decoded at once give what each gives by itself, and refuse what it refuses."""
+"""Columns of PNG files of any writer: batches give what each file gives by itself, and refuse what it refuses."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import struct
-import subprocess
-import sys
-import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from PIL import Image as PillowImage
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, PngCodec, Schema
-from data_stack.formats.parquet.codecs.cell_codec import CellValueError
-from data_stack.formats.parquet.codecs.png_column import PngColumn
-from data_stack.formats.parquet.columns import CellError
+from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.writer import ParquetWriter
 from data_stack.loader import BlockShuffled, Loader
 
@@ -65,159 +58,33 @@ def field_of(shape: tuple[int | None, ...] = (28, 28), dtype: str = "uint8") -> 
     return Field("image", dtype, shape, PngCodec())
 
 
-def column_of(files: Sequence[bytes], field: Field | None = None) -> PngColumn:
+def column_of(files: Sequence[bytes], field: Field | None = None) -> GroupColumn:
     field = field or field_of()
-    column = field.codec.column(field, pa.array(files, pa.binary()), has_nulls=False)
-    assert isinstance(column, PngColumn)
-    return column
+    return field.cells.column(field, pa.array(files, pa.binary()), has_nulls=False)
 
 
-def every(column: PngColumn) -> npt.NDArray[np.int64]:
+def every(column: GroupColumn) -> npt.NDArray[np.int64]:
     return np.arange(len(column), dtype=np.int64)
 
 
-def is_decoded_at_once(column: PngColumn) -> bool:
-    return column.take_together([column], [every(column)]) is not None
-
-
-# ---------------------------------------------------------------------- what they give
-
-
 @pytest.mark.parametrize(("shape", "dtype"), SHAPES)
-def test_files_that_are_decoded_at_once_give_their_images(shape: tuple[int, ...], dtype: str) -> None:
+@pytest.mark.parametrize("left", [True, False])
+def test_files_of_other_writers_give_their_images(shape: tuple[int, ...], dtype: str, left: bool) -> None:
     images = images_of(40, shape, dtype)
-    column = column_of([png(image) for image in images], field_of(shape, dtype))
-    rows = np.random.default_rng(0).integers(40, size=70)
 
-    taken = column.take(rows)
+    column = column_of([png(image, left) for image in images], field_of(shape, dtype))
 
-    assert is_decoded_at_once(column)
-    assert taken.dtype == np.dtype(dtype)
-    np.testing.assert_array_equal(taken, images[rows])
-    assert taken.flags.writeable
-    np.testing.assert_array_equal(column.value(3), images[3])
-
-
-@pytest.mark.parametrize(("shape", "dtype"), SHAPES)
-def test_small_images_that_were_written_here_are_decoded_at_once(shape: tuple[int, ...], dtype: str) -> None:
-    images, field = images_of(40, shape, dtype), field_of(shape, dtype)
-    if shape == (28, 28):
-        images = images[:, ::-1, ::-1]  # not in C order
-    files = field.codec.encode_column(field, images).to_pylist()
-    column = column_of(files, field)
-
-    assert is_decoded_at_once(column)
-    np.testing.assert_array_equal(column.take(every(column)), images)
-    if dtype == "uint8" or len(shape) == 2:
-        np.testing.assert_array_equal(np.array(PillowImage.open(io.BytesIO(files[7]))), images[7])
-
-
-def test_an_image_of_too_many_channels_is_told() -> None:
-    field = field_of((None, None, None))
-
-    with pytest.raises(CellValueError, match="5"):
-        field.codec.encode_column(field, [np.zeros((4, 5, 5), np.uint8)])
-
-
-def test_files_of_opencv_are_decoded_at_once() -> None:
-    cv2 = pytest.importorskip("cv2")
-    for shape in ((28, 28), (30, 20, 3)):
-        images = images_of(40, shape)
-        as_opencv_has_them = images[..., ::-1] if len(shape) == 3 else images
-        column = column_of([cv2.imencode(".png", image)[1].tobytes() for image in as_opencv_has_them], field_of(shape))
-
-        assert is_decoded_at_once(column)
-        np.testing.assert_array_equal(column.take(every(column)), images)
-
-
-def test_more_files_than_are_decoded_in_one_go_come_in_their_order() -> None:
-    images = images_of(300, (80, 100))
-    column = column_of([png(image) for image in images], field_of((80, 100)))
-
-    assert is_decoded_at_once(column)
     np.testing.assert_array_equal(column.take(every(column)[::-1]), images[::-1])
 
 
-def test_a_few_files_and_large_ones_are_decoded_one_by_one() -> None:
-    images, large = images_of(8), images_of(20, (300, 300))
-    few, of_large = column_of([png(image) for image in images]), column_of([png(image) for image in large], field_of((300, 300)))
+@pytest.mark.parametrize(("shape", "dtype"), [*SHAPES, ((5, 7, 1), "uint8")])
+def test_images_that_are_written_here_come_back(shape: tuple[int, ...], dtype: str) -> None:
+    images, field = images_of(20, shape, dtype), field_of(shape, dtype)
 
-    assert not is_decoded_at_once(few)
-    assert not is_decoded_at_once(of_large)
-    np.testing.assert_array_equal(few.take(every(few)), images)
-    np.testing.assert_array_equal(of_large.take(every(of_large)), large)
+    column = field.cells.column(field, field.cells.encode_column(field, images), has_nulls=False)
 
-
-@pytest.mark.parametrize("is_left", [lambda number: number >= 20, lambda number: number < 20], ids=["the first", "the last"])
-def test_files_that_are_stored_in_another_way_give_their_images_too(is_left: Callable[[int], bool]) -> None:
-    images = images_of(40)
-    column = column_of([png(image, left=is_left(number)) for number, image in enumerate(images)])
-
-    assert not is_decoded_at_once(column)
     np.testing.assert_array_equal(column.take(every(column)), images)
-
-
-def test_files_of_several_columns_are_decoded_at_once() -> None:
-    images = images_of(40)
-    first, second = column_of([png(image) for image in images[:30]]), column_of([png(image) for image in images[30:]])
-
-    taken = first.take_together([first, second], [np.array([3, 3, *range(14)]), np.array([9, 0])])
-
-    assert taken is not None
-    np.testing.assert_array_equal(taken, images[[3, 3, *range(14), 39, 30]])
-
-
-def test_a_column_of_another_kind_keeps_none_from_being_read() -> None:
-    images = images_of(40)
-    first = column_of([png(image) for image in images[:20]])
-    second = column_of([png(image, left=False) for image in images[20:]])
-
-    assert first.take_together([first, second], [every(first), every(second)]) is None
-    np.testing.assert_array_equal(second.take(every(second)), images[20:])
-
-
-def test_threads_that_share_a_column_get_its_images_though_some_are_of_another_kind() -> None:
-    images = images_of(400)
-    column = column_of([png(image, left=number % 50 > 0 or number == 0) for number, image in enumerate(images)])
-    wrong = []
-
-    def take(seed: int) -> None:
-        for _ in range(20):
-            rows = np.random.default_rng(seed).integers(400, size=30)
-            if not np.array_equal(column.take(rows), images[rows]):
-                wrong.append(seed)
-
-    threads = [threading.Thread(target=take, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert not wrong
-
-
-def test_opencv_is_not_imported_for_files_that_are_decoded_at_once(tmp_path: Path) -> None:
-    images = images_of(40)
-    np.save(tmp_path / "images.npy", images)
-    (tmp_path / "files").write_bytes(b"".join(struct.pack(">I", len(each)) + each for each in map(png, images)))
-    program = (
-        "import sys, struct, numpy as np, pyarrow as pa\n"
-        "from pathlib import Path\n"
-        "from data_stack.formats.parquet import Field, PngCodec\n"
-        "data, cells = Path('files').read_bytes(), []\n"
-        "while data:\n"
-        "    size = struct.unpack('>I', data[:4])[0]\n"
-        "    cells, data = [*cells, data[4 : 4 + size]], data[4 + size :]\n"
-        "field = Field('image', 'uint8', (28, 28), PngCodec())\n"
-        "column = field.codec.column(field, pa.array(cells, pa.binary()), has_nulls=False)\n"
-        "assert (column.take(np.arange(40)) == np.load('images.npy')).all()\n"
-        "assert 'cv2' not in sys.modules\n"
-    )
-
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
-
-
-# ---------------------------------------------------------------------- what they refuse
+    np.testing.assert_array_equal(column.value(3), images[3])
 
 
 def with_another_checksum(file: bytes) -> bytes:
@@ -260,7 +127,6 @@ def test_a_damaged_file_among_others_is_told_with_its_row(damaged: Callable[[byt
     files[23] = damaged(files[23])
     column = column_of(files)
 
-    assert not is_decoded_at_once(column)
     with pytest.raises(CellError) as caught:
         column.take(every(column))
 
@@ -280,39 +146,6 @@ def test_a_row_that_one_file_has_too_many_is_not_given_to_the_next_that_lacks_on
         column.take(every(column))
 
     assert caught.value.row == 11  # a decoder leaves what is too much; what is missing is an error
-
-
-def test_a_file_of_gzip_is_refused_whatever_its_bytes_add_up_to() -> None:
-    images = images_of(40)
-    differences = np.full((28, 28), 83, np.uint8)
-    differences.reshape(-1)[: 65520 - 28 - 83 * 784] += (
-        1  # with the filters' bytes, they have the sum that a small gzip ends with
-    )
-    images[23] = np.cumsum(differences, axis=1, dtype=np.uint8)
-    files = [png(image) for image in images]
-    files[23] = of_gzip(files[23])
-
-    assert not is_decoded_at_once(column_of(files))
-
-
-def test_pixels_behind_the_end_of_the_last_file_are_no_image() -> None:
-    images = images_of(40)
-    files = [png(image) for image in images]
-    files[39] = resealed(files[39], lambda stream: stream + stream)
-    column = column_of(files)
-
-    assert not is_decoded_at_once(column)
-
-
-@pytest.mark.parametrize("place", [0, 5])
-def test_a_file_that_unpacks_to_far_more_than_it_claims_is_not_decoded_with_others(place: int) -> None:
-    images = images_of(40)
-    files = [png(image) for image in images]
-    files[place] = resealed(files[place], lambda stream: zlib.compress(bytes(1 << 26)))
-    column = column_of(files)
-
-    assert not is_decoded_at_once(column)
-    np.testing.assert_array_equal(column.take(every(column)[10:]), images[10:])
 
 
 def test_what_is_damaged_at_random_is_decoded_or_refused_as_it_is_by_itself() -> None:
@@ -342,7 +175,7 @@ def test_what_is_damaged_at_random_is_decoded_or_refused_as_it_is_by_itself() ->
             assert caught.value.row == wrong
 
 
-def outcome(column: PngColumn, rows: list[int]) -> Image | None:
+def outcome(column: GroupColumn, rows: list[int]) -> Image | None:
     """The images of rows; None if one is refused."""
     try:
         return column.take(np.array(rows))

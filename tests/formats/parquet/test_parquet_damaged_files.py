@@ -200,8 +200,8 @@ def test_numbers_of_a_footer_that_point_elsewhere_are_errors() -> None:
     "change",
     [
         {"shape": [10**9]},
-        {"shape": [10**9, 10**9], "codec": "ndarray"},
-        {"shape": [10**30], "codec": "ndarray"},
+        {"shape": [10**9, 10**9], "codec": "npy"},
+        {"shape": [10**30], "codec": "npy"},
         {"shape": [-1]},
         {"shape": 5},
         {"codec": "pickle"},

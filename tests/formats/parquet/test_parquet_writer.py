@@ -28,7 +28,6 @@ from data_stack.formats.parquet import (
     ParquetDataset,
     ParquetWriter,
     PngCodec,
-    RecordCodec,
     ScalarCodec,
     Schema,
 )
@@ -45,7 +44,7 @@ SCHEMA = Schema(
         Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True),
         Field("day", "datetime64[D]"),
         Field("is_good", bool),
-        Field("more", object, (), RecordCodec("json")),
+        Field("more", object, (), "json"),
     ],
 )
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from PIL import Image, ImageFile
 
-from data_stack.formats.records.codecs import (
+from data_stack.codecs import (
     Codec,
     FlacCodec,
     JpgCodec,

@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
 
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.png import PngCodec
 from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.iterator import columns_at
 from data_stack.dataset.iterator.stacking import stack_values
@@ -30,8 +32,6 @@ from data_stack.exception import (
 )
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.formats.records.codecs.codec import Codec
-from data_stack.formats.records.codecs.images import PngCodec
 from data_stack.formats.records.columns import FixedColumn
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_stack.codecs import provided
+from data_stack.codecs.npy import NpyCodec
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
-from data_stack.formats.records.codecs import provided
-from data_stack.formats.records.codecs.npy import NpyCodec
 
 N = 600
 SPEC: dict[str, str | Column] = {

@@ -15,8 +15,8 @@ import numpy as np
 from fuzz_mutations import INTEGERS, mutated_bytes, mutated_json
 from fuzz_readings import Attempt, Violation, same
 
+from data_stack.codecs import codec_of
 from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.records.codecs import codec_of
 from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, WebDatasetWriter, shard_names
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector

@@ -36,7 +36,7 @@ from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
 from fuzz_mutations import Mutant, Special, mutant_of, mutated_bytes
 from fuzz_readings import Reading, Violation, go_on_writing
 
-from data_stack.formats.records.codecs import Codec, codec_of
+from data_stack.codecs import Codec, codec_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo
 

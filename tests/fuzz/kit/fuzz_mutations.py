@@ -13,10 +13,10 @@ from typing import Any
 
 from fuzz_datasets import Files, FuzzDataset, bag_of, index_of, records_in
 
+from data_stack.codecs import codec_of
 from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import DataStackError
 from data_stack.formats.records import Column
-from data_stack.formats.records.codecs import codec_of
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.io.integrity import digests_of_blocks

@@ -1,74 +1,76 @@
-"""How values of fields become cells of Parquet columns."""
+"""How values of fields become cells of Parquet columns: natively, by an ArrowCodec, or as the bytes of any other codec."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.jpeg import JpgCodec as JpegCodec
+from data_stack.codecs.npy import NpyCodec as NdarrayCodec
+from data_stack.codecs.npz import NpzCodec as CompressedNdarrayCodec
+from data_stack.codecs.png import PngCodec
+from data_stack.codecs.registry import codec_from_json, codec_of
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrays import CompressedNdarrayCodec, NdarrayCodec
-from data_stack.formats.parquet.codecs.cell_codec import CellCodec, CellValueError
-from data_stack.formats.parquet.codecs.images import JpegCodec, PngCodec
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, CellValueError
+from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.codecs.native import ListCodec, NestedCodec, ScalarCodec, TensorCodec
-from data_stack.formats.parquet.codecs.records import RecordCodec
 
 if TYPE_CHECKING:
     from data_stack.formats.parquet.schema import Field
 
 __all__ = [
-    "CellCodec",
+    "ArrowCodec",
     "CellValueError",
     "CompressedNdarrayCodec",
+    "FieldCodec",
     "JpegCodec",
     "ListCodec",
     "NdarrayCodec",
     "NestedCodec",
     "PngCodec",
-    "RecordCodec",
     "ScalarCodec",
     "TensorCodec",
-    "codec_from_json",
+    "cells_of",
+    "checked_codec",
     "default_codec",
+    "stored_codec",
 ]
 
-_CODECS: dict[str, type[CellCodec]] = {
-    codec.kind: codec
-    for codec in (
-        ScalarCodec,
-        ListCodec,
-        NestedCodec,
-        TensorCodec,
-        NdarrayCodec,
-        CompressedNdarrayCodec,
-        PngCodec,
-        JpegCodec,
-        RecordCodec,
-    )
-}
+FieldCodec: TypeAlias = ArrowCodec | Codec
+"""How values of a field are stored: as Parquet itself has them, or as the bytes of a codec."""
+
+_NATIVE: dict[str, type[ArrowCodec]] = {codec.kind: codec for codec in (ScalarCodec, ListCodec, NestedCodec, TensorCodec)}
 
 
-def codec_from_json(content: Mapping[str, Any]) -> CellCodec:
-    """The codec that :meth:`CellCodec.to_json` described; other keys are left alone.
+def cells_of(codec: FieldCodec) -> ArrowCodec:
+    """What makes cells of values, and values of cells."""
+    return codec if isinstance(codec, ArrowCodec) else BinaryCells(codec)
+
+
+def stored_codec(content: Mapping[str, Any]) -> FieldCodec:
+    """The codec that :meth:`ArrowCodec.to_json` or :meth:`~data_stack.codecs.Codec.to_json` described; other keys are left alone.
 
     Raises:
         ConfigError: there is no such codec.
     """
     kind = content.get("codec")
-    codec = _CODECS.get(kind) if isinstance(kind, str) else None
-    if codec is None:
-        raise ConfigError(
-            f"field {content.get('name')!r:.60} has the codec {kind!r:.60}, which this data_stack does not know; "
-            f"it knows: {', '.join(_CODECS)}"
-        )
     options = {key: value for key, value in content.items() if key not in ("name", "dtype", "shape", "nullable", "codec")}
+    native = _NATIVE.get(kind) if isinstance(kind, str) else None
+    what = f"field {content.get('name')!r:.60} has the codec {kind!r:.60}"
+    if native is None:
+        try:
+            return codec_from_json({"codec": kind, **options})
+        except ConfigError as error:
+            raise ConfigError(f"{what}, which this data_stack does not know: {error!s:.400}") from error
     try:
-        return codec(**options)
+        return native(**options)
     except TypeError as error:
-        raise ConfigError(f"field {content.get('name')!r:.60}: the codec {kind} has no such options: {options!r:.80}") from error
+        raise ConfigError(f"{what}, which has no such options: {options!r:.80}") from error
 
 
-def default_codec(field: Field) -> CellCodec:
-    """How values of a field are stored if nobody says otherwise."""
+def default_codec(field: Field) -> FieldCodec:
+    """How values of a field are stored if nothing else is said."""
     if field.dtype == object:
         raise ConfigError(
             f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'struct': {{'name': 'string'}}}})"
@@ -76,3 +78,19 @@ def default_codec(field: Field) -> CellCodec:
     if not field.shape:
         return ScalarCodec()
     return ListCodec() if len(field.shape) == 1 else NdarrayCodec()
+
+
+def checked_codec(name: str, codec: Any) -> FieldCodec:
+    """The codec that was given for a field: one, or its type such as ``"zstd(json)"``.
+
+    Raises:
+        ConfigError: it is none, or one that could not be found again where the field is read.
+    """
+    if isinstance(codec, str):
+        codec = codec_of(codec)
+    if isinstance(codec, Codec):
+        if codec_from_json(codec.to_json()) != codec:
+            raise ConfigError(f"the codec {codec!r:.80} of field {name!r} could not be found again by its name: register it")
+    elif not isinstance(codec, ArrowCodec):
+        raise ConfigError(f"the codec of field {name!r} is a codec such as NdarrayCodec(), or its type, not {codec!r:.80}")
+    return codec

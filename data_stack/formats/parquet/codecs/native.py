@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, CellValueError
 from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
-from data_stack.formats.parquet.codecs.cell_codec import CellCodec, CellValueError
 from data_stack.formats.parquet.codecs.cells import plain_cells
 from data_stack.formats.parquet.codecs.checks import (
     FieldValues,
@@ -44,7 +44,7 @@ __all__ = ["ListCodec", "NestedCodec", "ScalarCodec", "TensorCodec"]
 _NONE = type(None)
 
 
-class _TypedCodec(CellCodec):
+class _TypedCodec(ArrowCodec):
     """A codec that knows the type of the values or of their elements; None: what suits the dtype."""
 
     def __init__(self, type: Any = None) -> None:  # noqa: A002  # as it is called in the stored schema
@@ -85,6 +85,9 @@ class ScalarCodec(_TypedCodec):
             )
         return element_type(field.dtype, self.type)
 
+    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+        return True
+
     def encode(self, field: Field, value: Any) -> Any:
         return _stored_scalar(checked_scalar(field, value), self.arrow_type(field))
 
@@ -117,6 +120,9 @@ class ListCodec(_TypedCodec):
         if len(field.shape) != 1:
             raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; take NdarrayCodec()")
         return pa.list_(element_type(field.dtype, self.type))
+
+    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+        return list_length is not None
 
     def encode(self, field: Field, value: Any) -> Any:
         type_ = element_type(field.dtype, self.type)
@@ -228,7 +234,7 @@ class TensorCodec(_TypedCodec):
         )
 
 
-class NestedCodec(CellCodec):
+class NestedCodec(ArrowCodec):
     """Structs, maps, lists of lists, and whatever else Parquet has, as Python's objects.
 
     A struct is a dict, a map a list of pairs ``(key, value)``, a list a list; in them numbers, text and bytes are Python's own,

@@ -20,22 +20,22 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.records.codecs.images import ImageCodec, check_range
+from data_stack.codecs.images import ImageCodec, check_range, pillow
+from data_stack.codecs.registry import register_codec
+from data_stack.exception import ConfigError
 
-try:
-    from PIL import Image, ImageFile, JpegImagePlugin
-except ImportError as error:
-    raise MissingDependencyError("a column of images", "Pillow", "images") from error
 try:
     import simplejpeg as _simplejpeg
 except ImportError:
     _simplejpeg = None
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFile
 
 __all__ = ["JpgCodec"]
 
@@ -49,7 +49,8 @@ _MIN_SCAN_BYTES = 8
 _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 
 
-@dataclass(frozen=True, kw_only=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class JpgCodec(ImageCodec):
     """JPEG (Granular's ``jpg``): uint8 of shape ``(height, width, 3)``, or ``(height, width)`` of a grey image.
 
@@ -68,7 +69,8 @@ class JpgCodec(ImageCodec):
     subsampling: str = "420"
     strict: bool = True
 
-    _name = "jpg"
+    name, extensions, media_type = "jpg", ("jpg", "jpeg"), "image/jpeg"
+
     _signature = b"\xff\xd8\xff"
     _channels = (1, 3)
 
@@ -78,20 +80,19 @@ class JpgCodec(ImageCodec):
         if self.subsampling not in ("444", "422", "420"):
             raise ConfigError(f"subsampling of a JPEG is '444', '422' or '420', not {self.subsampling!r:.60}")
 
-    def decode(self, record: bytes) -> npt.NDArray[Any]:
-        return self._decoded(record, None)
-
     def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
         if out.dtype != np.uint8 or not out.flags.c_contiguous:
             super().decode_into(record, out)
             return
+        if self.channel_axis and out.ndim == 3 and out.shape[2] == 1:
+            out = out[:, :, 0]
         pixels = self._decoded(record, out)
         if pixels.base is not out and pixels is not out:
             if pixels.shape != out.shape:
                 raise ValueError(f"an image of shape {pixels.shape} where {out.shape} belongs")
             out[...] = pixels
 
-    def _decoded(self, record: bytes, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    def _decoded(self, record: bytes, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """The pixels; in ``out`` if simplejpeg decodes it, after a check of its shape."""
         if simplejpeg is None or self.mode == "RGBA":
             return self._by_pillow(record)
@@ -121,7 +122,7 @@ class JpgCodec(ImageCodec):
         return image.convert("RGB") if self.mode is None and image.mode not in ("L", "RGB") else super()._converted(image)
 
     def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        return JpegImagePlugin.JpegImageFile(stream)
+        return pillow("JpegImagePlugin").JpegImageFile(stream)
 
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
         most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels
@@ -132,7 +133,7 @@ class JpgCodec(ImageCodec):
         if simplejpeg is None:
             stream = io.BytesIO()
             subsampling = ("444", "422", "420").index(self.subsampling)
-            Image.fromarray(pixels).save(stream, format="JPEG", quality=self.quality, subsampling=subsampling)
+            pillow().fromarray(pixels).save(stream, format="JPEG", quality=self.quality, subsampling=subsampling)
             return stream.getvalue()
         if pixels.ndim == 2:
             record = simplejpeg.encode_jpeg(pixels[:, :, None], self.quality, "GRAY", "Gray")

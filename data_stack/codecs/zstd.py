@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.records.codecs.codec import Codec
 from data_stack.util.request_limit import check_request, current_request
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
+
+@functools.cache
+def _zstd() -> ModuleType:
     try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+
+            return zstd
         import zstandard
     except ImportError as error:
         raise MissingDependencyError("a column of zstd(…)", "zstandard", "zstd") from error
+    module: ModuleType = zstandard
+    return module
+
 
 __all__ = ["ZstdCodec"]
 
@@ -31,7 +41,8 @@ _PIECE_BYTES = 1 << 10
 _PLAUSIBLE_RATIO = 256
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class ZstdCodec(Codec):
     """The records of another codec, each compressed as one zstd frame with a checksum: ``zstd(json)``, ``zstd(array)``.
 
@@ -47,8 +58,10 @@ class ZstdCodec(Codec):
     level: int = 3
     max_bytes: int = 1 << 30
 
-    releases_lock = True
+    name = "zstd"
+    releases_gil = True
     is_compressed = True
+    is_around = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Codec):
@@ -57,6 +70,11 @@ class ZstdCodec(Codec):
             raise ConfigError(f"level of zstd is a number from 1 to 22, not {self.level!r:.60}")
         if type(self.max_bytes) is not int or self.max_bytes < 1:
             raise ConfigError(f"max_bytes is a positive number, not {self.max_bytes!r:.60}")
+        _zstd()
+
+    @property
+    def type_name(self) -> str:
+        return f"zstd({self.inner.type_name})"
 
     def encode(self, value: Any) -> bytes:
         data = self.inner.encode(value)
@@ -83,11 +101,12 @@ def _too_large(max_bytes: int) -> ValueError:
 if sys.version_info >= (3, 14):
 
     def _compressed(data: bytes, level: int) -> bytes:
+        zstd = _zstd()
         options = {zstd.CompressionParameter.compression_level: level, zstd.CompressionParameter.checksum_flag: 1}
         return zstd.compress(data, options=options)
 
     def _decompressed(record: bytes, max_bytes: int) -> bytes:
-        request = current_request()
+        request, zstd = current_request(), _zstd()
         max_bytes = min(max_bytes, max(1, request.limit_bytes - request.n_bytes))
         decompressor = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
         try:
@@ -107,11 +126,12 @@ else:
     def _compressed(data: bytes, level: int) -> bytes:
         compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
         if level not in compressors:
-            compressors[level] = zstandard.ZstdCompressor(level=level, write_checksum=True)
+            compressors[level] = _zstd().ZstdCompressor(level=level, write_checksum=True)
         compressed: bytes = compressors[level].compress(data)
         return compressed
 
     def _decompressed(record: bytes, max_bytes: int) -> bytes:
+        zstandard = _zstd()
         decompressor = _own.__dict__.get("decompressor")
         if decompressor is None:
             decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << _MAX_WINDOW_LOG)

@@ -12,8 +12,10 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.stacking import as_array, exact_array
-from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.registry import register_codec
+from data_stack.util.exact import as_array
+from data_stack.util.stacked_values import exact_array
 
 __all__ = ["ArrayCodec", "array_of", "bytes_of", "checked_dtype", "checked_shape", "exactly_array", "storable"]
 
@@ -27,7 +29,8 @@ _NUMBER_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
 _BIN_HEADER_BYTES = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class ArrayCodec(Codec):
     """Arrays of any shape and of any dtype of numbers, booleans, dates or fixed-width strings (Granular's ``array``).
 
@@ -35,6 +38,8 @@ class ArrayCodec(Codec):
     ``numpy.asarray`` makes of numbers and lists of them; what comes back is an array of its own, writable, with the byte order
     that was stored. Arrays of Python objects, with fields or with a mask are refused, since they would lose something.
     """
+
+    name = "array"
 
     def encode(self, value: Any) -> bytes:
         array = storable(value)

@@ -8,8 +8,9 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from data_stack.formats.records.codecs.arrays import array_of, bytes_of, checked_dtype, checked_shape, storable
-from data_stack.formats.records.codecs.codec import Codec
+from data_stack.codecs.arrays import array_of, bytes_of, checked_dtype, checked_shape, storable
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import register_codec
 
 __all__ = ["MsgpackCodec", "TreeCodec"]
 
@@ -20,13 +21,16 @@ _ARRAY_START = b"\x94\xa1_"
 _HARMLESS_BYTES = 1 << 10
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class MsgpackCodec(Codec):
     """What msgpack holds (Granular's ``msgpack``): None, booleans, 64-bit integers, floats, text, bytes, lists and dicts of them.
 
     Tuples come back as lists, numpy's scalars as Python's; keys of dicts may be numbers. At most 511 levels are written,
     1023 are read. Dates are refused; ``msgpack.ExtType`` and ``msgpack.Timestamp`` come back as they are.
     """
+
+    name, extensions, media_type = "msgpack", ("mp", "msg"), "application/vnd.msgpack"
 
     def encode(self, value: Any) -> bytes:
         return _packed(value, _plain)
@@ -35,13 +39,16 @@ class MsgpackCodec(Codec):
         return _unpacked(record, None)
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class TreeCodec(Codec):
     """As msgpack, with arrays anywhere in it (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
 
     A list that merely looks similar, such as ``['_', 1, 2, 3]``, comes back as it was; one that could not be told from an array
     is refused. Arrays are those of :class:`ArrayCodec`, and come back writable.
     """
+
+    name, extensions = "tree", ("tree",)
 
     def encode(self, value: Any) -> bytes:
         n_arrays = 0

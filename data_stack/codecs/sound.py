@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Codec
 from data_stack.exception import ConfigError
-from data_stack.formats.records.codecs.codec import Codec
 from data_stack.util.request_limit import check_request
 
 __all__ = ["SoundCodec"]
@@ -18,7 +18,7 @@ __all__ = ["SoundCodec"]
 _MAX_RATE = 2**31 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SoundCodec(Codec):
     """Sound as ``(samples, rate)``: an array of shape ``(n,)`` or ``(n, channels)``, and samples a second as an int.
 
@@ -29,7 +29,6 @@ class SoundCodec(Codec):
     rate: int | None = None
     max_bytes: int = 1 << 30
 
-    _name: ClassVar[str]
     _dtypes: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
@@ -67,18 +66,18 @@ class SoundCodec(Codec):
         if rate is None:
             if not isinstance(value, (tuple, list)) or len(value) != 2:
                 raise TypeError(
-                    f"a column of {self._name} stores (samples, rate), not {type(value).__name__}; for arrays alone give the "
-                    f"codec their rate: codecs={{{self._name!r}: {type(self).__name__}(rate=16000)}}"
+                    f"a column of {self.name} stores (samples, rate), not {type(value).__name__}; for arrays alone give the "
+                    f"codec their rate: codecs={{{self.name!r}: {type(self).__name__}(rate=16000)}}"
                 )
             value, rate = value
             if isinstance(rate, (bool, np.bool_)) or not isinstance(rate, (int, np.integer)) or not 0 < rate <= _MAX_RATE:
                 raise TypeError(f"the rate of sound is a number of samples a second, not {rate!r:.60}")
         elif isinstance(value, tuple):
-            raise TypeError(f"a column of {self._name} whose codec has rate={rate} stores samples alone, without their rate")
+            raise TypeError(f"a column of {self.name} whose codec has rate={rate} stores samples alone, without their rate")
         samples = np.asarray(value)
         if samples.dtype.newbyteorder("=").name not in self._dtypes or samples.ndim not in (1, 2) or samples.shape[1:] == (0,):
             raise TypeError(
-                f"a column of {self._name} stores samples of {', '.join(self._dtypes)} and shape (n,) or (n, channels), not "
+                f"a column of {self.name} stores samples of {', '.join(self._dtypes)} and shape (n,) or (n, channels), not "
                 f"{type(value).__name__} of dtype {samples.dtype}, shape {samples.shape}"
             )
         if samples.nbytes > self.max_bytes:

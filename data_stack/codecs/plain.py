@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from data_stack.formats.records.codecs.codec import Codec
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import register_codec
 
 __all__ = ["BytesCodec", "Utf8Codec"]
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class BytesCodec(Codec):
     """Bytes as they are (Granular's ``bytes``); a bytearray or memoryview is taken too, and comes back as bytes."""
+
+    name, extensions = "bytes", ("bin",)
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (bytes, bytearray, memoryview)):
@@ -24,9 +28,12 @@ class BytesCodec(Codec):
         return bytes(record)
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class Utf8Codec(Codec):
     """Text as UTF-8 (Granular's ``utf8``)."""
+
+    name, extensions, media_type = "utf8", ("txt", "text", "transcript"), "text/plain"
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, str):

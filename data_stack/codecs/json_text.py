@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from data_stack.formats.records.codecs.codec import Codec
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
 __all__ = ["JsonCodec"]
@@ -18,7 +19,8 @@ __all__ = ["JsonCodec"]
 _HARMLESS_BYTES = 1 << 17
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class JsonCodec(Codec):
     """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
 
@@ -31,6 +33,8 @@ class JsonCodec(Codec):
     """
 
     allow_nan: bool = False
+
+    name, extensions, media_type = "json", ("json", "jsn"), "application/json"
 
     def encode(self, value: Any) -> bytes:
         try:

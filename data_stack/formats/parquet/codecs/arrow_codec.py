@@ -14,21 +14,22 @@ from data_stack.formats.parquet.columns import CellError, GroupColumn
 if TYPE_CHECKING:
     from data_stack.formats.parquet.schema import Field
 
-__all__ = ["CellCodec", "CellValueError"]
+__all__ = ["ArrowCodec", "CellValueError"]
 
 #: What pyarrow and Python say of a value that does not suit a type.
 _UNSUITABLE = (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError)
 
 
-class CellCodec(ABC):
+class ArrowCodec(ABC):
     """Turns values of a field into cells, and the cells of a row group into a column. It keeps nothing between two calls; a value
     that pickles and compares. It never runs what it reads.
     """
 
     #: Stands for the codec in the stored schema.
     kind: ClassVar[str]
-    #: Whether most of the time that decoding takes is spent without Python's lock, so that threads decode side by side.
-    leaves_lock: ClassVar[bool] = False
+    #: As those of :class:`~data_stack.codecs.Codec`.
+    releases_gil: bool = False
+    is_compressed: bool = False
 
     @abstractmethod
     def arrow_type(self, field: Field) -> pa.DataType:
@@ -108,8 +109,18 @@ class CellCodec(ABC):
                     raise CellValueError(row, f"{why!s:.300}") from why
             raise CellValueError(0, f"these values together: {error!s:.300}") from error
 
+    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+        """Whether the columns of all row groups are arrays of one dtype and shape, out of which rows are taken together.
+
+        Args:
+            field: whose they are.
+            list_length: elements of each list of the dataset; None where they differ, or are not known.
+            has_nulls: as for :meth:`column`.
+        """
+        return False
+
     def to_json(self) -> dict[str, Any]:
-        """Plain data from which the same codec is made, see :func:`~data_stack.formats.parquet.codecs.codec_from_json`."""
+        """Plain data from which the same codec is made, see :func:`~data_stack.formats.parquet.codecs.stored_codec`."""
         return {"codec": self.kind}
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.formats.records.codecs.sound import SoundCodec
+from data_stack.codecs.registry import register_codec
+from data_stack.codecs.sound import SoundCodec
 
 __all__ = ["WavCodec"]
 
@@ -23,7 +24,8 @@ _STORED = {(_PCM, 8): "|u1", (_PCM, 16): "<i2", (_PCM, 24): "<i4", (_PCM, 32): "
 _MAX_CHANNELS = 2**16 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@register_codec
+@dataclass(frozen=True, kw_only=True, repr=False)
 class WavCodec(SoundCodec):
     """WAV: samples of uint8, int16, int32, float32 or float64, without loss; 24 bits are read as int32.
 
@@ -32,7 +34,7 @@ class WavCodec(SoundCodec):
         max_bytes: what a record may hold.
     """
 
-    _name = "wav"
+    name, extensions, media_type = "wav", ("wav",), "audio/wav"
     _dtypes = ("uint8", "int16", "int32", "float32", "float64")
 
     def _encoded(self, samples: npt.NDArray[Any], rate: int) -> bytes:

@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.registry import register_codec
 
 __all__ = ["Int64Codec", "IntCodec", "UInt64Codec"]
 
 _MAX_INT_BYTES = 16
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class IntCodec(Codec):
     r"""Integers of up to 16 bytes, little-endian, in the fewest that hold them (Granular's ``int``).
 
@@ -28,6 +30,8 @@ class IntCodec(Codec):
     """
 
     signed: bool = True
+
+    name = "int"
 
     def encode(self, value: Any) -> bytes:
         number = _integer(value, "int")
@@ -49,21 +53,20 @@ class IntCodec(Codec):
 class _Fixed64Codec(Codec):
     """Integers of 8 bytes, little-endian."""
 
-    _type: ClassVar[str]
     _signed: ClassVar[bool]
     _layout: ClassVar[FixedLayout]
 
     def encode(self, value: Any) -> bytes:
-        number = _integer(value, self._type)
+        number = _integer(value, self.name)
         try:
             return number.to_bytes(8, "little", signed=self._signed)
         except OverflowError as error:
             low, high = ("-2**63", "2**63 - 1") if self._signed else ("0", "2**64 - 1")
-            raise OverflowError(f"a column of {self._type} holds integers from {low} to {high}, not {_shown(number)}") from error
+            raise OverflowError(f"a column of {self.name} holds integers from {low} to {high}, not {_shown(number)}") from error
 
     def decode(self, record: bytes) -> int:
         if len(record) != 8:
-            raise ValueError(f"a record of {self._type} has 8 bytes, this one has {len(record)}")
+            raise ValueError(f"a record of {self.name} has 8 bytes, this one has {len(record)}")
         return int.from_bytes(record, "little", signed=self._signed)
 
     def fixed_layout(self, column: Column) -> FixedLayout | None:
@@ -73,20 +76,22 @@ class _Fixed64Codec(Codec):
         return self._layout if len(record) == 8 else None
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class Int64Codec(_Fixed64Codec):
     """Integers from -2**63 to 2**63 - 1 (Granular's ``i64``); numpy's integers and booleans are taken too."""
 
-    _type = "i64"
+    name = "i64"
     _signed = True
     _layout = FixedLayout(b"", np.dtype("<i8"), ())
 
 
-@dataclass(frozen=True)
+@register_codec
+@dataclass(frozen=True, repr=False)
 class UInt64Codec(_Fixed64Codec):
     """Integers from 0 to 2**64 - 1 (Granular's ``u64``); numpy's integers and booleans are taken too."""
 
-    _type = "u64"
+    name = "u64"
     _signed = False
     _layout = FixedLayout(b"", np.dtype("<u8"), ())
 

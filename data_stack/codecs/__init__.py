@@ -1,4 +1,4 @@
-"""How values become records: Granular's types, byte for byte, and others."""
+"""What turns values into bytes and back: records, cells of Parquet, files of WebDataset and of images are all such bytes."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from data_stack.formats.records.codecs.arrays import ArrayCodec
-    from data_stack.formats.records.codecs.codec import Codec, Column, FixedLayout, FunctionCodec
-    from data_stack.formats.records.codecs.flac import FlacCodec
-    from data_stack.formats.records.codecs.images import ImageCodec, PngCodec, WebpCodec
-    from data_stack.formats.records.codecs.integers import Int64Codec, IntCodec, UInt64Codec
-    from data_stack.formats.records.codecs.jpeg import JpgCodec
-    from data_stack.formats.records.codecs.json_text import JsonCodec
-    from data_stack.formats.records.codecs.npy import NpyCodec
-    from data_stack.formats.records.codecs.packed import MsgpackCodec, TreeCodec
-    from data_stack.formats.records.codecs.plain import BytesCodec, Utf8Codec
-    from data_stack.formats.records.codecs.sound import SoundCodec
-    from data_stack.formats.records.codecs.types import BUILT_IN_TYPES, Codecs, codec_of
-    from data_stack.formats.records.codecs.video import Mp4Codec, VideoCodec, WebmCodec
-    from data_stack.formats.records.codecs.wav import WavCodec
-    from data_stack.formats.records.codecs.zstd import ZstdCodec
+    from data_stack.codecs.arrays import ArrayCodec
+    from data_stack.codecs.codec import Codec, Column, FixedLayout, FunctionCodec
+    from data_stack.codecs.flac import FlacCodec
+    from data_stack.codecs.images import ImageCodec
+    from data_stack.codecs.integers import Int64Codec, IntCodec, UInt64Codec
+    from data_stack.codecs.jpeg import JpgCodec
+    from data_stack.codecs.json_text import JsonCodec
+    from data_stack.codecs.npy import NpyCodec
+    from data_stack.codecs.npz import NpzCodec
+    from data_stack.codecs.packed import MsgpackCodec, TreeCodec
+    from data_stack.codecs.plain import BytesCodec, Utf8Codec
+    from data_stack.codecs.png import PngCodec
+    from data_stack.codecs.registry import Codecs, codec_from_json, codec_of, register_codec, registered_types
+    from data_stack.codecs.sound import SoundCodec
+    from data_stack.codecs.video import Mp4Codec, VideoCodec, WebmCodec
+    from data_stack.codecs.wav import WavCodec
+    from data_stack.codecs.webp import WebpCodec
+    from data_stack.codecs.zstd import ZstdCodec
 
 _MODULES = {
     "ArrayCodec": "arrays",
-    "BUILT_IN_TYPES": "types",
     "BytesCodec": "plain",
     "Codec": "codec",
-    "Codecs": "types",
+    "Codecs": "registry",
     "Column": "codec",
     "FixedLayout": "codec",
     "FlacCodec": "flac",
@@ -40,7 +42,8 @@ _MODULES = {
     "Mp4Codec": "video",
     "MsgpackCodec": "packed",
     "NpyCodec": "npy",
-    "PngCodec": "images",
+    "NpzCodec": "npz",
+    "PngCodec": "png",
     "SoundCodec": "sound",
     "TreeCodec": "packed",
     "UInt64Codec": "integers",
@@ -48,13 +51,15 @@ _MODULES = {
     "VideoCodec": "video",
     "WavCodec": "wav",
     "WebmCodec": "video",
-    "WebpCodec": "images",
+    "WebpCodec": "webp",
     "ZstdCodec": "zstd",
-    "codec_of": "types",
+    "codec_from_json": "registry",
+    "codec_of": "registry",
+    "register_codec": "registry",
+    "registered_types": "registry",
 }
 
 __all__ = [
-    "BUILT_IN_TYPES",
     "ArrayCodec",
     "BytesCodec",
     "Codec",
@@ -71,6 +76,7 @@ __all__ = [
     "Mp4Codec",
     "MsgpackCodec",
     "NpyCodec",
+    "NpzCodec",
     "PngCodec",
     "SoundCodec",
     "TreeCodec",
@@ -81,7 +87,10 @@ __all__ = [
     "WebmCodec",
     "WebpCodec",
     "ZstdCodec",
+    "codec_from_json",
     "codec_of",
+    "register_codec",
+    "registered_types",
 ]
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.registry import register_codec
+from data_stack.codecs.sound import SoundCodec
 from data_stack.exception import MissingDependencyError
-from data_stack.formats.records.codecs.sound import SoundCodec
-
-try:
-    import soundfile
-except (ImportError, OSError) as error:  # OSError: the package is there, the library libsndfile is not
-    raise MissingDependencyError("a column of flac", "soundfile", "audio") from error
 
 __all__ = ["FlacCodec"]
 
@@ -26,7 +24,18 @@ _MAX_RATE = 655_350
 _MAX_SAMPLES = 2**36
 
 
-@dataclass(frozen=True, kw_only=True)
+@functools.cache
+def _soundfile() -> ModuleType:
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: the package is there, the library libsndfile is not
+        raise MissingDependencyError("a column of flac", "soundfile", "audio") from error
+    module: ModuleType = soundfile
+    return module
+
+
+@register_codec
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FlacCodec(SoundCodec):
     """FLAC, without loss: samples of int16, or of int32 whose lower 8 bits are zero, since FLAC has 24; up to 8 channels.
 
@@ -37,11 +46,15 @@ class FlacCodec(SoundCodec):
         max_bytes: what a record may unpack to.
     """
 
-    releases_lock = True
+    name, extensions, media_type = "flac", ("flac",), "audio/flac"
+    releases_gil = True
     is_compressed = True
 
-    _name = "flac"
     _dtypes = ("int16", "int32")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _soundfile()
 
     def _encoded(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         if not len(samples) or samples.shape[1] > _MAX_CHANNELS or rate > _MAX_RATE:
@@ -52,8 +65,8 @@ class FlacCodec(SoundCodec):
         file = io.BytesIO()
         subtype = "PCM_16" if native.dtype == np.int16 else "PCM_24"
         try:
-            soundfile.write(file, native, rate, format="FLAC", subtype=subtype)
-        except soundfile.SoundFileError as error:
+            _soundfile().write(file, native, rate, format="FLAC", subtype=subtype)
+        except _soundfile().SoundFileError as error:
             raise ValueError(f"libsndfile does not write shape {samples.shape} at {rate} samples a second: {error}") from error
         return file.getvalue()
 
@@ -61,9 +74,9 @@ class FlacCodec(SoundCodec):
         if not record.startswith(b"fLaC"):
             raise ValueError(f"this is no FLAC file: it begins with {record[:12]!r}")
         try:
-            with soundfile.SoundFile(io.BytesIO(record)) as file:
+            with _soundfile().SoundFile(io.BytesIO(record)) as file:
                 return self._read(file), file.samplerate
-        except soundfile.SoundFileError as error:
+        except _soundfile().SoundFileError as error:
             raise ValueError(f"a FLAC file is damaged: {error!s:.200}") from error
 
     def _read(self, file: Any) -> npt.NDArray[Any]:

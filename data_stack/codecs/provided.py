@@ -1,4 +1,4 @@
-"""Codecs from elsewhere: whoever knows plugins says so here, since formats do not."""
+"""Codecs from elsewhere: what knows plugins says so here, without importing numpy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from data_stack.formats.records.codecs.codec import Codec
+    from data_stack.codecs.codec import Codec
 
 __all__ = ["add_codec_provider", "provided_codecs"]
 
@@ -14,7 +14,7 @@ _providers: list[Callable[[], Mapping[str, Codec]]] = []
 
 
 def add_codec_provider(provider: Callable[[], Mapping[str, Codec]]) -> None:
-    """Have ``provider()`` asked for codecs by type whenever a type is neither built in nor given.
+    """Have ``provider()`` asked for codecs by type whenever a type is neither registered nor given.
 
     Codecs of an earlier provider go before; the same provider counts once.
     """

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.records.codecs.codec import Codec
 from data_stack.util.request_limit import check_request
-
-try:
-    import av
-except ImportError as error:
-    raise MissingDependencyError("a column of videos", "av", "video") from error
 
 __all__ = ["Mp4Codec", "VideoCodec", "WebmCodec"]
 
@@ -28,7 +26,16 @@ _HALVED_HEIGHT = ("yuv420p",)
 _HALVED_WIDTH = ("yuv420p", "yuv422p")
 
 
-@dataclass(frozen=True, kw_only=True)
+@functools.cache
+def _av() -> ModuleType:
+    try:
+        import av
+    except ImportError as error:
+        raise MissingDependencyError("a column of videos", "av", "video") from error
+    return av
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class VideoCodec(Codec):
     """Videos as uint8 of shape ``(n_frames, height, width, 3)``, RGB, with loss.
 
@@ -45,10 +52,9 @@ class VideoCodec(Codec):
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
     max_bytes: int = 1 << 30
 
-    releases_lock = True
+    releases_gil = True
     is_compressed = True
 
-    _name: ClassVar[str]
     _needs_even: ClassVar[bool]
 
     def __post_init__(self) -> None:
@@ -57,7 +63,7 @@ class VideoCodec(Codec):
         if type(self.max_bytes) is not int or self.max_bytes < 1:
             raise ConfigError(f"max_bytes is a positive number, not {self.max_bytes!r:.60}")
         try:
-            av.Codec(self.codec, "w")
+            _av().Codec(self.codec, "w")
         except Exception as error:  # of PyAV's own
             raise ConfigError(f"PyAV has no codec {self.codec!r:.60} to write") from error
 
@@ -70,7 +76,7 @@ class VideoCodec(Codec):
         video = np.asarray(value)
         if video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3 or not video.size:
             raise TypeError(
-                f"a column of {self._name} stores uint8 of shape (n_frames, height, width, 3), not {type(value).__name__} of "
+                f"a column of {self.name} stores uint8 of shape (n_frames, height, width, 3), not {type(value).__name__} of "
                 f"dtype {video.dtype}, shape {video.shape}"
             )
         if video.nbytes > self.max_bytes:
@@ -84,7 +90,7 @@ class VideoCodec(Codec):
             )
         try:
             return self._encoded(video)
-        except av.FFmpegError as error:
+        except _av().FFmpegError as error:
             raise ValueError(f"{self.codec} does not encode a video of shape {video.shape}: {error}") from error
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
@@ -109,22 +115,22 @@ class VideoCodec(Codec):
                     if frame.is_corrupt:
                         raise ValueError(f"frame {len(frames)} of a video is damaged")
                     frames.append(frame.to_ndarray(format="rgb24"))
-            except av.FFmpegError as error:
-                raise ValueError(f"a {self._name} video is damaged after {len(frames)} frames: {error}") from error
+            except _av().FFmpegError as error:
+                raise ValueError(f"a {self.name} video is damaged after {len(frames)} frames: {error}") from error
         if not frames:
-            raise ValueError(f"a {self._name} video has no frames")
+            raise ValueError(f"a {self.name} video has no frames")
         return np.stack(frames)
 
     def _encoded(self, video: npt.NDArray[Any]) -> bytes:
         file = io.BytesIO()
         rate = Fraction(self.fps).limit_denominator(1_001_000)
-        with av.open(file, mode="w", format=self._name, options={"fflags": "+bitexact"}) as output:
+        with _av().open(file, mode="w", format=self.name, options={"fflags": "+bitexact"}) as output:
             stream: Any = output.add_stream(self.codec, rate=rate, options=dict(self.options))
             stream.height, stream.width = video.shape[1:3]
             stream.pix_fmt = self.pixel_format
             stream.codec_context.thread_count = 1
             for number, pixels in enumerate(video):
-                frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+                frame = _av().VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
                 frame.pts = number
                 output.mux(stream.encode(frame))
             output.mux(stream.encode(None))
@@ -133,12 +139,12 @@ class VideoCodec(Codec):
     def _opened(self, record: bytes) -> Any:
         try:
             # By this format only: some others are lists of files to be opened.
-            container = av.open(io.BytesIO(record), format=self._name)
-        except (av.FFmpegError, ValueError) as error:
-            raise ValueError(f"this is no {self._name} video: {error!s:.200}") from error
+            container = _av().open(io.BytesIO(record), format=self.name)
+        except (_av().FFmpegError, ValueError) as error:
+            raise ValueError(f"this is no {self.name} video: {error!s:.200}") from error
         if not container.streams.video or container.streams.video[0].codec_context is None:
             container.close()
-            raise ValueError(f"a {self._name} file without a video that can be decoded")
+            raise ValueError(f"a {self.name} file without a video that can be decoded")
         return container
 
     @abstractmethod
@@ -146,7 +152,8 @@ class VideoCodec(Codec):
         """Raise ValueError if the file is cut short, of which ffmpeg decodes what is there."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@register_codec
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Mp4Codec(VideoCodec):
     """MP4 (Granular's ``mp4``), by default of H.264 with yuv420p, whose height and width must be even.
 
@@ -160,7 +167,7 @@ class Mp4Codec(VideoCodec):
 
     codec: str = "h264"
 
-    _name = "mp4"
+    name, extensions, media_type = "mp4", ("mp4",), "video/mp4"
     _needs_even = True
 
     def _check_whole(self, record: bytes) -> None:
@@ -171,7 +178,8 @@ class Mp4Codec(VideoCodec):
             raise ValueError(f"an mp4 video of {len(record)} bytes is cut short, or none at all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@register_codec
+@dataclass(frozen=True, kw_only=True, repr=False)
 class WebmCodec(VideoCodec):
     """WebM (Granular's ``webm``), by default of VP9 with yuv420p.
 
@@ -185,7 +193,7 @@ class WebmCodec(VideoCodec):
 
     codec: str = "vp9"
 
-    _name = "webm"
+    name, extensions, media_type = "webm", ("webm",), "video/webm"
     _needs_even = False
 
     def _check_whole(self, record: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a codec is: values of a column as records, and back."""
+"""What a codec is: values as bytes, and back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -99,17 +99,37 @@ def _depth(codec_class: type, name: str) -> int:
 
 
 class Codec(ABC):
-    """Turns each value of a column into a record, and a record into its value.
+    """Turns values into bytes, and these into the values again.
 
     A codec keeps nothing between two calls, so that any number of threads may use it; it pickles. It never runs what it reads.
     Two methods are required; the others make it fast. A subclass that redefines one of the two gets the defaults of those
     others that it does not redefine along with it.
+
+    ::
+
+        @register_codec
+        class DegreesCodec(Codec):
+            name, extensions = "degrees", ("deg",)
+
+            def encode(self, value): return f"{value:+.3f}".encode()
+            def decode(self, record): return float(record)
+
+    Records, cells of Parquet, files of WebDataset and of folders of images are all such bytes.
     """
 
-    #: Whether :meth:`decode` spends its time outside of Python's lock, so that threads decode at once.
-    releases_lock: bool = False
-    #: Whether a value may take far more memory than its record, as images do: values then count for the limit of a request.
+    #: What it is called where data are stored; empty for one that is only ever given by hand.
+    name: str = ""
+    #: What the names of files with such bytes end in, without the dot; new files have the first one.
+    extensions: tuple[str, ...] = ()
+    #: Of such a file, as the web calls it: ``"image/png"``; None where its bytes are no file of their own.
+    media_type: str | None = None
+    #: Whether :meth:`decode` spends its time without the GIL, so that threads decode at once.
+    releases_gil: bool = False
+    #: Whether a value may take far more memory than its bytes, as images do: values then count for the limit of a request, and
+    #: nothing else compresses the bytes.
     is_compressed: bool = False
+    #: Whether it is around another codec, its argument ``inner``: ``zstd(json)``.
+    is_around: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -134,6 +154,60 @@ class Codec(ABC):
         Raises:
             ValueError: this is no record of such a value. (Whatever else is raised is taken for the same.)
         """
+
+    @property
+    def is_media(self) -> bool:
+        """Whether the bytes are a file of an image, of sound or of a video, which may be stored and copied as they are."""
+        return self.media_type is not None and self.media_type.partition("/")[0] in ("image", "audio", "video")
+
+    @classmethod
+    def recognizes(cls, start: bytes) -> bool:
+        """Whether a file that begins with these 16 bytes is of this kind, as far as that can be told."""
+        return False
+
+    def adapt(self, column: Column) -> Codec:
+        """This codec as it suits values of the dtype and shape of ``column``, whose type is this codec's: mostly itself.
+
+        Raises:
+            ConfigError: it has no such values.
+        """
+        return self
+
+    @property
+    def type_name(self) -> str:
+        """The type of a column of such values: its name, for one around another such as ``"zstd(json)"``."""
+        return self.name
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data from which :func:`~data_stack.codecs.codec_from_json` makes the same codec.
+
+        Its name, and those options (fields of a dataclass) that differ from their defaults.
+
+        Raises:
+            ConfigError: it has no name, or an option that is no plain data.
+        """
+        if not self.name:
+            raise ConfigError(f"{self!r:.80} cannot be stored by name: give its class a name, and register it")
+        options = {}
+        for name, value in self._options().items():
+            options[name] = value.to_json() if isinstance(value, Codec) else value
+            if not isinstance(value, (Codec, str, int, float, dict)):
+                raise ConfigError(f"{name}={value!r:.60} of the codec {self.name!r} is nothing that JSON holds")
+        return {"codec": self.name, "options": options} if options else {"codec": self.name}
+
+    def _options(self) -> dict[str, Any]:
+        """What it was made with, as far as that differs from the defaults."""
+        options = {each.name: (getattr(self, each.name), _default(each)) for each in (fields(self) if is_dataclass(self) else ())}
+        return {name: value for name, (value, default) in options.items() if value != default}
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._options().items())})"
 
     def fixed_layout(self, column: Column) -> FixedLayout | None:
         """How all records of ``column`` lie, if its dtype and shape tell that they have one size; else None."""
@@ -181,6 +255,10 @@ class FunctionCodec(Codec):
 
     def __repr__(self) -> str:
         return f"FunctionCodec({_called(self.encode_function)}, {_called(self.decode_function)})"
+
+
+def _default(option: Field[Any]) -> Any:
+    return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 def _called(function: Callable[..., Any] | None) -> str:

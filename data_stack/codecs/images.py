@@ -1,0 +1,178 @@
+"""What codecs of images share, and how they use Pillow."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.codec import Codec, Column
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.util.request_limit import check_request
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFile
+
+__all__ = ["MAX_PIXELS", "ImageCodec", "check_range", "pillow"]
+
+#: What Pillow warns from on: a quarter of a GiB of RGB.
+MAX_PIXELS = 89_478_485
+
+
+@functools.cache
+def pillow(module: str = "Image") -> ModuleType:
+    """A module of Pillow, which is imported when it is first asked for.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    try:
+        return importlib.import_module(f"PIL.{module}")
+    except ImportError as error:
+        raise MissingDependencyError("a column of images", "Pillow", "images") from error
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ImageCodec(Codec):
+    """Images of one file format as arrays.
+
+    A value to be stored is an array of pixels, uint8 of shape ``(height, width)`` or ``(height, width, channels)``, or what
+    numpy takes for one, such as a Pillow image; one channel is stored like none. Or it is the bytes of such a file, which are
+    stored as they are.
+
+    A record is of this file format and holds one image; any other, animations and images that are cut short are refused.
+    """
+
+    #: Modes that are read as they are; None takes all.
+    mode: str | None = None
+    max_pixels: int = MAX_PIXELS
+    #: Give images of one channel the shape ``(height, width, 1)``.
+    channel_axis: bool = False
+
+    releases_gil = True
+    is_compressed = True
+
+    _signature: ClassVar[bytes]
+    _dtypes: ClassVar[tuple[str, ...]] = ("uint8",)
+    _channels: ClassVar[tuple[int, ...]]
+
+    def __post_init__(self) -> None:
+        pillow()
+        if self.mode not in (None, "L", "RGB", "RGBA"):
+            raise ConfigError(f"mode of an image is 'L', 'RGB', 'RGBA' or None for what is stored, not {self.mode!r:.60}")
+        if type(self.max_pixels) is not int or self.max_pixels < 1:
+            raise ConfigError(f"max_pixels is a positive number, not {self.max_pixels!r:.60}")
+
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            record = bytes(value)
+            with self._opened(record):
+                return record
+        return self._encoded(self._pixels(value))
+
+    def decode(self, record: bytes) -> npt.NDArray[Any]:
+        pixels = self._decoded(record)
+        return pixels[:, :, None] if self.channel_axis and pixels.ndim == 2 else pixels
+
+    @classmethod
+    def recognizes(cls, start: bytes) -> bool:
+        return start.startswith(cls._signature)
+
+    def adapt(self, column: Column) -> Codec:
+        dtype, shape = column.dtype, column.shape
+        if dtype is None or shape is None:
+            return self
+        channels = shape[2] if len(shape) == 3 else 1
+        if (
+            len(shape) not in (2, 3)
+            or dtype.name not in self._dtypes
+            or (channels is not None and channels not in self._channels)
+            or 0 in shape
+        ):
+            raise ConfigError(
+                f"{type(self).__name__} holds images of dtype {' or '.join(self._dtypes)} and shape (height, width) or (height, "
+                f"width, channels) with channels of {self._channels}, not {dtype}, {shape}"
+            )
+        return replace(self, channel_axis=True) if len(shape) == 3 and channels in (1, None) else self
+
+    def _decoded(self, record: bytes) -> npt.NDArray[Any]:
+        """The pixels, shape ``(height, width)`` or ``(height, width, channels)``."""
+        return self._by_pillow(record)
+
+    def _converted(self, image: ImageFile.ImageFile) -> Image.Image:
+        return image if self.mode in (None, image.mode) else image.convert(self.mode)
+
+    @abstractmethod
+    def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
+        """The file by the one class that reads this format: ``Image.open`` would look for others, and has limits of its own."""
+
+    @abstractmethod
+    def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
+        """The record of an array that :meth:`_pixels` gave."""
+
+    def _pixels(self, value: Any) -> npt.NDArray[Any]:
+        """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype that the format has."""
+        if isinstance(value, pillow().Image) and value.mode not in ("1", "L", "LA", "RGB", "RGBA", "I;16"):
+            raise TypeError(f"an image of mode {value.mode} is to be converted before: image.convert('RGB')")
+        pixels = np.asarray(value)
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[:, :, 0]
+        channels = pixels.shape[2] if pixels.ndim == 3 else 1
+        if not self._takes(pixels.dtype, channels) or pixels.ndim not in (2, 3) or not pixels.size:
+            raise TypeError(
+                f"a column of {self.name} images stores {self._wanted()}, not {type(value).__name__} of dtype {pixels.dtype}, "
+                f"shape {pixels.shape}"
+            )
+        if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
+            raise ValueError(
+                f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}, and could not be read"
+            )
+        return np.ascontiguousarray(pixels)
+
+    def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
+        return dtype == np.uint8 and channels in self._channels
+
+    def _wanted(self) -> str:
+        return f"uint8 of shape (height, width) or (height, width, channels) with {self._channels} channels"
+
+    def _check_pixels(self, width: int, height: int) -> None:
+        if width * height > self.max_pixels:
+            raise ValueError(
+                f"an image of {width} x {height} pixels is larger than max_pixels={self.max_pixels}; give its codec more if "
+                f"it is meant: codecs={{{self.name!r}: {type(self).__name__}(max_pixels=…)}}"
+            )
+        check_request(3 * width * height, f"an image of {width} x {height} pixels")
+
+    def _opened(self, record: bytes) -> ImageFile.ImageFile:
+        if not record.startswith(self._signature):
+            raise ValueError(f"this is no {self.name} image: it begins with {record[:12]!r}")
+        try:
+            image = self._file(io.BytesIO(record))
+        except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
+            raise ValueError(f"this is no whole {self.name} image: {error!s:.200}") from error
+        self._check_pixels(*image.size)
+        if getattr(image, "n_frames", 1) > 1:
+            raise ValueError(f"a record of {self.name} holds one image, not an animation")
+        return image
+
+    def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
+        with self._opened(record) as image:
+            try:
+                image.load()
+                # A copy, since Pillow's own is read-only.
+                return np.array(self._converted(image))
+            except Exception as error:
+                raise ValueError(f"a {self.name} image is damaged: {error!s:.200}") from error
+
+
+def check_range(name: str, value: object, low: int, high: int) -> None:
+    """Refuse an option that is no integer between two others."""
+    if type(value) is not int or not low <= value <= high:
+        raise ConfigError(f"{name} is a number from {low} to {high}, not {value!r:.60}")

@@ -1,0 +1,262 @@
+"""Arrays as ``.npy`` files, without pickle and without trusting their headers.
+
+The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.arrays import exactly_array
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.registry import register_codec
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.io.positional import Readable, check_unpacked, lent_or_opened, name_of, reading
+
+__all__ = ["NpyCodec", "NpyHeader", "read_npy", "read_npy_header", "write_npy"]
+
+_MAGIC = b"\x93NUMPY"
+_MAX_HEADER_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 20
+#: Headers that are remembered, and how long one of them may be: an adversary's are all different.
+_MAX_HEADERS, _MAX_KEPT_HEADER_BYTES = 2048, 1024
+
+
+@dataclass(frozen=True)
+class NpyHeader:
+    """What stands before the values of a ``.npy`` file, and where they begin."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran_order: bool
+    offset: int
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """In which the values lie, as numpy calls it."""
+        return "F" if self.fortran_order else "C"
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the values."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@register_codec
+@dataclass(frozen=True, repr=False)
+class NpyCodec(Codec):
+    """Arrays as ``.npy`` files (``numpy.load`` reads each record), also those with fields; never Python objects, never pickle.
+
+    An array in any memory order is taken and stored in C order. What comes back is an array of its own, writable. Petastorm's
+    ``NdarrayCodec`` stores the same.
+    """
+
+    name, extensions, media_type = "npy", ("npy",), "application/x-npy"
+
+    def adapt(self, column: Column) -> Codec:
+        check_array_column(self, column)
+        return self
+
+    def encode(self, value: Any) -> bytes:
+        array = exactly_array(value)
+        header = _header_in_c_order(array.dtype, array.shape) if _is_plain(array.dtype) else None
+        if header is not None:
+            return header + array.tobytes()
+        file = io.BytesIO()
+        write_npy(file, array)
+        return file.getvalue()
+
+    def decode(self, record: bytes) -> npt.NDArray[Any]:
+        header = _header_of(record)
+        if len(record) != header.offset + header.n_bytes:
+            raise _wrong_size(header, len(record))
+        array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
+        return array
+
+    def fixed_layout(self, column: Column) -> FixedLayout | None:
+        dtype, shape = column.dtype, column.shape
+        if dtype is None or shape is None or any(size is None for size in shape) or dtype.hasobject or not dtype.itemsize:
+            return None
+        sizes = tuple(int(size) for size in shape if size is not None)
+        header = _header_in_c_order(dtype, sizes) if _is_plain(dtype) else _made_header(dtype, sizes)
+        return None if header is None else FixedLayout(header, dtype, sizes)
+
+    def layout_of(self, record: bytes) -> FixedLayout | None:
+        """The layout of this record; None if it is in Fortran order, or damaged, which :meth:`decode` tells."""
+        try:
+            header = _header_of(record)
+        except (ValueError, DatasetFileCorruptError):
+            return None
+        is_flat = sum(size > 1 for size in header.shape) < 2
+        if len(record) != header.offset + header.n_bytes or (header.fortran_order and not is_flat):
+            return None
+        return FixedLayout(bytes(record[: header.offset]), header.dtype, header.shape)
+
+
+def check_array_column(codec: Codec, column: Column) -> None:
+    """Refuse a column that holds anything but arrays of numbers, text or bytes.
+
+    Raises:
+        ConfigError: it does.
+    """
+    if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
+        raise ConfigError(f"{type(codec).__name__} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}")
+
+
+# ---------------------------------------------------------------------- headers: a thousand records have one, parsed once
+
+_headers: dict[bytes, NpyHeader] = {}
+
+
+def _header_of(record: bytes) -> NpyHeader:
+    # Version 1 has the header's size in two bytes; others are rare, and go the long way.
+    start = record[: 10 + int.from_bytes(record[8:10], "little")]
+    header = _headers.get(start)
+    if header is None:
+        header = read_npy_header(io.BytesIO(record))
+        if not header.n_bytes:
+            with reading("a record", ".npy file"):
+                np.empty(header.shape, header.dtype)  # whose other sizes may be none of an array
+        if header.offset == len(start) <= _MAX_KEPT_HEADER_BYTES:
+            if len(_headers) >= _MAX_HEADERS:
+                _headers.clear()
+            _headers[start] = header
+    return header
+
+
+def _wrong_size(header: NpyHeader, n_bytes: int) -> Exception:
+    stored = n_bytes - header.offset
+    if stored < header.n_bytes:
+        return DatasetFileCorruptError(f"an .npy file is cut short: {stored} of {header.n_bytes} bytes of values are there")
+    return ValueError(f"an .npy file of {header.offset + header.n_bytes} bytes is followed by {stored - header.n_bytes} others")
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether dtypes that are equal to this one have one header."""
+    return not (dtype.names or dtype.metadata or dtype.hasobject)
+
+
+def _made_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
+    """What stands before the values in C order; None if it does not fit into a header of version 1, as of a thousand fields."""
+    file = io.BytesIO()
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    try:
+        np.lib.format.write_array_header_1_0(file, header)
+    except ValueError:
+        return None
+    return file.getvalue()
+
+
+_header_in_c_order = functools.lru_cache(maxsize=_MAX_HEADERS)(_made_header)
+
+
+# ---------------------------------------------------------------------- files of any size
+
+
+def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Read one array from the file at a path, or from a binary stream that stands at its start, which may be a decompressing one.
+
+    Memory grows with the values that arrive, not with those that the header claims.
+
+    Raises:
+        DatasetFileCorruptError: no ``.npy`` file, cut short, or an array of Python objects.
+        RequestLimitError: it would unpack to more than a request may take.
+    """
+    with lent_or_opened(file) as opened:
+        return _read_array(opened)
+
+
+def _read_array(file: Readable) -> npt.NDArray[Any]:
+    header = read_npy_header(file)
+    data = bytearray()
+    with reading(name_of(file), ".npy file"):
+        while len(data) < header.n_bytes:
+            piece = file.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
+            if not piece:
+                raise DatasetFileCorruptError(
+                    f"{name_of(file)!r} is cut short: {len(data)} of {header.n_bytes} bytes of values are there"
+                )
+            data += piece
+            check_unpacked(file, len(data))
+        array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order=header.order)
+    return array
+
+
+def write_npy(
+    file: IO[bytes] | Any, array: npt.ArrayLike | Iterable[npt.ArrayLike], *, shape: Sequence[int] | None = None
+) -> None:
+    """Write a ``.npy`` file: ``array`` as it is, or, with ``shape``, an iterable of blocks of rows that add up to it.
+
+    Raises:
+        ConfigError: the dtype holds Python objects, or the blocks do not add up to ``shape``.
+    """
+    blocks = iter([np.asarray(array)] if shape is None else (np.asarray(block) for block in array))  # type: ignore[union-attr]
+    first = next(blocks, np.empty(0))
+    whole = first.shape if shape is None else tuple(map(int, shape))
+    if first.dtype.hasobject:
+        raise ConfigError(
+            f"an array of dtype {first.dtype} holds Python objects, which are not stored; give it a dtype of its own"
+        )
+    header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False, "shape": whole}
+    np.lib.format.write_array_header_1_0(file, header)
+    n_elements = 0
+    block: npt.NDArray[Any] | None = first
+    while block is not None:
+        if block.dtype != first.dtype:
+            raise ConfigError(f"blocks of one array have one dtype, got {first.dtype} and {block.dtype}")
+        n_elements += block.size
+        if block.nbytes:
+            file.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
+        block = next(blocks, None)
+    if n_elements != math.prod(whole):
+        raise ConfigError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
+
+
+def read_npy_header(file: Readable) -> NpyHeader:
+    """Parse the header of a stream that stands at its start.
+
+    numpy's own parser lets SyntaxError, TokenError, EOFError and others through, and believes any shape.
+    """
+    name = name_of(file)
+    with reading(name, ".npy file"):
+        head = file.read(8)
+        if head[:6] != _MAGIC or len(head) < 8 or head[6] not in (1, 2, 3):
+            raise DatasetFileCorruptError(f"{name!r} is no .npy file of version 1, 2 or 3: it begins with {head!r}")
+        size_bytes = file.read(2 if head[6] == 1 else 4)
+        n_bytes = int.from_bytes(size_bytes, "little")
+        if n_bytes > _MAX_HEADER_BYTES:
+            raise DatasetFileCorruptError(f"{name!r} claims a header of {n_bytes} bytes; none has more than {_MAX_HEADER_BYTES}")
+        text = file.read(n_bytes)
+        if len(text) < n_bytes or not text:
+            raise DatasetFileCorruptError(f"{name!r} is cut short: it ends inside of its header")
+        try:
+            fields = ast.literal_eval(text.decode("utf-8" if head[6] == 3 else "latin-1"))
+        except (MemoryError, RecursionError) as error:  # what the parser says of a thousand brackets
+            raise DatasetFileCorruptError(f"{name!r} has a header that cannot be parsed") from error
+        if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
+            raise DatasetFileCorruptError(f"{name!r} has a header without the three entries descr, fortran_order and shape")
+        shape, fortran_order = fields["shape"], fields["fortran_order"]
+        if not isinstance(shape, tuple) or len(shape) > 32 or any(type(size) is not int or size < 0 for size in shape):
+            raise DatasetFileCorruptError(f"{name!r} has the shape {str(shape)[:80]}; at most 32 sizes of 0 or more make one")
+        dtype = np.lib.format.descr_to_dtype(fields["descr"])
+        if dtype.hasobject:
+            raise DatasetFileCorruptError(
+                f"{name!r} holds Python objects (dtype {dtype}), which only unpickling could read, and that could run any code. "
+                f"Save it with a dtype of numbers or fixed-width strings"
+            )
+        if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
+            # numpy would make room for one byte each, and leave it as it was
+            raise DatasetFileCorruptError(
+                f"{name!r} claims {math.prod(shape)} values of dtype {dtype}, which have no bytes or no place in an array"
+            )
+        return NpyHeader(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)

@@ -1,0 +1,122 @@
+"""Images as PNG files, by OpenCV where it is installed and the file is a plain one, by Pillow otherwise."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.images import ImageCodec, check_range, pillow
+from data_stack.codecs.opencv_png import SIGNATURE, check_chunks, decoded_png, plain_png
+from data_stack.codecs.registry import register_codec
+from data_stack.exception import MissingDependencyError
+
+if TYPE_CHECKING:
+    from PIL import ImageFile
+
+__all__ = ["PngCodec"]
+
+#: Pillow's modes by the channels that a plain PNG file has behind its height and width.
+_MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
+#: Images of no more are not looked at before they are decoded, for that takes time too.
+_FEW_PIXELS = 1 << 20
+
+
+@register_codec
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PngCodec(ImageCodec):
+    """PNG (Granular's ``png``), without loss.
+
+    Stores uint8 of shape ``(h, w)``, ``(h, w, 2)`` (grey and alpha), ``(h, w, 3)`` and ``(h, w, 4)``; uint16 and bool of shape
+    ``(h, w)``. What comes back is what Pillow makes of a file: the same, and for files from elsewhere the indices of a palette
+    (``mode="RGB"`` looks them up), 8 of the 16 bits of coloured ones. Plain files are decoded by OpenCV where it is installed.
+
+    Args:
+        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for what is stored.
+        max_pixels: what a record may claim to hold.
+        compress_level: 0 (none) to 9.
+        deep: store and read the 16 bits of images of shape ``(h, w, 3)`` and ``(h, w, 4)`` too; reading them needs OpenCV.
+    """
+
+    compress_level: int = 6
+    deep: bool = False
+
+    name, extensions, media_type = "png", ("png",), "image/png"
+
+    _signature = SIGNATURE
+    _dtypes = ("uint8", "uint16")
+    _channels = (1, 2, 3, 4)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("compress_level", self.compress_level, 0, 9)
+
+    def _decoded(self, record: bytes) -> npt.NDArray[Any]:
+        plain = plain_png(record)
+        if plain is not None:
+            if plain.n_pixels > min(self.max_pixels, _FEW_PIXELS):
+                self._check_pixels(plain.shape[1], plain.shape[0])
+            is_as_stored = self.mode is None or self.mode == _MODES[plain.shape[2:]]
+            if is_as_stored and (self.deep or not plain.is_deep_colour):
+                pixels = decoded_png(record, plain)
+                if pixels is not None:
+                    return pixels
+                if plain.is_deep_colour:
+                    raise MissingDependencyError("a coloured PNG image of 16 bits", "opencv-python-headless", "images")
+        return self._by_pillow(record)
+
+    def adapt(self, column: Column) -> Codec:
+        is_deep = column.dtype == np.uint16 and column.shape is not None
+        return ImageCodec.adapt(replace(self, deep=True) if is_deep and not self.deep else self, column)
+
+    def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
+        pixels = self.decode(record)
+        if pixels.shape != out.shape or pixels.dtype != out.dtype:
+            raise ValueError(f"an image of shape {pixels.shape}, dtype {pixels.dtype} where {out.shape}, {out.dtype} belongs")
+        out[...] = pixels
+
+    def _opened(self, record: bytes) -> ImageFile.ImageFile:
+        # Pillow skips the checksums of the pixels, and takes a file without its end.
+        if record.startswith(self._signature):
+            check_chunks(record)
+        return super()._opened(record)
+
+    def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
+        return pillow("PngImagePlugin").PngImageFile(stream)
+
+    def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
+        name = dtype.newbyteorder("=").name
+        if self.deep and name == "uint16" and channels in (3, 4):
+            return True
+        return super()._takes(dtype, channels) or (channels == 1 and name in ("uint16", "bool"))
+
+    def _wanted(self) -> str:
+        return f"{super()._wanted()}, or uint16 or bool of shape (height, width)"
+
+    def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
+        if pixels.dtype.newbyteorder("=") == np.uint16:
+            if pixels.ndim == 3:  # which Pillow cannot write
+                return _deep_png(pixels, self.compress_level)
+            pixels = pixels.astype("<u2", copy=False)
+        stream = io.BytesIO()
+        pillow().fromarray(pixels).save(stream, format="PNG", compress_level=self.compress_level)
+        return stream.getvalue()
+
+
+def _deep_png(pixels: npt.NDArray[Any], compress_level: int) -> bytes:
+    """A PNG file of uint16 pixels of shape (h, w, 3) or (h, w, 4) (https://www.w3.org/TR/png-3/)."""
+    height, width, channels = pixels.shape
+    rows = pixels.astype(">u2").reshape(height, -1).view(np.uint8)
+    # Each row less the one above, filter 2, which compresses best of those that need no choice.
+    filtered = np.full((height, 1 + rows.shape[1]), 2, np.uint8)
+    filtered[0, 1:], filtered[1:, 1:] = rows[0], rows[1:] - rows[:-1]
+    head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((16, 2 if channels == 3 else 6, 0, 0, 0))
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(filtered.tobytes(), compress_level)), (b"IEND", b""))
+    return SIGNATURE + b"".join(
+        len(data).to_bytes(4, "big") + name + data + zlib.crc32(name + data).to_bytes(4, "big") for name, data in chunks
+    )

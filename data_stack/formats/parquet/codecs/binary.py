@@ -1,0 +1,203 @@
+"""Values whose bytes any codec makes, as cells of type binary."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
+from data_stack.formats.parquet.codecs.cells import binary_of_rows, cell_bytes, cell_views
+from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_arrays, checked_scalar, fits_shape
+from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
+
+if TYPE_CHECKING:
+    from data_stack.formats.parquet.schema import Field
+
+__all__ = ["BinaryCells"]
+
+#: Rows up to this size are copied together, without their headers: that takes less memory, and rows are taken out faster.
+_SMALL_ROW_BYTES = 1024
+_MAX_SHAPES = 4096
+_Array = npt.NDArray[Any]
+
+
+class BinaryCells(ArrowCodec):
+    """The bytes of a codec as cells. A field of dtype object holds whatever the codec does.
+
+    Args:
+        codec: what encodes and decodes a value; adapted to the dtype and shape of each field.
+    """
+
+    kind = "binary"
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+        self._known: dict[tuple[Any, ...], Codec] = {}
+        self.releases_gil, self.is_compressed = codec.releases_gil, codec.is_compressed
+
+    def to_json(self) -> dict[str, Any]:
+        return self.codec.to_json()
+
+    def arrow_type(self, field: Field) -> pa.DataType:
+        self._adapted(field)
+        return pa.binary()
+
+    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+        return not has_nulls and self._layout(field, field.shape) is not None
+
+    def encode(self, field: Field, value: Any) -> Any:
+        return self._adapted(field).encode(_checked(field, value))
+
+    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+        arrays = checked_arrays(field, values) if field.shape else None
+        layout = None if arrays is None or not arrays.nbytes else self._layout(field, arrays.shape[1:], arrays.dtype)
+        if arrays is None or layout is None:
+            if isinstance(values, np.ndarray) and values.dtype != object and values.ndim > 1:
+                values = list(values)  # views of each
+            return super()._encode_column(field, values)
+        n_header = len(layout.header)
+        rows = np.empty((len(arrays), n_header + arrays.nbytes // len(arrays)), np.uint8)
+        rows[:, :n_header] = np.frombuffer(layout.header, np.uint8)
+        rows[:, n_header:] = arrays.reshape(len(arrays), -1).view(np.uint8)
+        cells = binary_of_rows(rows)
+        return super()._encode_column(field, values) if cells is None else cells
+
+    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        codec = self._adapted(field)
+        column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
+        if column is not None:
+            return column
+        views = cell_views(cells)
+        fixed = None if has_nulls else _fixed(field)
+        decodes_into = fixed is not None and type(codec).decode_into is not Codec.decode_into
+        return CellColumn(
+            views,
+            _Decoder(field, codec),
+            views.n_bytes,
+            codec.decode_into if decodes_into else None,
+            fixed,
+            as_objects=has_nulls,
+        )
+
+    def _adapted(self, field: Field) -> Codec:
+        key = (field.dtype, field.shape)
+        if key not in self._known:
+            self._known[key] = self._adapt(field)
+        return self._known[key]
+
+    def _adapt(self, field: Field) -> Codec:
+        if field.dtype == object and not field.shape:
+            return self.codec
+        if not isinstance(field.dtype, np.dtype) or field.dtype == object:
+            raise ConfigError(
+                f"{self.codec!r} holds values of a dtype of numpy, or any of dtype object and shape (), not {field.dtype}"
+            )
+        return self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
+
+    def _layout(self, field: Field, shape: tuple[int | None, ...], dtype: Any = None) -> FixedLayout | None:
+        """How all cells lie, if the codec knows that from their dtype and shape."""
+        if not shape or not isinstance(field.dtype, np.dtype):
+            return None
+        layout = self._adapted(field).fixed_layout(Column(self.codec.type_name, dtype or field.dtype, shape))
+        return layout if layout is not None and layout.shape == shape else None
+
+
+class _Decoder:
+    """Decodes cells of a field, and looks whether they are of its dtype and shape."""
+
+    def __init__(self, field: Field, codec: Codec) -> None:
+        self._decode, self._shape = codec.decode, field.shape
+        self._dtype = _dtype_of(field)
+        # looking a shape up takes a tenth of the time of comparing it
+        self._fitting: set[tuple[int, ...]] = set()
+
+    def __call__(self, cell: bytes) -> Any:
+        value = self._decode(cell)
+        if self._dtype is None:
+            return value
+        if type(value) is not np.ndarray:
+            if not self._shape:
+                return value
+            value = np.asarray(value)
+        if value.dtype != self._dtype:
+            value = _as_dtype(value, self._dtype)
+        if value.shape not in self._fitting:
+            self._check_shape(value.shape)
+        return value if value.ndim else value[()]
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if not fits_shape(shape, self._shape):
+            raise ValueError(f"a value of shape {shape} where {self._shape} belongs")
+        if len(self._fitting) < _MAX_SHAPES:
+            self._fitting.add(shape)
+
+
+def _checked(field: Field, value: Any) -> Any:
+    """The value, if it is of the field's dtype and shape."""
+    dtype = _dtype_of(field)
+    if dtype is None:
+        return value
+    if field.shape:
+        return checked_array(field, value)
+    if isinstance(value, np.ndarray) or dtype.kind == "c":
+        return checked_array(field, value)[()]
+    scalar = checked_scalar(field, value)
+    return dtype.type(scalar) if dtype.kind in "biuf" else scalar
+
+
+def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
+    """``array`` in the byte order of this machine.
+
+    Raises:
+        ValueError: it is of another dtype.
+    """
+    if dtype.kind in "US" and array.dtype.kind == dtype.kind:
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.newbyteorder("=") != dtype:
+        raise ValueError(f"an array of dtype {array.dtype} where {dtype} belongs")
+    return array.astype(dtype)
+
+
+def _fixed(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Dtype and shape of all values of a field, if it says them."""
+    sizes, dtype = tuple(size for size in field.shape if size is not None), _dtype_of(field)
+    return (dtype, sizes) if sizes and len(sizes) == len(field.shape) and dtype is not None and dtype.itemsize else None
+
+
+def _dtype_of(field: Field) -> np.dtype[Any] | None:
+    """The dtype of a field's values; None where they may be any objects."""
+    return field.dtype if isinstance(field.dtype, np.dtype) and not field.dtype.hasobject else None
+
+
+def _column_of_equal_cells(codec: Codec, field: Field, cells: pa.Array) -> ArrayColumn | None:
+    """The values of cells that are one header and as many numbers each. None where they differ, or do not suit the field."""
+    data, offsets = cell_bytes(cells)
+    if len(offsets) < 2 or cells.null_count:
+        return None
+    sizes = np.diff(offsets)
+    size = int(sizes[0])
+    if not size or not (sizes == size).all():
+        return None
+    rows = data[offsets[0] : offsets[-1]].reshape(len(sizes), size)
+    layout = codec.layout_of(rows[0].tobytes())
+    if layout is None or layout.record_bytes != size or not fits_shape(layout.shape, field.shape):
+        return None
+    dtype = _dtype_of(field)
+    if dtype is None:
+        return None
+    if layout.dtype != dtype and not (layout.dtype.kind == dtype.kind in "US" and layout.dtype.isnative):
+        return None
+    header_bytes = len(layout.header)
+    if size == header_bytes or not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
+        return None
+    strides = (size, *(layout.dtype.itemsize * math.prod(layout.shape[axis + 1 :]) for axis in range(len(layout.shape))))
+    array: _Array = np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides)
+    if size - header_bytes <= _SMALL_ROW_BYTES:
+        return ArrayColumn(np.ascontiguousarray(array))
+    return ArrayColumn(array, rows.nbytes)

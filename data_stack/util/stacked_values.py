@@ -1,0 +1,127 @@
+"""Values as one array that holds each of them exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.util.exact import as_array, common_dtype, leaf_types
+
+__all__ = ["exact_array", "objects", "stack_values"]
+
+_Array = npt.NDArray[Any]
+
+_NUMBERS = (bool, int, float, complex)
+_PYTHON_NUMBERS = set(_NUMBERS)
+_LISTS = {list, tuple}
+_UNSTACKABLE = (ValueError, TypeError, OverflowError, RuntimeError)  # ragged, endless, or tensors that numpy does not take
+_NUMERIC_KINDS = "biufc"
+_TIMES = (np.datetime64, np.timedelta64)
+_EXACT_IN_FLOATS = 2**53  # integers below are floats, too; what is rounded to it may have been another one
+_SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"}
+
+
+def stack_values(values: Sequence[Any]) -> _Array:
+    """Values as one array of shape ``(len(values), ...)`` that holds each of them exactly; of dtype object where no other does.
+
+    Numbers, arrays, tensors and lists of numbers of one shape are stacked, times in a unit that holds all of them. Python
+    objects stay as they are: strings and bytes (numpy's own would cut trailing zeros and take the longest value's memory for
+    each), values of no common shape or dtype, arrays with masked entries, and all values of a column in which one would become
+    another one: an integer beyond 2**53 beside floats, or beyond int64 beside signed integers, or times of which no unit holds
+    all. Records are stacked if they are of one dtype.
+    """
+    if not values:
+        return np.empty(0)
+    types = set(map(type, values))
+    if types <= _PYTHON_NUMBERS:
+        numbers = _numbers(values, types)
+        return objects(values) if numbers is None else numbers
+    only = next(iter(types)) if len(types) == 1 else None
+    if only in _SCALARS or (only in _TIMES and len({value.dtype for value in values}) == 1):
+        return np.array(values)
+    if types <= _LISTS and (numbers := _numbers_of_lists(values)) is not None:  # all at once takes a third of the time
+        return numbers
+    arrays = list(values) if only is np.ndarray else [exact_array(value) for value in values]
+    stackable = [array for array in arrays if array is not None]
+    if len(stackable) == len(arrays):
+        return _stacked(stackable, values)
+    return objects(values)
+
+
+def exact_array(value: Any) -> _Array | None:
+    """A number, array, tensor or list of numbers as an array that holds it exactly; None if there is none, and for all else."""
+    if isinstance(value, (str, bytes)):
+        return None
+    if isinstance(value, _NUMBERS):
+        return np.asarray(value)
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        try:
+            return as_array(value)
+        except TypeError:  # a tensor of a dtype that numpy lacks
+            return None
+    if isinstance(value, (list, tuple)):
+        array = _numbers_of_lists(value)
+        try:
+            column = stack_values(value) if array is None else array
+        except _UNSTACKABLE:
+            return None
+        return column if column.dtype.kind in _NUMERIC_KINDS else None
+    return None
+
+
+def _numbers_of_lists(values: Sequence[Any]) -> _Array | None:
+    """Lists of Python's numbers, nested or not, as the array that holds them exactly; None if there may be none."""
+    try:
+        types = set(map(type, values))
+        if not types <= _PYTHON_NUMBERS:
+            types = leaf_types(values)
+        return _numbers(values, types) if types <= _PYTHON_NUMBERS else None
+    except _UNSTACKABLE:
+        return None
+
+
+def _numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
+    """Python's numbers, or lists of them, as an array that holds them exactly; None if it might not.
+
+    Raises:
+        ValueError: lists are of different lengths.
+    """
+    try:
+        array = np.asarray(values)
+    except OverflowError:
+        return None
+    if len(types) < 2:
+        return array if array.dtype.kind in "iu" or int not in types else None
+    if array.dtype.kind in "biu" or (array.dtype.kind in "fc" and np.abs(array).max() < _EXACT_IN_FLOATS):
+        return array
+    return None
+
+
+def _stacked(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
+    """The values that these arrays are made of as one array, or the arrays as objects."""
+    dtype = common_dtype(arrays) if len({array.shape for array in arrays}) == 1 else None
+    if dtype is None:
+        pairs = zip(arrays, values, strict=True)
+        return objects([array if array.ndim else value if isinstance(value, _NUMBERS) else array[()] for array, value in pairs])
+    if arrays[0].ndim == 0 and dtype.kind in _NUMERIC_KINDS:
+        return np.array(arrays, dtype=dtype)  # np.stack would first reshape each number
+    if arrays[0].ndim == 0:
+        return np.stack(arrays, dtype=dtype)
+    shape = arrays[0].shape
+    try:
+        stacked = np.empty((len(arrays), *shape), dtype=dtype)
+    except ValueError:  # numpy has no array of one dimension more, or none so large (of shape (0, 2**60), say)
+        return objects(arrays)
+    np.concatenate(arrays, out=stacked.reshape(len(arrays) * shape[0], *shape[1:]))  # np.stack takes three times as long
+    return stacked
+
+
+def objects(values: Sequence[Any]) -> _Array:
+    """Objects as they are, whatever they are: an array of dtype object, shape ``(len(values),)``."""
+    column = np.empty(len(values), dtype=object)
+    for position, value in enumerate(values):  # one by one: numpy would unfold values that are sequences
+        column[position] = value
+    return column

@@ -1,0 +1,229 @@
+"""A codec that is defined outside of the package is used wherever values become bytes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_stack.codecs import (
+    Codec,
+    Column,
+    JpgCodec,
+    JsonCodec,
+    Mp4Codec,
+    NpyCodec,
+    PngCodec,
+    ZstdCodec,
+    codec_from_json,
+    codec_of,
+    register_codec,
+    registered_types,
+    registry,
+)
+from data_stack.codecs.registry import type_of_bytes, type_of_extension, types_by_extension
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats import convert, records
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+from data_stack.formats.records import RecordWriter
+from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+
+DEGREES = [21.5, -3.25, 0.0]
+
+
+class DegreesCodec(Codec):
+    """Temperatures as text, one decimal place more than a thermometer has."""
+
+    name, extensions, media_type = "degrees", ("deg",), "text/x-degrees"
+
+    def encode(self, value: Any) -> bytes:
+        return f"{value:.3f}".encode()
+
+    def decode(self, record: bytes) -> float:
+        return float(record)
+
+
+@dataclass(frozen=True)
+class ScaledCodec(Codec):
+    """Numbers in units of ``unit``."""
+
+    unit: float = 1.0
+
+    name = "scaled"
+
+    def encode(self, value: Any) -> bytes:
+        return str(round(value / self.unit)).encode()
+
+    def decode(self, record: bytes) -> float:
+        return int(record) * self.unit
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_classes", dict(registered_types()))
+    register_codec(DegreesCodec)
+    register_codec(ScaledCodec)
+
+
+def test_its_values_are_records(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"outside": "degrees", "packed": "zstd(degrees)", "week": "degrees[]"}) as writer:
+        for value in DEGREES:
+            writer.append({"outside": value, "packed": value, "week": [value] * 7})
+
+    with records.open(tmp_path) as reader:
+        assert reader[1] == {"outside": -3.25, "packed": -3.25, "week": [-3.25] * 7}
+        assert reader.read_batch([2, 0])["outside"].tolist() == [0.0, 21.5]
+
+
+def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
+    schema = Schema(
+        "weather",
+        [
+            Field("outside", "float64", (), DegreesCodec()),
+            Field("packed", object, (), "zstd(degrees)", nullable=True),
+            Field("scaled", "float64", (), ScaledCodec(unit=0.25)),
+        ],
+    )
+    with ParquetWriter(tmp_path, schema) as writer:
+        for value in DEGREES:
+            writer.append({"outside": value, "packed": value or None, "scaled": value})
+
+    dataset = ParquetDataset(tmp_path)
+
+    assert dataset.schema == schema
+    assert dataset[0] == {"outside": 21.5, "packed": 21.5, "scaled": 21.5}
+    assert dataset.read_column("scaled").tolist() == DEGREES
+    assert dataset.read_column("packed").tolist() == [21.5, -3.25, None]
+
+
+def test_its_values_are_files_of_webdataset(tmp_path: Path) -> None:
+    with WebDatasetWriter(tmp_path, name="weather") as writer:
+        for value in DEGREES:
+            writer.append({"outside.deg": value})
+
+    samples = WebDatasetIterator(sorted(tmp_path.glob("*.tar")))
+
+    assert [sample["outside.deg"] for sample in samples] == DEGREES
+
+
+def test_its_values_are_converted_from_one_format_to_another(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "records", {"outside": "degrees"}) as writer:
+        for value in DEGREES:
+            writer.append({"outside": value})
+
+    convert(tmp_path / "records", tmp_path / "shards", target_format="webdataset")
+    convert(tmp_path / "records", tmp_path / "parquet", target_format="parquet")
+
+    assert [sample["outside.deg"] for sample in WebDatasetIterator(sorted((tmp_path / "shards").glob("*.tar")))] == DEGREES
+    assert ParquetDataset(tmp_path / "parquet").read_column("outside").tolist() == DEGREES
+    assert ParquetDataset(tmp_path / "parquet").schema["outside"].codec == DegreesCodec()
+
+
+def test_bytes_that_are_none_of_its_own_are_told_as_damage(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"outside": "bytes"}) as writer:
+        writer.append({"outside": b"warm"})
+    spec = json.loads((tmp_path / "spec.json").read_text())
+    (tmp_path / "spec.json").write_text(json.dumps({**spec, "outside": "degrees"}))
+    (tmp_path / "manifest.json").unlink()
+
+    with records.open(tmp_path) as reader, pytest.raises(DatasetFileCorruptError, match=r"outside.*warm"):
+        reader[0]
+
+
+def test_a_parquet_file_is_refused_by_name_where_its_codec_is_not_known(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, Schema("weather", [Field("outside", "float64", (), "degrees")])) as writer:
+        writer.append({"outside": 1.0})
+    del registry._classes["degrees"]
+
+    with pytest.raises(ConfigError, match=r"'outside' has the codec 'degrees', which this data_stack does not know"):
+        len(ParquetDataset(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        DegreesCodec(), ScaledCodec(0.5), NpyCodec(), JpgCodec(quality=70), JpgCodec(mode="L", strict=False), PngCodec(deep=True),
+        ZstdCodec(JsonCodec(allow_nan=True), level=9), ZstdCodec(ZstdCodec(ScaledCodec(2.0))),
+    ],
+)  # fmt: skip
+def test_a_codec_survives_json_and_pickle(codec: Codec) -> None:
+    stored = json.loads(json.dumps(codec.to_json()))
+
+    assert codec_from_json(stored) == codec
+    assert pickle.loads(pickle.dumps(codec)) == codec
+    assert hash(codec_from_json(stored)) == hash(codec)
+    assert len(repr(codec)) < 90
+
+
+def test_a_name_is_of_one_codec_and_is_a_name() -> None:
+    class Other(DegreesCodec):
+        pass
+
+    class Nameless(DegreesCodec):
+        name = ""
+
+    with pytest.raises(ConfigError, match=r"'degrees' is .*DegreesCodec already"):
+        register_codec(Other)
+    with pytest.raises(ConfigError, match="a name such as"):
+        register_codec(Nameless)
+    with pytest.raises(ConfigError, match="register it"):
+        Field("x", "float64", (), Nameless())
+    with pytest.raises(ConfigError, match="could not be found again"):
+        Field("x", "float64", (), Other())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{}, {"codec": 5}, {"codec": "unheard"}, {"codec": "json", "options": 5}, {"codec": "json", "options": {"what": 1}},
+     {"codec": "zstd"}, {"codec": "zstd", "options": {"inner": {"codec": "unheard"}}}, 5],
+)  # fmt: skip
+def test_what_describes_no_codec_is_refused(content: Any) -> None:
+    with pytest.raises(ConfigError):
+        codec_from_json(content)
+
+
+def test_a_description_that_nests_without_end_is_refused() -> None:
+    content: dict[str, Any] = {"codec": "json"}
+    for _ in range(100):
+        content = {"codec": "zstd", "options": {"inner": content}}
+
+    with pytest.raises(ConfigError):
+        codec_from_json(content)
+
+
+def test_an_option_that_is_no_plain_data_is_not_stored() -> None:
+    with pytest.raises(ConfigError, match="fps"):
+        Mp4Codec(fps=Fraction(30000, 1001)).to_json()
+
+
+def test_files_are_known_by_their_endings_and_their_first_bytes() -> None:
+    assert (type_of_extension("deg"), type_of_extension("jpeg"), type_of_extension("nope")) == ("degrees", "jpg", None)
+    assert types_by_extension("image") == {"jpg": "jpg", "jpeg": "jpg", "png": "png", "webp": "webp"}
+    for name in ("png", "jpg", "webp"):
+        record = codec_of(name).encode(np.zeros((8, 8, 3), np.uint8))
+        assert type_of_bytes(record[:16]) == name
+    assert type_of_bytes(b"warm") is None
+
+
+def test_every_codec_says_what_it_is() -> None:
+    extensions = [extension for codec_class in registered_types().values() for extension in codec_class.extensions]
+
+    assert len(set(extensions)) == len(extensions)
+    for name, codec_class in registered_types().items():
+        assert codec_class.name == name
+        assert codec_class.media_type is None or codec_class.extensions
+        assert type(codec_class.releases_gil) is type(codec_class.is_compressed) is bool
+
+
+def test_a_codec_refuses_columns_that_it_does_not_hold() -> None:
+    assert codec_of("json").adapt(Column("json", "float32", (3,))) == codec_of("json")
+    with pytest.raises(ConfigError, match="PngCodec holds images"):
+        codec_of("png").adapt(Column("png", "float32", (3, 3)))
+    with pytest.raises(ConfigError, match="arrays of numbers"):
+        codec_of("npy").adapt(Column("npy", object, (3, 3)))
