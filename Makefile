@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := data_stack plugins tests benchmarks getting_started tools
-TYPED := data_stack plugins/digits plugins/iris plugins/petastorm tests tools
+TYPED := data_stack plugins/digits plugins/iris plugins/petastorm plugins/spark tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The version of Granular that has sequences, for the tests, beside the one in the environment.
@@ -12,7 +12,7 @@ GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Tests that are skipped without the package that they are about, which is in no other environment.
 FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py \
 	plugins/petastorm/tests/test_petastorm_tensorflow.py
-SPARK_FRAMEWORK_TESTS := tests/distributed/test_distributed_spark_tensorflow.py
+SPARK_FRAMEWORK_TESTS := plugins/spark/tests/test_spark_tensorflow.py
 
 # TensorFlow without the kernels for GPUs, where there is such a package: half as large.
 TENSORFLOW ?= tensorflow-cpu
@@ -41,7 +41,7 @@ unit: $(VENV)/.installed  ## pytest
 
 test-all: test .venv-all/.installed  ## test, and what needs TensorFlow and JAX, in an environment of its own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
-	.venv-all/bin/python -m pytest -q --confcutdir=tests/distributed $(SPARK_FRAMEWORK_TESTS)
+	.venv-all/bin/python -m pytest -q --confcutdir=plugins/spark/tests $(SPARK_FRAMEWORK_TESTS)
 
 faults: $(VENV)/.installed  ## the fault tests in their full form, about an hour; figures: docs/reliability.md
 	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults tests/formats/records/test_record_crashes.py tests/formats/parquet
@@ -66,7 +66,7 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]' -e plugins/petastorm
+	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]' -e plugins/petastorm -e plugins/spark
 	$(GRANULAR_021)
 	touch $@
 
@@ -80,6 +80,6 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 .venv-all/.installed: Makefile setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-all
-	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet,spark]' -e plugins/petastorm \
+	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet]' -e plugins/petastorm -e plugins/spark \
 		$(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

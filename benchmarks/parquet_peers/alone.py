@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from data_stack.loader.petastorm import make_batch_reader, make_reader
+from data_stack_petastorm import make_batch_reader, make_reader
 from loader_peers.memory import proportional_bytes
 
 from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
@@ -105,11 +105,11 @@ def epoch_of(case: str, way: str, folder: Path) -> Epoch:
             return counted(batches, lambda batch: getattr(batch, key))
     with make_reader(path.as_uri(), schema_fields=ngram or columns, seed=1) as reader:
         if name == "DataLoader":
-            from data_stack.loader.petastorm import DataLoader
+            from data_stack_petastorm import DataLoader
 
             return counted(DataLoader(reader, 64), lambda batch: batch[key])
         if name == "BatchedDataLoader":
-            from data_stack.loader.petastorm import BatchedDataLoader
+            from data_stack_petastorm import BatchedDataLoader
 
             return counted(BatchedDataLoader(reader, BATCH), lambda batch: batch[key])
         return counted_rows(reader, lambda row: getattr(row[0] if ngram else row, key))
@@ -248,9 +248,8 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
 
     warnings.filterwarnings("ignore")
     import torch  # noqa: F401  # as Petastorm's adapter does before its clock starts
+    from data_stack_spark import make_spark_converter
     from pyspark.sql import SparkSession
-
-    from data_stack.distributed.spark_converter import make_spark_converter
 
     cache = folder / "our_converter"
     shutil.rmtree(cache, ignore_errors=True)

@@ -124,11 +124,9 @@ def info(settings: Settings, name: str) -> None:
 
 @data_stack.command()
 @_name
-@click.option(
-    "--engine", type=click.Choice(["processes", "spark"]), help="Where to prepare the shards.  [default: here, in turn]"
-)
+@click.option("--engine", metavar="NAME", help="Where to prepare the shards: processes, spark …  [default: here, in turn]")
 @click.option("--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; means --engine processes.")
-@click.option("--master", metavar="URL", help="Spark's, e.g. spark://host:7077 or 'local[4]'; means --engine spark.")
+@click.option("--master", metavar="URL", help="Of a cluster, e.g. spark://host:7077 or 'local[4]'; means --engine spark.")
 @click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="How often a shard is tried.  [default: 3]")
 @click.option("--again", is_flag=True, help="Prepare it also if it is ready, from the sources that are kept.")
 @click.option(
@@ -151,8 +149,8 @@ def prepare(
     Retrieves and preprocesses it, so that loading it later only opens files. What is there is not fetched again, and what
     was interrupted goes on where it was, if the dataset's code is the same. If that code raises, it starts over next time.
 
-    A dataset that has shards can prepare them at once, in processes of this machine or on a Spark cluster; another one is
-    prepared there as a whole. The store must be reachable from all machines that take part.
+    A dataset that has shards can prepare them at once, in processes of this machine or on a Spark cluster (with the package
+    datastack-spark); another one is prepared there as a whole. The store must be reachable from all machines that take part.
     """
     from data_stack.cli.datasets import Dataset, engine_of
 

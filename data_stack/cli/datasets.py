@@ -225,14 +225,13 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None, att
     """The engine that the options of a command ask for; None if they ask for none.
 
     Args:
-        kind: ``"processes"`` or ``"spark"``; None: as the other options have it.
+        kind: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: as the other options have it.
         n_processes: of this machine.
-        master: of a Spark cluster.
+        master: of a cluster.
         attempts: at a shard.
 
     Raises:
-        ConfigError: the options contradict each other.
-        MissingDependencyError: pyspark is not installed.
+        ConfigError: the options contradict each other, or there is no such engine.
     """
     if kind is None:
         kind = "spark" if master is not None else "processes" if n_processes is not None else None
@@ -243,17 +242,18 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None, att
     attempts = _ATTEMPTS if attempts is None else attempts
     if kind == "processes":
         if master is not None:
-            raise ConfigError("--master is of a Spark cluster; leave it out, or use --engine spark")
-        from data_stack.distributed.processes import ProcessEngine
+            raise ConfigError("--master is of a cluster; leave it out, or use --engine spark")
+        from data_stack.distributed import ProcessEngine
 
         return ProcessEngine(n_processes, attempts=attempts)
     if n_processes is not None:
         raise ConfigError("--processes are those of this machine; leave it out, or use --engine processes")
-    if master is None:
-        raise ConfigError('--engine spark needs --master, e.g. "spark://host:7077", "yarn", or "local[4]" for this machine')
-    from data_stack.distributed.spark import SparkEngine
-
-    return SparkEngine(master, attempts=attempts)
+    engines = default_manager().engines()
+    if kind not in engines:
+        known = ", ".join(["processes", *sorted(engines)])
+        hint = ": the package datastack-spark brings it, plugins/spark in a clone of data_stack" if kind == "spark" else ""
+        raise ConfigError(f"there is no engine {kind!r:.60}{hint}; there are: {known}")
+    return engines[kind](master, attempts=attempts)
 
 
 def save_picture(picture: Image, path: str) -> None:

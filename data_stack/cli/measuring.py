@@ -6,11 +6,10 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,11 +20,8 @@ from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled
 from data_stack.loader.workers.kinds import WorkerKind
 
-__all__ = ["METHODS", "Throughput", "measured"]
+__all__ = ["Throughput", "measured"]
 
-Method = Literal["loader", "make_reader", "make_batch_reader"]
-METHODS: Final[tuple[Method, ...]] = ("loader", "make_reader", "make_batch_reader")
-_POOLS: Final = {"auto": "thread", "threads": "thread", "processes": "process", "inline": "dummy"}
 #: The size of decoded values is told of so many rows.
 _SIZED_ROWS: Final = 1000
 _MILLION: Final = 10**6
@@ -37,7 +33,6 @@ class Throughput:
 
     Attributes:
         fields: that were read.
-        method: how: "loader", "make_reader" or "make_batch_reader".
         worker_kind: "inline", "threads" or "processes".
         n_workers: threads or processes; 0 for inline.
         n_epochs: that count.
@@ -46,14 +41,13 @@ class Throughput:
         rows_per_second: the one by the other.
         stored_mb_per_second: MB (10⁶ bytes) of these fields as they are stored.
         decoded_mb_per_second: MB of values handed out, by the mean size of the first 1,000 rows.
-        first_batch_seconds: from opening the dataset to its first batch (row, row group), in the first epoch of all.
+        first_batch_seconds: from opening the dataset to its first batch, in the first epoch of all.
         cpu_percent: processor time by wall time, this process and workers together: 200 is two processors.
         peak_memory_mb: of this process, as the system counts it, with what it had before it read.
         peak_worker_memory_mb: the sum of those of the worker processes; what they share is counted for each.
     """
 
     fields: tuple[str, ...]
-    method: Method
     worker_kind: str
     n_workers: int
     n_epochs: int
@@ -72,7 +66,6 @@ def measured(
     source: Any,
     fields: Sequence[str] | None = None,
     *,
-    method: Method = "loader",
     workers: int | None = None,
     worker_kind: WorkerKind = "auto",
     batch_size: int = 256,
@@ -90,12 +83,11 @@ def measured(
     Args:
         source: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
         fields: names or regular expressions; None for all.
-        method: a loader, or a reader with Petastorm's spelling.
         workers: threads or processes; None for as many as there are processors.
-        worker_kind: of a reader "auto" means threads.
-        batch_size: of a loader.
-        shuffle: row groups in a random order; of a loader also the rows of ``window`` of them.
-        window: row groups that a loader mixes.
+        worker_kind: as for :class:`~data_stack.loader.loader.Loader`.
+        batch_size: rows of a batch.
+        shuffle: row groups in a random order, and the rows of ``window`` of them.
+        window: row groups that are mixed.
         seed: of the shuffle.
         warmup: epochs before those that count.
         epochs: that count.
@@ -111,27 +103,29 @@ def measured(
     if rows is not None:
         epochs = max(epochs, -(-rows // facts["n_rows"]))
     first_batch, n_rows, seconds, cpu_seconds, worker_peak = 0.0, 0, 0.0, 0.0, 0
-    kind, chosen, n_workers = str(worker_kind), "", 0
+    kind, chosen, n_workers = worker_kind, "", 0
     for epoch in range(warmup + epochs):
         began = time.perf_counter()
-        run: _Run
-        # a dataset of its own for each epoch: what one keeps in memory is not read again
-        if method == "loader":
-            order = BlockShuffled(window=window) if shuffle else False
-            run = _LoaderRun(source, fields, batch_size, order, seed + epoch, workers, _worker_kind(kind))
-        else:
-            run = _ReaderRun(source, fields, method, shuffle, seed + epoch, workers, _worker_kind(kind))
+        loader = Loader(
+            ParquetDataset(source, fields),  # of its own for each epoch: what one keeps in memory is not read again
+            batch_size,
+            shuffle=BlockShuffled(window=window) if shuffle else False,
+            seed=seed + epoch,
+            workers=workers,
+            worker_kind=kind,
+        )
         start, cpu_start, n_in_epoch = time.perf_counter(), _cpu_seconds(), 0
-        with run.open():
-            for n_in_batch in run.counts():
+        with loader:
+            for batch in loader:
                 if not first_batch:
                     first_batch = time.perf_counter() - began
-                n_in_epoch += n_in_batch
+                n_in_epoch += len(next(iter(batch.values())))
             if epoch >= warmup:
                 seconds += time.perf_counter() - start
                 cpu_seconds += _cpu_seconds() - cpu_start
                 n_rows += n_in_epoch
-            chosen, n_workers = run.workers()
+            statistics = loader.stats()
+            chosen, n_workers = statistics.worker_kind, statistics.n_workers
             if kind == "auto":  # what it chose remains
                 kind, workers = chosen, n_workers or None
             worker_peak = max(worker_peak, sum(map(_peak_bytes_of, _descendants(os.getpid()))))
@@ -142,7 +136,6 @@ def measured(
     per_second = n_rows / seconds
     return Throughput(
         fields=names,
-        method=method,
         worker_kind=chosen,
         n_workers=n_workers,
         n_epochs=epochs,
@@ -159,71 +152,6 @@ def measured(
 
 
 # ---------------------------------------------------------------------- the ways to read
-
-
-class _LoaderRun:
-    """Batches of a loader."""
-
-    def __init__(
-        self, source: Any, fields: Any, batch_size: int, shuffle: Any, seed: int, workers: int | None, kind: WorkerKind
-    ) -> None:
-        self._loader = Loader(
-            ParquetDataset(source, fields), batch_size, shuffle=shuffle, seed=seed, workers=workers, worker_kind=kind
-        )
-
-    def open(self) -> AbstractContextManager[Any]:
-        """Workers stay until its end."""
-        return self._loader
-
-    def counts(self) -> Iterator[int]:
-        """The rows of each batch of an epoch."""
-        for batch in self._loader:
-            yield len(next(iter(batch.values())))
-
-    def workers(self) -> tuple[str, int]:
-        """Their kind and number."""
-        statistics = self._loader.stats()
-        return statistics.worker_kind, statistics.n_workers
-
-
-class _ReaderRun:
-    """Rows or row groups of a reader."""
-
-    def __init__(
-        self, source: Any, fields: Any, method: Method, shuffle: bool, seed: int, workers: int | None, kind: WorkerKind
-    ) -> None:
-        from data_stack.loader import petastorm
-
-        make: Callable[..., Any] = petastorm.make_reader if method == "make_reader" else petastorm.make_batch_reader
-        options: dict[str, Any] = {} if workers is None else {"workers_count": workers}
-        self._reader = make(
-            source, schema_fields=fields, reader_pool_type=_POOLS[kind], shuffle_row_groups=shuffle, seed=seed, **options
-        )
-
-    def open(self) -> AbstractContextManager[Any]:
-        """Workers stay until its end."""
-        return self._reader  # type: ignore[no-any-return]  # a Reader
-
-    def counts(self) -> Iterator[int]:
-        """The rows of each tuple of an epoch."""
-        if not self._reader.batched_output:
-            for _ in self._reader:
-                yield 1
-            return
-        for columns in self._reader:
-            yield len(columns[0])
-
-    def workers(self) -> tuple[str, int]:
-        """Their kind and number."""
-        diagnostics = self._reader.diagnostics
-        return diagnostics["worker_kind"], diagnostics["n_workers"]
-
-
-_Run = _LoaderRun | _ReaderRun
-
-
-def _worker_kind(name: str) -> WorkerKind:
-    return next(kind for kind in get_args(WorkerKind) if kind == name)
 
 
 def _mean_row_bytes(dataset: ParquetDataset) -> float:

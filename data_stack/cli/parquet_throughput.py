@@ -15,13 +15,6 @@ __all__ = ["throughput"]
 @click.command("throughput")
 @click.argument("source", metavar="SRC")
 @click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
-@click.option(
-    "--method",
-    type=click.Choice(["loader", "make_reader", "make_batch_reader"]),
-    default="loader",
-    show_default=True,
-    help="Batches, or named tuples of rows or row groups.",
-)
 @click.option("--workers", type=click.IntRange(0, 1024), metavar="N", help="Threads or processes.  [default: one a processor]")
 @click.option(
     "--worker-kind",
@@ -30,9 +23,9 @@ __all__ = ["throughput"]
     show_default=True,
     help="Who reads and decodes.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Rows of a loader's batch.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Rows of a batch.")
 @click.option("--shuffle/--no-shuffle", default=True, show_default=True, help="Row groups at random, and their rows.")
-@click.option("--window", type=click.IntRange(min=1), default=8, show_default=True, help="Row groups that a loader mixes.")
+@click.option("--window", type=click.IntRange(min=1), default=8, show_default=True, help="Row groups that are mixed.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the shuffle.")
 @click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help="Epochs that do not count.")
 @click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Epochs that count.")
@@ -58,7 +51,7 @@ def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **op
         memory += f", workers {found.peak_worker_memory_mb:,.0f} MB"
     for key, value in (
         ("fields", ", ".join(found.fields)),
-        ("read by", f"{found.method}, {workers}"),
+        ("read by", workers),
         ("rows", f"{found.n_rows:,} in {found.seconds:.3f} s, {found.n_epochs} epoch{'s' * (found.n_epochs > 1)}"),
         ("rows/s", f"{found.rows_per_second:,.0f}"),
         ("MB/s", f"{found.stored_mb_per_second:,.1f} as stored, about {found.decoded_mb_per_second:,.1f} decoded"),

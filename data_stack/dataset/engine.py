@@ -35,8 +35,9 @@ class ShardAuthor(Protocol):
 class PreparationEngine(ABC):
     """Runs independent tasks, at once if it can, each until one attempt at it has ended well.
 
-    ``data_stack.distributed`` has engines for the processes of one machine and for Spark. One of your own needs :meth:`run`
-    alone: ``factory.prepare(engine=MyEngine(...))``. The tasks look after themselves: an attempt may be killed anywhere, a task
+    ``data_stack.distributed`` has an engine for the processes of one machine, the package datastack-spark one for Spark. One of
+    your own needs :meth:`run` alone: ``factory.prepare(engine=MyEngine(...))``; a plugin brings it to ``data-stack prepare
+    --engine`` by the hook ``data_stack_engines``. The tasks look after themselves: an attempt may be killed anywhere, a task
     may be attempted again and several times at once, and an attempt that was given up may go on.
     """
 

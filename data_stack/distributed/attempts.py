@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import socket
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from data_stack.exception import ConfigError, TaskError
 from data_stack.loader.workers.parcels import contents_of, know_nameless, pickled_error
 from data_stack.loader.workers.worker_package import pickled_for_workers
 
-__all__ = ["Failure", "PackedWork", "attempted", "attempted_by_spark", "packed", "unpacked"]
+__all__ = ["Failure", "PackedWork", "attempted", "packed", "unpacked"]
 
 
 @dataclass(frozen=True)
@@ -95,17 +93,3 @@ def attempted(work: Callable[[], Callable[[Any], Any]], argument: Any) -> tuple[
         said = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         return None, Failure(f"{said} (process {os.getpid()} of {socket.gethostname()})", text, pickled_error(error))
-
-
-def attempted_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
-    """Try a task in an executor. It is here as importing Spark's Python API takes a second, which each executor's Python would.
-
-    Args:
-        sent: Spark's broadcast of the PackedWork.
-        ends: Spark's accumulator of a list, which gets the number of the task and what :func:`attempted` gives.
-        numbered: number and argument of the task.
-    """
-    number, argument = numbered
-    with contextlib.redirect_stdout(sys.stderr):  # standard output may be what this Python speaks to Spark through
-        end = attempted(functools.partial(unpacked, sent.value), argument)
-    ends.add([(number, end)])

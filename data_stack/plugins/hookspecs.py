@@ -9,8 +9,8 @@ A plugin is a module with functions of these names, marked with ``hookimpl``::
         return {"mongodb": connect}
 
 and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It is imported when a
-scheme, a kind of encoder or a type of record column that is not built in is first asked for. A hook returns data and has no
-side effects.
+scheme, an engine, a kind of encoder or a type of record column that is not built in is first asked for. A hook returns data
+and has no side effects.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pluggy
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
     from data_stack.dataset.encoders import Encoder
+    from data_stack.dataset.engine import PreparationEngine
     from data_stack.io.retriever.transfer import Fetch
     from data_stack.io.storage_connectors import StorageConnector
 
@@ -55,6 +56,20 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
     mirrors, retries and publishing are the engine's.
 
     Called once, when a scheme that is not built in is first asked for. A scheme that is already taken is an error of the
+    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    """
+    raise NotImplementedError  # specifications are never run
+
+
+@hookspec
+def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
+    """Name the engines of preparations this plugin brings, for ``data-stack prepare --engine NAME``, e.g. ``{"spark": engine}``.
+
+    ``engine(master, attempts=3)`` makes a :class:`~data_stack.dataset.engine.PreparationEngine`: ``master`` is what ``--master``
+    says, the address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing yet, and raises
+    :class:`~data_stack.exception.ConfigError` for what it cannot use.
+
+    Called once, when an engine that is not built in is first asked for. A name that is already taken is an error of the
     plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
     """
     raise NotImplementedError  # specifications are never run

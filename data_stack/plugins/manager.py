@@ -30,6 +30,7 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
     from data_stack.dataset.encoders import Encoder
+    from data_stack.dataset.engine import PreparationEngine
     from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.io.retriever.transfer import Fetch
 
@@ -38,6 +39,8 @@ __all__ = ["PluginManager", "default_manager"]
 _Value = TypeVar("_Value")
 #: What data_stack.io.retriever fetches from by itself.
 _RETRIEVER_SCHEMES = {"file", "http", "https", "package"}
+#: What the command has by itself.
+_OWN_ENGINES = {"processes"}
 _SOURCE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)
 #: What data_stack.dataset.encoders has by itself; it must not be imported for this, it brings numpy.
@@ -135,12 +138,20 @@ def _descends(value: type, module: str, name: str) -> bool:
 
 
 _STORAGE, _RETRIEVERS = "data_stack_storage_connectors", "data_stack_retrievers"
-_ENCODERS, _CODECS = "data_stack_encoders", "data_stack_codecs"
+_ENCODERS, _CODECS, _ENGINES = "data_stack_encoders", "data_stack_codecs", "data_stack_engines"
 _SCHEMES = ("the scheme {}://", "schemes to functions", "a scheme such as 's3' and a function", _SCHEME)
 #: By hook.
 _CLAIMS: Mapping[str, _Claims] = {
     _STORAGE: _Claims(*_SCHEMES, BUILT_IN_STORAGE_SCHEMES, callable),
     _RETRIEVERS: _Claims(*_SCHEMES, _RETRIEVER_SCHEMES, callable),
+    _ENGINES: _Claims(
+        "the engine '{}'",
+        "engines to functions",
+        "an engine such as 'spark' and a function",
+        _SCHEME,
+        _OWN_ENGINES,
+        callable,
+    ),
     _ENCODERS: _Claims(
         "the kind of encoder '{}'",
         "kinds to classes of encoders",
@@ -167,7 +178,7 @@ class PluginManager:
 
     Listing reads metadata and imports nothing. A dataset's module is imported when the dataset is asked for; one that
     failed is tried again when it is asked for again, so that installing what it lacks heals it. Modules with hooks are
-    imported together when a scheme, kind of encoder or type of record column that is not built in is first asked for.
+    imported together when a scheme, engine, kind of encoder or type of record column that is not built in is first asked for.
 
     A plugin may do anything while it is imported (installing it is trusting it): one that hangs cannot be interrupted,
     but it is not imported before it is asked for, and does not keep another thread from other datasets.
@@ -256,6 +267,10 @@ class PluginManager:
     def retriever_schemes(self) -> Mapping[str, Fetch]:
         """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
         return self._claimed_by(_RETRIEVERS)
+
+    def engines(self) -> Mapping[str, Callable[..., PreparationEngine]]:
+        """The engines of preparations that plugins bring, by name; imports all plugins that implement hooks."""
+        return self._claimed_by(_ENGINES)
 
     def encoder_kinds(self) -> Mapping[str, type[Encoder]]:
         """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""

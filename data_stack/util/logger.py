@@ -7,4 +7,6 @@ from __future__ import annotations
 
 import logging
 
+__all__ = ["logger"]
+
 logger = logging.getLogger("data_stack")

@@ -26,13 +26,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("method", ["loader", "make_reader", "make_batch_reader"])
-def test_whole_epochs_are_read_by_every_method(command: Any, table: Path, method: str) -> None:
-    outcome = command("parquet", "throughput", str(table), "--method", method, "--workers", "2", "--epochs", "3", "--json")
+def test_whole_epochs_are_read(command: Any, table: Path) -> None:
+    outcome = command("parquet", "throughput", str(table), "--workers", "2", "--epochs", "3", "--json")
 
     assert outcome.code == 0, outcome.err
     found = outcome.json
-    assert (found["n_rows"], found["n_epochs"], found["method"]) == (3000, 3, method)
+    assert (found["n_rows"], found["n_epochs"]) == (3000, 3)
     assert found["fields"] == ["id", "speed", "text"]
     assert found["rows_per_second"] == pytest.approx(3000 / found["seconds"])
     assert found["first_batch_seconds"] > 0
@@ -71,7 +70,7 @@ def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
     lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
     assert outcome.code == 0, outcome.err
     assert lines["fields"] == "id, speed"
-    assert "loader, no workers" in outcome.out
+    assert "no workers" in outcome.out
     assert "1,000 in" in outcome.out
     assert {"rows/s", "MB/s", "processors", "memory"} <= set(lines)
 

@@ -44,7 +44,6 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.loader.petastorm.row_group_batches import RowGroupBatches
 from data_stack.loader.sources import Interleave, Transform
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository
@@ -168,7 +167,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "transformed": lambda: TransformedDatasetIterator(
         rows(), TransformSpec(marked, [("mark", "int64", (), False)], ["pair"]), schema=fields_of_rows(), seed=3, epoch=2
     ),
-    "row_group_batches": lambda: RowGroupBatches(source(), [5, 4, 3], seed=2),
     "steps": lambda: Transform(Interleave([source(), source(5)]), doubled).as_iterator(),
 }
 

@@ -23,7 +23,6 @@ LAYERS: dict[str, type[DatasetIteratorIF]] = {}
 # By name alone: a loader is above iterators, but a recipe may name what it brings.
 _OUTSIDE_OF_THIS_PACKAGE = (
     "data_stack.dataset.splits.parts",
-    "data_stack.loader.petastorm.row_group_batches",
     "data_stack.loader.sources",
 )
 # Of modules that need an optional package: who lacks it cannot have such a layer either.

@@ -23,7 +23,6 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
     import torch
-    from pyspark.sql.types import StructType
 
 __all__ = ["SCHEMA_KEY", "Field", "Schema"]
 
@@ -224,20 +223,6 @@ class Schema:
 
         fields = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self]
         return pa.schema(fields, metadata=self.metadata())
-
-    def spark_schema(self) -> StructType:
-        """As Spark's ``StructType``: the columns of a DataFrame that holds the cells.
-
-        What Spark cannot store becomes the next wider type, as in Petastorm: uint8 smallint, uint16 int, uint32 bigint, uint64
-        decimal(20,0), float16 float.
-
-        Raises:
-            ConfigError: Spark has nothing like a field.
-            MissingDependencyError: pyspark is not installed.
-        """
-        from data_stack.formats.parquet.spark_types import spark_schema
-
-        return spark_schema(self)
 
     def numpy_dtypes(self) -> dict[str, np.dtype[Any]]:
         """By field, the dtype of a column without nulls; object for text, bytes, decimals and nested values.

@@ -14,7 +14,7 @@ from data_stack.formats.parquet.columns import objects
 try:
     import pandas as pd
 except ImportError as error:
-    raise MissingDependencyError("a transform on='pandas'", "pandas", "spark") from error
+    raise MissingDependencyError("a transform on='pandas'", "pandas", "pandas") from error
 
 __all__ = ["as_frame", "columns_of_frame"]
 

@@ -47,8 +47,10 @@ class Unischema(Schema):
         return Unischema(f"{self.name}_view", view)
 
     def as_spark_schema(self) -> StructType:
-        """:meth:`~data_stack.formats.parquet.schema.Schema.spark_schema`."""
-        return self.spark_schema()
+        """The columns of a DataFrame that holds the cells; it needs the package datastack-spark."""
+        from data_stack_spark import spark_schema
+
+        return spark_schema(self)
 
 
 def UnischemaField(  # noqa: N802  # as Petastorm calls it

@@ -7,6 +7,7 @@ import itertools
 import json
 import pickle
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.rows import row_type
+from mongodb_server import MongoDBServer, folder_in_memory
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
 from data_stack.formats.parquet import ParquetWriter
@@ -27,6 +29,7 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.util.processors import n_processors
 
 PETASTORM = petastorm_fixtures.FIXTURES
@@ -746,6 +749,36 @@ def test_file_systems_of_pyarrow_and_fsspec_are_read(numbers: Path) -> None:
 def test_options_of_a_storage_open_its_file_system(numbers: Path) -> None:
     with make_reader(f"local://{numbers}", storage_options={"auto_mkdir": False}) as reader:
         assert len(ids(reader)) == N_ROWS
+
+
+@pytest.fixture
+def remote(numbers: Path) -> Iterator[str]:
+    """The same files in MongoDB."""
+    with MongoDBServer(folder=folder_in_memory()) as server:
+        uri = server.uri("data_stack_petastorm")
+        connector = storage_connector_from_url(uri)
+        for file in sorted(numbers.iterdir()):
+            with file.open("rb") as stored:
+                connector.set_resource(file.name, stored)
+        yield uri
+
+
+def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_deleted(remote: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep me")
+    options: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 10_000_000}
+
+    read = []
+    for spec in (
+        None,
+        TransformSpec(selected_fields=["id"]),
+        TransformSpec(lambda row: {"id": -row["id"]}, selected_fields=["id"]),
+    ):
+        with make_reader(remote, transform_spec=spec, **options) as reader:
+            read.append(sorted(ids(reader)))
+
+    assert read[0] == read[1] == sorted(-number for number in read[2]) == list(range(N_ROWS))
+    assert (tmp_path / "mine.txt").read_text() == "keep me"
+    assert sum(path.is_file() for path in tmp_path.rglob("*")) > 1
 
 
 def test_a_cache_of_local_files_is_none(numbers: Path, tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ import io
 import json
 import pickle
 import re
-import subprocess
-import sys
 from decimal import Decimal
 from typing import Any
 
@@ -224,9 +222,7 @@ def test_the_arrow_schema_can_be_written_and_carries_the_schema(schema: Schema) 
 
 
 def test_what_spark_cannot_store_becomes_the_next_wider_type(schema: Schema) -> None:
-    pytest.importorskip("pyspark")
-
-    spark = schema.spark_schema()
+    spark = pytest.importorskip("data_stack_spark.types").spark_schema(schema)
 
     found = {field.name: field.dataType.simpleString() for field in spark.fields}
     assert [field.nullable for field in spark.fields] == [field.nullable for field in schema]
@@ -267,24 +263,11 @@ def test_what_spark_cannot_store_becomes_the_next_wider_type(schema: Schema) -> 
 
 
 def test_a_decimal_too_long_for_spark_is_refused_by_name() -> None:
-    pytest.importorskip("pyspark")
+    spark_types = pytest.importorskip("data_stack_spark.types")
     schema = Schema("s", [Field("long", Decimal, (), ScalarCodec("decimal(50,2)"))])
 
     with pytest.raises(ConfigError, match="field 'long'"):
-        schema.spark_schema()
-
-
-def test_without_pyspark_its_extra_is_named() -> None:
-    program = (
-        "import sys; sys.modules['pyspark'] = None\n"
-        "from data_stack.formats.parquet.schema import Field, Schema\n"
-        "try: Schema('s', [Field('x', 'int8')]).spark_schema()\n"
-        "except ImportError as error: print(error)"
-    )
-
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-
-    assert "'.[spark]'" in told
+        spark_types.spark_schema(schema)
 
 
 def test_numpy_dtypes_are_those_of_columns_without_nulls(schema: Schema) -> None:

@@ -28,7 +28,7 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Told(Sharded):
@@ -87,7 +87,7 @@ def assert_right(factory: Sharded, expected: tuple[ResourceRecord, ...]) -> None
 def test_spark_gives_what_one_process_gives(
     spark: SparkSession, connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
 ) -> None:
-    from data_stack.distributed import SparkEngine
+    from data_stack_spark import SparkEngine
 
     factory = told(connector, tmp_path)
 
@@ -100,7 +100,7 @@ def test_spark_gives_what_one_process_gives(
 def test_pythons_of_spark_that_are_killed_lose_and_double_nothing(
     spark: SparkSession, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
 ) -> None:
-    from data_stack.distributed import SparkEngine
+    from data_stack_spark import SparkEngine
 
     marks = tmp_path / "die"
     marks.mkdir()
@@ -120,7 +120,7 @@ def test_pythons_of_spark_that_are_killed_lose_and_double_nothing(
 def test_a_shard_that_fails_in_spark_is_named_and_all_else_is_kept_where_asked_for(
     spark: SparkSession, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
 ) -> None:
-    from data_stack.distributed import SparkEngine
+    from data_stack_spark import SparkEngine
 
     (tmp_path / "fail").touch()
     factory = told(FileStorageConnector(tmp_path / "store"), tmp_path)
@@ -146,7 +146,7 @@ class Deadly(Sharded):
 
 
 def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_path: Path) -> None:
-    from data_stack.distributed import SparkEngine
+    from data_stack_spark import SparkEngine
 
     factory = Deadly(FileStorageConnector(tmp_path))
 
@@ -155,7 +155,7 @@ def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_pat
 
 
 def test_a_second_session_beside_the_first_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from data_stack.distributed import SparkEngine
+    from data_stack_spark import SparkEngine
 
     factory = Sharded(FileStorageConnector(tmp_path))
 
@@ -164,7 +164,7 @@ def test_a_second_session_beside_the_first_is_refused(spark: SparkSession, tmp_p
 
 
 def test_the_arguments_of_the_spark_engine_are_checked() -> None:
-    from data_stack.distributed import SparkEngine
+    from data_stack_spark import SparkEngine
 
     for arguments, said in (
         ({"master": "local", "session": "one"}, "got both"),
@@ -273,7 +273,7 @@ def test_options_that_contradict_each_other_are_wrong_usage(options: list[str], 
 
 
 def test_tasks_of_spark_leave_no_threads_behind(spark: SparkSession, tmp_path: Path) -> None:
-    from data_stack.distributed import SparkEngine
+    from data_stack_spark import SparkEngine
 
     told(FileStorageConnector(tmp_path / "store"), tmp_path).prepare(engine=SparkEngine(session=spark), progress=False)
 

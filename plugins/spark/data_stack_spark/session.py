@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from data_stack.distributed.spark_hadoop import HadoopFolder
-from data_stack.exception import ConfigError, MissingDependencyError, StorageError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from data_stack.exception import ConfigError, StorageError
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.url import StorageURL
-
-try:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-except ImportError as error:
-    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+from data_stack_spark.hadoop import HadoopFolder
 
 __all__ = ["classic", "folder_of_url", "local_path", "map_in_arrow", "readable_source", "spark_session"]
 
@@ -86,7 +83,7 @@ def local_path(url: str) -> str | None:
     return None if parts is None or parts.scheme != "file" else os.path.abspath(parts.local_path())
 
 
-def folder_of_url(url: str, spark: SparkSession) -> Folder:
+def folder_of_url(url: str, spark: SparkSession | None = None) -> Folder:
     """The folder at ``url``: of this machine, or of any file system that Spark writes to, by Spark's own client for it.
 
     Raises:
@@ -96,7 +93,7 @@ def folder_of_url(url: str, spark: SparkSession) -> Folder:
     if path is not None:
         return folder_of(path)
     try:
-        return HadoopFolder.at(spark.sparkContext, url)
+        return HadoopFolder.at(spark_session(spark).sparkContext, url)
     except StorageError:
         raise
     except Exception as error:  # of py4j and Java

@@ -33,7 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.default.parallelism": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)]),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.log.level": "ERROR",
     }
@@ -54,3 +54,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         process.stdin.close()
         process.wait(30)
         SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture(scope="module")
+def mongodb_uri() -> Iterator[str]:
+    """The URI of a database."""
+    from mongodb_server import MongoDBServer, folder_in_memory
+
+    with MongoDBServer(folder=folder_in_memory()) as server:
+        yield server.uri("data_stack_spark")

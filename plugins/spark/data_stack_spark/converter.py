@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import math
+import inspect
 import os
-import secrets
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import platformdirs
+from data_stack_petastorm import make_batch_reader
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from data_stack.distributed.spark_cache import CachedFrame, CacheFolder, deleted, register_delete_dir_handler
-from data_stack.distributed.spark_columns import PRECISIONS, converted_columns
-from data_stack.distributed.spark_materialize import sql_settings
-from data_stack.distributed.spark_plan import FramePlan
-from data_stack.distributed.spark_session import classic, folder_of_url, local_path, readable_source
-from data_stack.exception import ConfigError, MissingDependencyError, StorageError
-from data_stack.formats.parquet.dataset import ParquetDataset
-from data_stack.formats.parquet.files import find_files
-from data_stack.formats.parquet.footers import Footers
-from data_stack.loader.loader import Loader
-from data_stack.loader.orders import BlockShuffled, InOrder, Order
-from data_stack.loader.petastorm.arguments import shard_of, worker_kind_of
+from data_stack.exception import ConfigError, StorageError
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.loader import Loader
 from data_stack.util.logger import logger
-
-try:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame, SparkSession
-except ImportError as error:
-    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, written_once
+from data_stack_spark.columns import PRECISIONS, converted_columns
+from data_stack_spark.materialize import sql_settings
+from data_stack_spark.session import classic, folder_of_url, local_path, readable_source
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
 
@@ -51,6 +39,8 @@ _RANKS: Final = (
     ("PMI_RANK", "PMI_SIZE"),
     ("RANK", "WORLD_SIZE"),
 )
+_OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "device", "pin_memory", "timeout_seconds", "progress")
+_OF_READER: Final = tuple(inspect.signature(make_batch_reader).parameters)[1:]
 
 
 @dataclass(frozen=True)
@@ -115,24 +105,27 @@ class SparkDatasetConverter:
             shuffling_queue_capacity: rows that are mixed: those of so many whole row groups as have this number of rows; at
                 least those of one.
             data_loader_fn: makes the loader, of ``reader=``, ``batch_size=`` and ``shuffling_queue_capacity=``, as classes
-                of Petastorm's do; the reader is one of :func:`data_stack.loader.petastorm.make_batch_reader`.
-            reader: ``seed`` (0), ``shuffle_row_groups`` (True: another order of row groups in each epoch, and of the rows in
-                each; False, with no capacity: the order of the files), ``shuffle_rows`` (the same), ``cur_shard`` and
-                ``shard_count`` (one share of several, equally many steps each), ``schema_fields``, ``predicate``, ``filters``,
-                ``reader_pool_type`` ("thread", "process", "dummy"); and of the loader: ``uneven``, ``drop_last``, ``prefetch``,
-                ``transform``, ``collate``, ``device``, ``pin_memory``, ``timeout_seconds``, ``progress``.
+                of Petastorm's do; the reader is one of :func:`data_stack_petastorm.make_batch_reader`.
+            reader: all that :func:`data_stack_petastorm.make_batch_reader` takes: ``seed`` (0 here), ``shuffle_row_groups``
+                (True: another order of row groups in each epoch, and of the rows in each; False, with no capacity: the order of
+                the files), ``cur_shard`` and ``shard_count`` (one share of several, equally many steps each), ``uneven``,
+                ``schema_fields``, ``predicate``, ``filters`` …; and of the loader: ``drop_last``, ``prefetch``, ``transform``,
+                ``collate``, ``device``, ``pin_memory``, ``timeout_seconds``, ``progress``.
 
         Raises:
             ConfigError: there is no such argument, or it is out of range.
             ResourceNotFoundError: the folder has been deleted.
-            MissingDependencyError: torch is not installed.
+            ImportError: torch is not installed.
         """
         _check_ranks(reader)
         if data_loader_fn is not None:
             return self._with_reader(
                 data_loader_fn, batch_size, shuffling_queue_capacity, {"num_epochs": num_epochs, **_pool(workers_count), **reader}
             )
-        return self._loader(batch_size, num_epochs, workers_count, shuffling_queue_capacity, reader).torch()
+        batches: contextlib.AbstractContextManager[Any] = self._loader(
+            batch_size, num_epochs, workers_count, shuffling_queue_capacity, reader
+        ).torch()
+        return batches
 
     def make_tf_dataset(
         self,
@@ -160,73 +153,47 @@ class SparkDatasetConverter:
 
         Raises:
             ConfigError, ResourceNotFoundError: as :meth:`make_torch_dataloader`.
-            MissingDependencyError: TensorFlow is not installed.
+            ImportError: TensorFlow is not installed.
         """
         _check_ranks(reader)
         loader = self._loader(batch_size or 32, num_epochs, workers_count, shuffling_queue_capacity or 0, reader)
         return _tf_dataset(loader, prefetch)
 
     def delete(self) -> None:
-        """Delete the files that the converter wrote, and nothing else; what other processes use, they delete when they end.
-
-        The folder of a converter of a path is the caller's, and stays.
-        """
+        """Delete the files that the converter wrote, and nothing else. The folder of a converter of a path is the caller's."""
         if self.is_own:
-            deleted(self.cache_dir_url)
+            delete_folder(self.cache_dir_url, tuple(url[len(self.cache_dir_url) + 1 :] for url in self.file_urls))
         else:
             logger.info("%s was not written by a converter; it stays", self.cache_dir_url)
 
     # ------------------------------------------------------------------ inside
 
     def _loader(
-        self, batch_size: int, num_epochs: int | None, workers_count: int | None, capacity: int, reader: dict[str, Any]
+        self, batch_size: int, num_epochs: int | None, workers_count: int | None, capacity: int, options: dict[str, Any]
     ) -> Loader:
-        options = dict(reader)
-        dataset = self.dataset(options.pop("schema_fields", None), _filters(options))
-        order = _order(
-            dataset,
-            capacity,
-            shuffle_row_groups=options.pop("shuffle_row_groups", True),
-            shuffle_rows=options.pop("shuffle_rows", False),
-        )
-        pool = options.pop("reader_pool_type", None)
-        shard = shard_of(options.pop("cur_shard", None), options.pop("shard_count", None))
-        uneven = options.pop("uneven", "pad")
-        seed = options.pop("seed", None)
-        known = {name: options.pop(name) for name in _OF_LOADER if name in options}
-        if options:
+        unknown = [name for name in options if name not in _OF_READER and name not in _OF_LOADER]
+        if unknown:
             raise ConfigError(
-                f"there is no argument {', '.join(map(repr, options))} here; there are: batch_size, num_epochs, workers_count, "
+                f"there is no argument {', '.join(map(repr, unknown))} here; there are: batch_size, num_epochs, workers_count, "
                 f"shuffling_queue_capacity, {', '.join((*_OF_READER, *_OF_LOADER))}"
             )
-        return Loader(
-            dataset,
-            batch_size,
-            shuffle=order,
-            seed=0 if seed is None else seed,
-            epochs=num_epochs,
-            shard=shard,
-            uneven=uneven,
-            workers=workers_count,
-            worker_kind="auto" if pool is None else worker_kind_of(pool),
-            **known,
+        of_reader = {name: value for name, value in options.items() if name in _OF_READER}
+        of_loader = {name: value for name, value in options.items() if name in _OF_LOADER}
+        of_reader["seed"] = 0 if of_reader.get("seed") is None else of_reader["seed"]
+        of_reader.setdefault("shuffle_rows", of_reader.get("shuffle_row_groups", True))
+        if "reader_pool_type" not in of_reader:
+            of_loader |= {"workers": workers_count, "worker_kind": "auto"}
+        reader = make_batch_reader(
+            readable_source(self.cache_dir_url), num_epochs=num_epochs, **_pool(workers_count), **of_reader
         )
+        return reader.loader(batch_size, shuffling_queue_capacity=capacity, **of_loader)
 
     @contextlib.contextmanager
     def _with_reader(
         self, data_loader_fn: Callable[..., Any], batch_size: int, capacity: int, reader: dict[str, Any]
     ) -> Iterator[Any]:
-        from data_stack.loader.petastorm import make_batch_reader
-
         with make_batch_reader(list(self.file_urls), **reader) as rows:
             yield data_loader_fn(reader=rows, batch_size=batch_size, shuffling_queue_capacity=capacity)
-
-
-_OF_READER: Final = (
-    "schema_fields", "predicate", "filters", "shuffle_row_groups", "shuffle_rows", "reader_pool_type", "seed", "cur_shard",
-    "shard_count", "uneven",
-)  # fmt: skip
-_OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "device", "pin_memory", "timeout_seconds", "progress")
 
 
 def make_spark_converter(
@@ -248,15 +215,12 @@ def make_spark_converter(
         with converter.make_torch_dataloader(batch_size=256) as loader: ...
         converter.delete()
 
-    **Once.** The same plan over the same files with the same options is not written again: not in this process, nor, if the plan
-    says all about the rows (it reads files; it calls no functions of Python; nothing in it is random), in other processes and
-    later sessions that use the same folder. One that is being written by another process is waited for. Files that have changed
-    since are other rows. A plan over something else than files is taken for the same rows as long as this process lives;
-    ``delete()`` makes the next converter read anew.
+    **Once.** The same DataFrame with the same options is written once in a process: the one of which Spark says that it has the
+    same semantics, and whose files have not changed. ``delete()`` makes the next converter write anew.
 
-    **How long.** The files stay until :meth:`SparkDatasetConverter.delete`, or until the last process that uses them ends; what a
-    process left that was killed is deleted by the next converter in that folder. With ``delete_at_exit=False`` they stay for
-    later sessions. Only files that a converter wrote are ever deleted.
+    **How long.** The files stay until :meth:`SparkDatasetConverter.delete`, or until this process ends; what a process left that
+    was killed is deleted by the next converter in that folder. With ``delete_at_exit=False`` they stay. Only files that a
+    converter wrote are ever deleted.
 
     Args:
         df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and stays.
@@ -268,7 +232,7 @@ def make_spark_converter(
         cache_dir: a path, or a URL of any file system that Spark writes to, which all readers reach; None: the setting
             ``data_stack.spark.converter.cacheDir`` of the session, or Petastorm's
             ``petastorm.spark.converter.parentCacheDirUrl``; if neither is set and Spark runs in local mode, the user's cache.
-        delete_at_exit: whether the files go with the last process that uses them.
+        delete_at_exit: whether the files go when this process ends.
 
     Raises:
         ConfigError: an argument is wrong, no folder is named, or a column is of a type that Parquet does not have.
@@ -292,43 +256,12 @@ def make_spark_converter(
     classic(df)
     spark = df.sparkSession
     url = _cache_url(cache_dir, spark)
-    options = (url, size, codec, dtype)
-    frame = _shared(FramePlan.of(df), options).frame(df, keep=not delete_at_exit)
+
+    def write(target: str) -> None:
+        _write(df, target, size, codec, dtype)
+
+    frame = written_once(df, url, (size, codec, dtype), write, keep=not delete_at_exit)
     return SparkDatasetConverter(frame.url, tuple(f"{frame.url}/{file}" for file in frame.files), frame.n_rows)
-
-
-# ------------------------------------------------------------------ what is converted, once
-
-
-class _Conversion:
-    """One plan with one set of options, and what it was written to."""
-
-    def __init__(self, plan: FramePlan, options: tuple[str, int, str, str | None]) -> None:
-        self.plan, self.options = plan, options
-        self._lock, self._frame = threading.Lock(), None
-        facts = repr((plan.digest or secrets.token_hex(16), options[1:]))
-        self._key = sha256(facts.encode()).hexdigest()[:32]
-
-    def frame(self, df: DataFrame, *, keep: bool) -> CachedFrame:
-        """The folder with its rows, which is written if it is not there."""
-        url, size, codec, dtype = self.options
-        with self._lock:
-            folder = CacheFolder(url, df.sparkSession)
-            folder.clean()
-            return folder.frame(self._key, keep=keep, write=lambda target: _write(df, target, size, codec, dtype))
-
-
-_conversions: list[_Conversion] = []
-_conversions_lock = threading.Lock()
-
-
-def _shared(plan: FramePlan, options: tuple[str, int, str, str | None]) -> _Conversion:
-    with _conversions_lock:
-        for conversion in _conversions:
-            if conversion.options == options and conversion.plan.is_same(plan):
-                return conversion
-        _conversions.append(_Conversion(plan, options))
-        return _conversions[-1]
 
 
 def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str | None) -> None:
@@ -343,7 +276,7 @@ def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str
     except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
         said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
         raise StorageError(f"Spark could not write the DataFrame to {url}: {said:.1000}") from error
-    precision.tell(url, Footers(find_files(folder_of_url(url, df.sparkSession))))
+    precision.tell(url)
 
 
 def _of_path(path: str) -> SparkDatasetConverter:
@@ -351,9 +284,8 @@ def _of_path(path: str) -> SparkDatasetConverter:
     local = local_path(path)
     url = path.rstrip("/") if local is None else Path(local).as_uri()
     spark = SparkSession.getActiveSession()
-    files = find_files(source if local is not None or spark is None else folder_of_url(path, spark))
-    n_rows = int(Footers(files).n_rows.sum())
-    return SparkDatasetConverter(url, tuple(f"{url}/{file}" for file in files.paths), n_rows, is_own=False)
+    files, n_rows = files_and_rows(source if local is not None or spark is None else folder_of_url(path, spark))
+    return SparkDatasetConverter(url, tuple(f"{url}/{file}" for file in files), n_rows, is_own=False)
 
 
 def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) -> str:
@@ -372,24 +304,6 @@ def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) ->
 
 
 # ------------------------------------------------------------------ how it is read
-
-
-def _filters(options: dict[str, Any]) -> Any:
-    predicate, filters = options.pop("predicate", None), options.pop("filters", None)
-    if predicate is None or filters is None:
-        return filters if predicate is None else predicate
-    from data_stack.formats.parquet.selecting import as_predicate
-
-    return as_predicate(predicate) & as_predicate(filters)
-
-
-def _order(dataset: ParquetDataset, capacity: int, *, shuffle_row_groups: bool, shuffle_rows: bool) -> Order:
-    if type(capacity) is not int or capacity < 0:
-        raise ConfigError(f"shuffling_queue_capacity is a number of rows, from 0 on, not {capacity!r:.40}")
-    lengths = dataset.block_lengths
-    if not len(lengths) or not (shuffle_row_groups or shuffle_rows or capacity):
-        return InOrder()
-    return BlockShuffled(block_lengths=lengths, window=max(1, math.ceil(capacity / float(np.mean(lengths)))))
 
 
 def _pool(workers_count: int | None) -> dict[str, int]:
@@ -413,8 +327,7 @@ def _check_ranks(reader: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _tf_dataset(loader: Loader, prefetch: int | None) -> Iterator[Any]:
-    with loader:
-        batches = loader.tensorflow()
-        from data_stack.distributed.spark_tensorflow import named_batches
+    from data_stack_spark.tf_batches import named_batches
 
-        yield named_batches(batches, prefetch)
+    with loader:
+        yield named_batches(loader, prefetch)

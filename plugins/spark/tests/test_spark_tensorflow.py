@@ -15,7 +15,7 @@ tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed: `mak
 
 
 def test_a_dataframe_becomes_batches_of_named_tuples(spark: SparkSession, tmp_path: Path) -> None:
-    from data_stack.distributed import make_spark_converter
+    from data_stack_spark import make_spark_converter
 
     frame = spark.range(50).selectExpr("id", "array(id / 2D, 1D) as pair", "concat('t', id) as text")
     converter = make_spark_converter(frame, cache_dir=tmp_path, dtype="float32")

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from data_stack_spark.session import classic, local_path, readable_source, spark_session
 
-from data_stack.distributed.spark_session import classic, local_path, readable_source, spark_session
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def said_by(program: str, **environment: str) -> str:
@@ -33,24 +33,6 @@ def said_by(program: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_without_pyspark_the_extra_is_named() -> None:
-    program = (
-        "import sys\n"
-        "sys.modules['pyspark'] = None\n"
-        "import data_stack.distributed as distributed\n"
-        "for name in ('make_spark_converter', 'materialize_dataset', 'dataset_as_rdd', 'encode_rows'):\n"
-        "    try:\n"
-        "        getattr(distributed, name)\n"
-        "    except ImportError as error:\n"
-        "        print(type(error).__name__, error)\n"
-    )
-
-    lines = said_by(program, PATH=os.environ["PATH"]).splitlines()
-
-    assert len(lines) == 4
-    assert all("MissingDependencyError" in line and "pip install '.[spark]'" in line for line in lines)
-
-
 @pytest.mark.parametrize(
     ("home", "said"),
     [({"JAVA_HOME": "/nowhere"}, "JAVA_HOME is '/nowhere', where no bin/java is"), ({}, "no java is on PATH")],
@@ -58,7 +40,7 @@ def test_without_pyspark_the_extra_is_named() -> None:
 )
 def test_without_java_it_is_said_what_to_install(home: dict[str, str], said: str) -> None:
     program = (
-        "from data_stack.distributed.spark_session import spark_session\n"
+        "from data_stack_spark.session import spark_session\n"
         "try:\n"
         "    spark_session()\n"
         "except Exception as error:\n"

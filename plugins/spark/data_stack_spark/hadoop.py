@@ -8,16 +8,13 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from data_stack.exception import ConfigError, MissingDependencyError, ResourceNotFoundError, StorageError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+
+from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
 from data_stack.io.folder import Folder
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceWriter, sealing
-
-try:
-    from py4j.protocol import Py4JError, Py4JJavaError
-    from pyspark import SparkContext
-except ImportError as error:
-    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
 
 __all__ = ["HadoopFolder"]
 

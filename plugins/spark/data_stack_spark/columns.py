@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from typing import Final
+from typing import Any, Final
 
-from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.footers import Footers
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructField,
+    StructType,
+    UserDefinedType,
+)
+
+from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
-
-try:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
-    from pyspark.sql.types import (
-        ArrayType,
-        DataType,
-        DoubleType,
-        FloatType,
-        MapType,
-        StructField,
-        StructType,
-        UserDefinedType,
-    )
-except ImportError as error:
-    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
 
 __all__ = ["PRECISIONS", "Precision", "converted_columns"]
 
@@ -46,15 +41,14 @@ class Precision:
     def __init__(self, frame: DataFrame, columns: list[str]) -> None:
         self._frame, self._columns = frame, columns
 
-    def tell(self, url: str, footers: Footers) -> None:
+    def tell(self, url: str) -> None:
         """Log which columns lost precision, and warn of numbers that became infinite.
 
-        Counting them while they are written (with an ``Observation``) takes a third of the time of writing. So the footers are
-        asked first, which hardly ever tell of infinite numbers; only where they do, the numbers are counted in the DataFrame.
+        Counting them while they are written (with an ``Observation``) takes a third of the time of writing. So these columns of
+        the files are asked first; only where they hold infinite numbers, these are counted in the DataFrame.
 
         Args:
             url: of the files that were written.
-            footers: of these files.
         """
         if not self._columns:
             return
@@ -63,7 +57,7 @@ class Precision:
             ", ".join(self._columns),
         )
         try:
-            counts = self._counts(url, footers)
+            counts = self._counts(url)
         except (PySparkException, Py4JJavaError) as error:  # the rows are written all the same
             logger.warning("it is not known whether numbers beyond 3.4e38 became infinite as float32: %.300s", error)
             return
@@ -73,44 +67,24 @@ class Precision:
                     "column %r: %d numbers beyond 3.4e38 became infinite as float32; keep them with dtype=None", name, count
                 )
 
-    def _counts(self, url: str, footers: Footers) -> dict[str, int | None]:
-        """Of columns that may have them, how many numbers became infinite."""
-        types = {field.name: field.dataType for field in self._frame.schema if field.name in self._columns}
-        told = {name: has_infinite_numbers(footers, name) for name, type_ in types.items() if _is_counted(type_)}
-        unknown = [name for name, found in told.items() if found is None]
-        if unknown:
-            told |= _looked_up(self._frame.sparkSession.read.parquet(url), unknown)
-        names = [name for name, found in told.items() if found]
-        if not names:
-            return {}
-        counts = self._frame.agg(*[F.sum(_overflows(F.col(_quoted(name)), types[name])) for name in names]).first()
-        return dict(zip(names, counts or (), strict=False))
+    def _counts(self, url: str) -> dict[str, int | None]:
+        """Of columns with infinite numbers, how many became so."""
+        types = {
+            field.name: field.dataType
+            for field in self._frame.schema
+            if field.name in self._columns and _is_counted(field.dataType)
+        }
+        written = self._frame.sparkSession.read.parquet(url)
+        infinite = _of_columns(written, {name: F.max(_has_infinite(_column(name), type_)) for name, type_ in types.items()})
+        return _of_columns(
+            self._frame, {name: F.sum(_overflows(_column(name), types[name])) for name, found in infinite.items() if found}
+        )
 
 
-def has_infinite_numbers(footers: Footers, name: str) -> bool | None:
-    """Whether a column of floating-point numbers, or of lists of them, has infinite ones; None where the footers do not tell.
-
-    They do not where there is a NaN: it has no place between a least and a greatest value.
-    """
-    is_known = True
-    for group in range(len(footers)):
-        file, index = int(footers.file_of[group]), int(footers.index_of[group])
-        facts = footers.facts(file)
-        for leaf in facts.columns[name]:
-            if facts.n_nulls[index, leaf] == facts.n_values[index, leaf]:
-                continue
-            statistics = footers.of(file).row_group(index).column(leaf).statistics
-            bounds = [] if statistics is None or not statistics.has_min_max else [statistics.min, statistics.max]
-            if any(map(math.isinf, bounds)):
-                return True
-            is_known &= len(bounds) == 2 and not any(map(math.isnan, bounds))
-    return False if is_known else None
-
-
-def _looked_up(written: DataFrame, names: list[str]) -> dict[str, bool]:
-    """Which columns of files that were written have infinite numbers; nothing else of the files is read."""
-    found = written.agg(*[F.max(_has_infinite(F.col(_quoted(name)), written.schema[name].dataType)) for name in names]).first()
-    return dict(zip(names, map(bool, found or ()), strict=False))
+def _of_columns(frame: DataFrame, wanted: dict[str, Column]) -> dict[str, Any]:
+    """An aggregate of each of some columns, by their names."""
+    found = frame.agg(*wanted.values()).first() if wanted else ()
+    return dict(zip(wanted, found or (), strict=False))
 
 
 def converted_columns(frame: DataFrame, dtype: str | None) -> tuple[DataFrame, Precision]:
@@ -130,7 +104,7 @@ def converted_columns(frame: DataFrame, dtype: str | None) -> tuple[DataFrame, P
         raise ConfigError(f"the DataFrame has several columns called {', '.join(map(repr, repeated))}; rename them")
     columns, lossy = [], []
     for field in frame.schema:
-        column: Column = F.col(_quoted(field.name))
+        column = _column(field.name)
         if _is_vector(field.dataType):
             column = _array_of_vector(column, field.dataType, dtype)
             if dtype == "float32":
@@ -214,5 +188,5 @@ def _check_type(name: str, type_: DataType) -> None:
             _check_type(f"{name}.{each.name}", each.dataType)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")

@@ -7,21 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from data_stack.distributed.spark_session import folder_of_url, spark_session
-from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.files import folder_and_paths
-from data_stack.formats.parquet.metadata import read_common_metadata, write_common_metadata
-from data_stack.formats.parquet.metadata_generation import MetadataReport, generate_metadata
-from data_stack.formats.parquet.petastorm_metadata import petastorm_metadata
-from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.spark_types import spark_schema
-from data_stack.io.folder import Folder
-from data_stack.util.logger import logger
+from pyspark.sql import SparkSession
 
-try:
-    from pyspark.sql import SparkSession
-except ImportError as error:
-    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Schema, generate_metadata
+from data_stack.formats.parquet.files import folder_and_paths
+from data_stack.util.logger import logger
+from data_stack_spark.session import folder_of_url, spark_session
+from data_stack_spark.types import spark_schema
 
 __all__ = ["hadoop_settings", "materialize_dataset", "sql_settings"]
 
@@ -86,20 +79,11 @@ def materialize_dataset(
         folder = folder_of_url(dataset_url, spark)
     else:
         folder, _ = folder_and_paths(dataset_url, filesystem=filesystem_factory())
-    report = generate_metadata(folder, schema=schema)
-    _let_petastorm_read(folder, schema, report)
-
-
-def _let_petastorm_read(folder: Folder, schema: Schema, report: MetadataReport) -> None:
-    """Add what Petastorm looks for, if it knows such fields."""
     try:
-        metadata = petastorm_metadata(schema, report.manifest.files)
-    except ConfigError as error:
+        generate_metadata(folder, schema=schema, petastorm=True)
+    except ConfigError as error:  # of a field that Petastorm does not know, or of files that do not fit, which is told again
+        generate_metadata(folder, schema=schema)
         logger.info("Petastorm will not be able to read %s: %s", folder.name, error)
-        return
-    common = read_common_metadata(folder)
-    if common is not None:
-        write_common_metadata(folder, common[0], {**common[1], **metadata})
 
 
 @contextlib.contextmanager

@@ -7,21 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyspark import RDD
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from data_stack.distributed.spark_session import map_in_arrow, spark_session
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Field, Schema
 from data_stack.formats.parquet.codecs import CellValueError
-from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.spark_types import spark_schema
 from data_stack.formats.parquet.types import arrow_for_spark
-from data_stack.util.suggestions import did_you_mean
-
-try:
-    import pyarrow as pa
-    from pyspark import RDD
-    from pyspark.sql import DataFrame, Row, SparkSession
-except ImportError as error:
-    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+from data_stack_spark.session import map_in_arrow, spark_session
+from data_stack_spark.types import spark_schema
 
 __all__ = ["dict_to_spark_row", "encode_rows"]
 
@@ -147,12 +142,10 @@ def _encoded(field: Field, values: list[Any], first_row: int | None) -> pa.Array
 
 def _check_names(names: Any, schema: Schema, what: str) -> None:
     for name in names:
-        if name not in schema:
-            known = list(schema.fields)
-            raise ConfigError(
-                f"{what} has {name!r:.60}, which is no field of schema {schema.name!r}{did_you_mean(str(name)[:60], known)}; "
-                f"its fields are {', '.join(known)}"
-            )
+        try:
+            schema[name]
+        except ConfigError as error:
+            raise ConfigError(f"{what} has {name!r:.60}, which is no field: {error}") from error
     for field in schema:
         if field.name not in names and not field.nullable:
             raise ConfigError(f"{what} has no value for field {field.name!r}, which is not nullable")

@@ -7,20 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyspark import RDD, Broadcast
+from pyspark.sql import DataFrame, SparkSession
 
-from data_stack.distributed.spark_session import map_in_arrow, readable_source, spark_session
-from data_stack.distributed.spark_types import as_spark_column, decoded_schema, decoded_type
-from data_stack.exception import MissingDependencyError
-from data_stack.formats.parquet.dataset import ParquetDataset
-from data_stack.formats.parquet.schema import Field
+from data_stack.formats.parquet import Field, ParquetDataset
 from data_stack.util.named_rows import named_row
-
-try:
-    import pyarrow as pa
-    from pyspark import RDD, Broadcast
-    from pyspark.sql import DataFrame, SparkSession
-except ImportError as error:
-    raise MissingDependencyError("data_stack.distributed with Spark", "pyspark", "spark") from error
+from data_stack_spark.session import map_in_arrow, readable_source, spark_session
+from data_stack_spark.types import as_spark_column, decoded_schema, decoded_type
 
 __all__ = ["dataset_as_dataframe", "dataset_as_rdd"]
 

@@ -12,17 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
-from data_stack.dataset.engine import PreparationEngine
-from data_stack.distributed.attempts import Failure, PackedWork, attempted_by_spark, packed
-from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.util.logger import logger
+from pyspark import InheritableThread, SparkContext
+from pyspark.accumulators import AddingAccumulatorParam
+from pyspark.sql import SparkSession
 
-try:
-    from pyspark import InheritableThread, SparkContext
-    from pyspark.accumulators import AddingAccumulatorParam
-    from pyspark.sql import SparkSession
-except ImportError as error:
-    raise MissingDependencyError("SparkEngine", "pyspark", "spark") from error
+from data_stack.dataset.engine import PreparationEngine
+from data_stack.distributed.attempts import Failure, PackedWork, packed
+from data_stack.exception import ConfigError
+from data_stack.util.logger import logger
+from data_stack_spark.attempts import attempted_by_spark
 
 __all__ = ["SparkEngine"]
 
@@ -39,8 +37,8 @@ class SparkEngine(PreparationEngine):
 
     What a task raises comes back, and the task is tried again in another job. That an executor or its Python dies is Spark's to
     answer, by its ``spark.task.maxFailures``; where it gives up, as it does at once in local mode, what is not done is tried
-    again too. Executors need data_stack, and what the datasets' code imports, at the same versions; the functions and classes
-    of a script or a notebook are sent by value.
+    again too. Executors need data_stack and this package, and what the datasets' code imports, at the same versions; the
+    functions and classes of a script or a notebook are sent by value.
 
     Args:
         master: of the cluster, e.g. ``"spark://host:7077"`` or ``"local[4]"``: a session is made for each :meth:`run`, and
@@ -50,7 +48,6 @@ class SparkEngine(PreparationEngine):
 
     Raises:
         ConfigError: both or neither of master and session, or a number that is less than 1.
-        MissingDependencyError: pyspark is not installed.
     """
 
     def __init__(self, master: str | None = None, *, session: SparkSession | None = None, attempts: int = 3) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from data_stack_spark.materialize import materialize_dataset
+from data_stack_spark.reading import dataset_as_dataframe, dataset_as_rdd
+from data_stack_spark.rows import dict_to_spark_row, encode_rows
+from data_stack_spark.types import spark_schema
 
-from data_stack.distributed.spark_materialize import materialize_dataset
-from data_stack.distributed.spark_reading import dataset_as_dataframe, dataset_as_rdd
-from data_stack.distributed.spark_rows import dict_to_spark_row, encode_rows
 from data_stack.exception import ConfigError, DataStackError, ResourceNotFoundError
 from data_stack.formats.parquet import (
     CompressedNdarrayCodec,
@@ -108,7 +109,7 @@ def test_rows_of_many_kinds_are_encoded_alike(spark: SparkSession) -> None:
     raw = spark.createDataFrame([(8, [1.5, 2.5])], "id bigint, values array<double>")
     some = Schema("some", [Field("id", np.int64), Field("values", np.float32, (None,), NdarrayCodec())])
 
-    assert frame.first() == spark.createDataFrame([one], SCHEMA.spark_schema()).first()
+    assert frame.first() == spark.createDataFrame([one], spark_schema(SCHEMA)).first()
     encoded = encode_rows(raw, some).first()
     assert encoded is not None
     assert np.frombuffer(bytes(encoded["values"])[-8:], "<f4").tolist() == [1.5, 2.5]

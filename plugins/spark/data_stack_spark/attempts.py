@@ -1,0 +1,26 @@
+"""One attempt at a task in an executor; in a module of its own, as importing Spark's Python API takes a second there."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from typing import Any
+
+from data_stack.distributed.attempts import attempted, unpacked
+
+__all__ = ["attempted_by_spark"]
+
+
+def attempted_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
+    """Try a task in an executor.
+
+    Args:
+        sent: Spark's broadcast of the PackedWork.
+        ends: Spark's accumulator of a list, which gets the number of the task and what :func:`attempted` gives.
+        numbered: number and argument of the task.
+    """
+    number, argument = numbered
+    with contextlib.redirect_stdout(sys.stderr):  # standard output may be what this Python speaks to Spark through
+        end = attempted(functools.partial(unpacked, sent.value), argument)
+    ends.add([(number, end)])

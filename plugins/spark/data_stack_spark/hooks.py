@@ -1,0 +1,30 @@
+"""What data_stack asks of this plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from data_stack.exception import ConfigError
+from data_stack.plugins import hookimpl
+
+__all__ = ["data_stack_engines", "engine_on"]
+
+
+@hookimpl
+def data_stack_engines() -> dict[str, Callable[..., Any]]:
+    """Spark as an engine: ``data-stack prepare NAME --engine spark --master URL``."""
+    return {"spark": engine_on}
+
+
+def engine_on(master: str | None, *, attempts: int) -> Any:
+    """A :class:`~data_stack_spark.engine.SparkEngine` on a cluster.
+
+    Raises:
+        ConfigError: none is named.
+    """
+    if master is None:
+        raise ConfigError('--engine spark needs --master, e.g. "spark://host:7077", "yarn", or "local[4]" for this machine')
+    from data_stack_spark.engine import SparkEngine
+
+    return SparkEngine(master, attempts=attempts)

@@ -1,0 +1,52 @@
+"""Plugins bring engines of preparations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from data_stack.cli.datasets import engine_of
+from data_stack.exception import ConfigError
+from data_stack.plugins import PluginManager
+
+Site = Any  # the class in conftest.py, which cannot be imported from here
+
+ENGINE = """
+    from data_stack.distributed import ProcessEngine
+    from data_stack.plugins import hookimpl
+
+    def engine(master, *, attempts):
+        return ProcessEngine(int(master), attempts=attempts)
+
+    @hookimpl
+    def data_stack_engines():
+        return {"NAME": engine}
+"""
+
+
+def test_a_plugins_engine_is_asked_for_by_its_name(site: Site) -> None:
+    site.install_hooks("several", ENGINE.replace("NAME", "several"))
+
+    engine = engine_of("several", None, "3", 7)
+
+    assert repr(engine) == "ProcessEngine(3, attempts=7)"
+
+
+def test_an_engine_that_no_plugin_brings_is_an_error_with_those_that_there_are(site: Site) -> None:
+    site.install_hooks("several", ENGINE.replace("NAME", "several"))
+
+    with pytest.raises(ConfigError, match=r"no engine 'sevral'; there are: processes, (.*, )?several"):
+        engine_of("sevral", None, None, None)
+
+
+def test_an_engine_whose_name_is_taken_is_an_error_of_its_plugin(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("broken", ENGINE.replace("NAME", "processes"))
+    site.install_hooks("none", "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_engines(): return {'x': 1}")
+
+    engines = manager.engines()
+
+    assert "processes" not in engines
+    records = site.records(manager.records())
+    assert "the engine 'processes' is taken" in str(records["broken"].error)
+    assert "not an engine such as 'spark' and a function" in str(records["none"].error)

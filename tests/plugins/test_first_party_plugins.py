@@ -1,0 +1,73 @@
+"""The packages in ``plugins/`` use public names of data_stack alone, and are known as plugins."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_stack.plugins.installed import InstalledPlugins, Switches
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+MODULES = sorted(PLUGINS.glob("*/data_stack_*/**/*.py"))
+KNOWN_PACKAGES = {"data_stack", *(module.relative_to(PLUGINS).parts[1] for module in MODULES)}
+#: What named tuples have, and what pyspark says that programs which go to the JVM take.
+KNOWN = {"_asdict", "_fields", "_make", "_active_spark_context", "_jdf", "_jsc", "_jsparkSession", "_jvm"}
+
+
+def private_names(source: str, package: str = "") -> Iterator[str]:
+    """Names that are none of the public ones: of modules of other packages, or attributes of objects of other modules."""
+    tree = ast.parse(source)
+    own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    own |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in KNOWN_PACKAGES - {package}:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if not is_public(str(node.module), alias.name))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("data_stack") and "._" in alias.name)
+        elif isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr) and node.attr not in own | KNOWN:
+            yield ast.unparse(node)
+
+
+def is_public(module: str, name: str) -> bool:
+    """Whether a module's ``__all__`` has a name, or it is a module itself."""
+    if any(part.startswith("_") for part in (*module.split("."), name)):
+        return False
+    found = importlib.import_module(module)
+    if hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None:
+        return True
+    if hasattr(found, "__all__"):
+        return name in found.__all__
+    return getattr(getattr(found, name), "__module__", None) == module
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PLUGINS)))
+def test_a_plugin_uses_public_names_alone(module: Path) -> None:
+    source = module.read_text(encoding="utf-8")
+
+    assert list(private_names(source, module.relative_to(PLUGINS).parts[1])) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from data_stack.plugins.manager import _HOOKS",
+        "from data_stack.plugins.manager import logger",
+        "import data_stack._version",
+        "def f(loader):\n    return loader._plan",
+    ],
+)
+def test_the_rule_sees_what_it_is_for(source: str) -> None:
+    assert list(private_names(source)) != []
+
+
+def test_they_are_listed_where_they_bring_what_is_found_by_name() -> None:
+    installed = InstalledPlugins.read(Switches())
+
+    assert {"digits", "iris"} <= set(installed.datasets)
+    assert ("spark", "datastack-spark") in {(record.name, record.distribution) for record in installed.behaviour}
