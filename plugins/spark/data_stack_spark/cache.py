@@ -123,8 +123,8 @@ def delete_folder(url: str, files: tuple[str, ...]) -> None:
     folder = folder_of_url(url)
     for file in (*files, *_SIDECARS):
         for each in (file, f".{file}.crc"):
-            folder.remove(each)
-    others = folder.tree() if folder.names() else []
+            folder.delete(each)
+    others = folder.list_files() if folder.list_names() else []
     if others:
         logger.warning("%s holds files that data_stack did not write, such as %s; they stay", url, others[0])
     else:
@@ -153,12 +153,12 @@ def _is_same(one: DataFrame, other: DataFrame) -> bool:
 
 
 def _is_there(url: str) -> bool:
-    return bool(folder_of_url(url).names())
+    return bool(folder_of_url(url).list_names())
 
 
 def _clear(parent: str, spark: SparkSession) -> None:
     """Delete what processes left that were killed."""
-    for name in folder_of_url(parent, spark).names():
+    for name in folder_of_url(parent, spark).list_names():
         match = _NAME.fullmatch(name)
         if match is not None and is_dead(match[1]):
             try:
