@@ -11,8 +11,8 @@ GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 # Tests that are skipped without the package that they are about, which is in no other environment.
 FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py \
-	tests/plugins/petastorm/test_petastorm_tensorflow.py
-SPARK_FRAMEWORK_TESTS := tests/plugins/spark/test_spark_tensorflow.py
+	tests/petastorm/test_petastorm_tensorflow.py
+SPARK_FRAMEWORK_TESTS := tests/spark/test_spark_tensorflow.py
 
 # TensorFlow without the kernels for GPUs, where there is such a package: half as large.
 TENSORFLOW ?= tensorflow-cpu
@@ -41,7 +41,7 @@ unit: $(VENV)/.installed  ## pytest
 
 test-all: test .venv-all/.installed  ## test, and what needs TensorFlow and JAX, in an environment of its own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
-	.venv-all/bin/python -m pytest -q --confcutdir=tests/plugins/spark $(SPARK_FRAMEWORK_TESTS)
+	.venv-all/bin/python -m pytest -q --confcutdir=tests/spark $(SPARK_FRAMEWORK_TESTS)
 
 faults: $(VENV)/.installed  ## the fault tests in their full form, about an hour; figures: docs/reliability.md
 	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults tests/formats/records/test_record_crashes.py tests/formats/parquet

@@ -17,7 +17,7 @@ from data_stack.exception import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def said_by(program: str, **environment: str) -> str:

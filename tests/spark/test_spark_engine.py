@@ -28,7 +28,7 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 class Told(Sharded):

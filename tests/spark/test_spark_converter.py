@@ -27,7 +27,7 @@ from data_stack.exception import ConfigError, ResourceNotFoundError, StorageErro
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
