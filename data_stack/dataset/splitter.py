@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,8 @@ from data_stack.dataset.iterator.iterator import (
 from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.randomness.seeds import derived_seed
-from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
 from data_stack.dataset.splits.parts import Division, Fold, Folding, SplitPartIterator, checked_n_folds
-from data_stack.dataset.splits.scikit_learn_splits import drawn_part, sorted_numbers, stratified_folds
+from data_stack.dataset.splits.scikit_learn_splits import all_positions, drawn_part, folds_of, labels_of, sorted_numbers
 from data_stack.dataset.splits.splitting import checked_ratios, positions_of_parts
 from data_stack.exception import ConfigError
 
@@ -41,9 +41,8 @@ __all__ = [
     "TimeSplitterImpl",
 ]
 
+_Arguments = ParamSpec("_Arguments")
 _Positions = npt.NDArray[np.integer[Any]]
-
-_MOST_IN_INT32 = 2**31
 
 
 class SplitterIF(ABC):
@@ -103,7 +102,7 @@ class RandomSplitterImpl(SplitterIF):
 
     def _determine_split_indices(self, dataset_length: int, ratios: Sequence[float]) -> list[list[int]]:
         """The original's name, which programs override and call: the positions of each part."""
-        order = _all_positions(dataset_length)
+        order = all_positions(dataset_length)
         # Python's own shuffle, of an array: a list of positions takes ten times the memory and half as long again.
         random.Random(self.seed).shuffle(_memory(order))  # noqa: S311  # an order, not a secret
         ends = np.cumsum([int(ratio * dataset_length) for ratio in ratios])
@@ -139,7 +138,7 @@ class StratifiedSplitterImpl(SplitterIF):
         self, dataset_length: int, ratios: Sequence[float], dataset_iterator: DatasetIteratorIF
     ) -> list[list[int]]:
         """The original's name, which programs override and call: the positions of each part."""
-        remaining = _all_positions(dataset_length)
+        remaining = all_positions(dataset_length)
         if len(ratios) == 1:
             return [remaining.tolist()]
         numbers, names = sorted_numbers(adapted(dataset_iterator).read_column(self.target_pos))
@@ -195,9 +194,9 @@ class CVSplitterImpl(SplitterIF):
         return [list(fold.indices) for fold in self.split(dataset_iterator)]  # of the split, as programs override that
 
     def _positions(self, dataset_iterator: DatasetIteratorIF) -> list[_Positions]:
-        labels = _labels(dataset_iterator, self.target_pos) if self.stratification else None
+        labels = labels_of(dataset_iterator, self.target_pos) if self.stratification else None
         random_state = _random_state(self.seed) if self.shuffle else None
-        return _folds(len(dataset_iterator), self.num_folds, labels, random_state)
+        return folds_of(len(dataset_iterator), self.num_folds, labels, random_state)
 
 
 class NestedCVSplitterImpl(SplitterIF):
@@ -258,12 +257,12 @@ class NestedCVSplitterImpl(SplitterIF):
     def _positions(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[_Positions], list[list[_Positions]]]:
         stratifies_outside = self.outer_stratification and self.outer_group_pos is None
         stratifies_inside = self.inner_stratification and self.inner_group_pos is None
-        labels = _labels(dataset_iterator, self.target_pos) if stratifies_outside or stratifies_inside else None
+        labels = labels_of(dataset_iterator, self.target_pos) if stratifies_outside or stratifies_inside else None
         # One generator for all folds, outer ones first: published folds depend on it.
         random_state = _random_state(self.seed) if self.shuffle else None
         if self.outer_group_pos is None:
             outer_labels = labels if stratifies_outside else None
-            outer_folds = _folds(len(dataset_iterator), self.num_outer_loop_folds, outer_labels, random_state)
+            outer_folds = folds_of(len(dataset_iterator), self.num_outer_loop_folds, outer_labels, random_state)
         else:
             target_pos = self.target_pos if self.outer_stratification else None
             seed = self.seed if self.shuffle else None
@@ -274,7 +273,7 @@ class NestedCVSplitterImpl(SplitterIF):
             others = np.concatenate([fold for number, fold in enumerate(outer_folds) if number != left_out])
             if self.inner_group_pos is None:
                 inner_labels = labels.among(others) if labels is not None and stratifies_inside else None
-                folds = _folds(len(others), self.num_inner_loop_folds, inner_labels, random_state)
+                folds = folds_of(len(others), self.num_inner_loop_folds, inner_labels, random_state)
             else:
                 target_pos = self.target_pos if self.inner_stratification else None
                 seed = derived_seed("nested", self.seed, left_out) if self.shuffle else None
@@ -284,7 +283,28 @@ class NestedCVSplitterImpl(SplitterIF):
         return outer_folds, inner_folds
 
 
-class GroupedSplitterImpl(SplitterIF):
+class _DivisionSplitter(SplitterIF):
+    """Divides as ``iterator.split`` does; see :class:`~data_stack.dataset.splits.parts.Division`."""
+
+    division: Division
+
+    def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One view for each part, its samples in the iterator's order: a dict if parts have names, otherwise a list."""
+        arguments = self.division.arguments()
+        return self.division.arranged(
+            {
+                part: SplitPartIterator(dataset_iterator, part=part, positions=positions, **arguments)
+                for part, positions in self.division.positions(dataset_iterator).items()
+            }
+        )
+
+    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
+        """One list of positions for each part, ascending, arranged likewise; only the columns that decide are read."""
+        positions_of = self.division.positions(dataset_iterator)
+        return self.division.arranged({part: as_index_array(positions).tolist() for part, positions in positions_of.items()})
+
+
+class GroupedSplitterImpl(_DivisionSplitter):
     """Parts of given sizes as nearly as it can be with groups kept whole; see :class:`~data_stack.dataset.splits.parts.Division`.
 
     Args:
@@ -307,16 +327,8 @@ class GroupedSplitterImpl(SplitterIF):
         self.seed = _drawn_if_none(seed)
         self.division = Division.of(ratios, seed=self.seed, group_by=group_pos, stratify=target_pos)
 
-    def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """One view for each part: a dict if parts have names, otherwise a list."""
-        return _views_of(self.division, dataset_iterator)
 
-    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """One list of positions for each part, ascending, arranged likewise; groups, and targets if they are named, are read."""
-        return _indices_of(self.division, dataset_iterator)
-
-
-class TimeSplitterImpl(SplitterIF):
+class TimeSplitterImpl(_DivisionSplitter):
     """Parts in the order of time, the earliest samples in the first; equal times are in one part.
 
     Args:
@@ -330,16 +342,8 @@ class TimeSplitterImpl(SplitterIF):
     def __init__(self, ratios: Sequence[float] | Mapping[str, float], time_pos: ColumnKey) -> None:
         self.division = Division.of(ratios, time=time_pos)
 
-    def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """One view for each part, its samples in the iterator's order: a dict if parts have names, otherwise a list."""
-        return _views_of(self.division, dataset_iterator)
 
-    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """One list of positions for each part, ascending, arranged likewise; only times are read."""
-        return _indices_of(self.division, dataset_iterator)
-
-
-class PredefinedSplitterImpl(SplitterIF):
+class PredefinedSplitterImpl(_DivisionSplitter):
     """Parts that somebody else has decided on: by a column that names the part of each sample, or by their indices.
 
     Args:
@@ -359,17 +363,19 @@ class PredefinedSplitterImpl(SplitterIF):
             raise ConfigError("a predefined split needs either part_pos, a column that names each sample's part, or indices")
         self.part_pos = part_pos
         self.indices = indices
+        if part_pos is not None:
+            self.division = Division.of(None, by=part_pos)
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
         """One view for each part: a dict if parts have names, otherwise a list."""
         if self.part_pos is not None:
-            return _views_of(Division.of(None, by=self.part_pos), dataset_iterator)
+            return super().split(dataset_iterator)
         return self._arranged({name: _view(dataset_iterator, part) for name, part in self._positions(dataset_iterator).items()})
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
         """One list of positions for each part, arranged likewise."""
         if self.part_pos is not None:
-            return _indices_of(Division.of(None, by=self.part_pos), dataset_iterator)
+            return super().get_indices(dataset_iterator)
         return self._arranged({name: part.tolist() for name, part in self._positions(dataset_iterator).items()})
 
     def _arranged(self, parts: dict[Any, Any]) -> Any:
@@ -423,95 +429,28 @@ class GroupedCVSplitterImpl(SplitterIF):
         return [fold.tolist() for fold in _grouped_folds(dataset_iterator, self.folding)]
 
 
+def _maker_of(implementation: Callable[_Arguments, SplitterIF]) -> Callable[_Arguments, Splitter]:
+    """What makes a splitter of an implementation, with its arguments and docstring."""
+
+    def get_splitter(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> Splitter:
+        return Splitter(splitter_impl=implementation(*arguments, **options))
+
+    get_splitter.__doc__ = implementation.__doc__
+    get_splitter.__signature__ = inspect.signature(implementation)  # type: ignore[attr-defined]  # what inspect looks for
+    return get_splitter
+
+
 class SplitterFactory:
-    """Makes splitters."""
+    """Makes splitters, each from the arguments of its implementation."""
 
-    @staticmethod
-    def get_random_splitter(ratios: Sequence[float], seed: int | None) -> Splitter:
-        """See :class:`RandomSplitterImpl`."""
-        return Splitter(splitter_impl=RandomSplitterImpl(ratios, seed=seed))
-
-    @staticmethod
-    def get_stratified_splitter(ratios: Sequence[float], seed: int | None, target_pos: ColumnKey = 1) -> Splitter:
-        """See :class:`StratifiedSplitterImpl`."""
-        return Splitter(splitter_impl=StratifiedSplitterImpl(ratios, seed=seed, target_pos=target_pos))
-
-    @staticmethod
-    def get_nested_cv_splitter(
-        num_outer_loop_folds: int = 5,
-        num_inner_loop_folds: int = 2,
-        inner_stratification: bool = True,
-        outer_stratification: bool = True,
-        target_pos: ColumnKey = 1,
-        shuffle: bool = True,
-        seed: int | None = 1,
-        *,
-        inner_group_pos: ColumnKey | None = None,
-        outer_group_pos: ColumnKey | None = None,
-    ) -> Splitter:
-        """See :class:`NestedCVSplitterImpl`."""
-        splitter_impl = NestedCVSplitterImpl(
-            num_outer_loop_folds=num_outer_loop_folds,
-            num_inner_loop_folds=num_inner_loop_folds,
-            inner_stratification=inner_stratification,
-            outer_stratification=outer_stratification,
-            target_pos=target_pos,
-            shuffle=shuffle,
-            seed=seed,
-            inner_group_pos=inner_group_pos,
-            outer_group_pos=outer_group_pos,
-        )
-        return Splitter(splitter_impl=splitter_impl)
-
-    @staticmethod
-    def get_cv_splitter(
-        num_folds: int = 5,
-        stratification: bool = True,
-        target_pos: ColumnKey = 1,
-        shuffle: bool = True,
-        seed: int | None = 1,
-    ) -> Splitter:
-        """See :class:`CVSplitterImpl`."""
-        splitter_impl = CVSplitterImpl(
-            num_folds=num_folds, stratification=stratification, target_pos=target_pos, shuffle=shuffle, seed=seed
-        )
-        return Splitter(splitter_impl=splitter_impl)
-
-    @staticmethod
-    def get_grouped_splitter(
-        ratios: Sequence[float] | Mapping[str, float],
-        seed: int | None,
-        group_pos: ColumnKey = 2,
-        target_pos: ColumnKey | None = None,
-    ) -> Splitter:
-        """See :class:`GroupedSplitterImpl`."""
-        return Splitter(splitter_impl=GroupedSplitterImpl(ratios, seed=seed, group_pos=group_pos, target_pos=target_pos))
-
-    @staticmethod
-    def get_time_splitter(ratios: Sequence[float] | Mapping[str, float], time_pos: ColumnKey) -> Splitter:
-        """See :class:`TimeSplitterImpl`."""
-        return Splitter(splitter_impl=TimeSplitterImpl(ratios, time_pos=time_pos))
-
-    @staticmethod
-    def get_predefined_splitter(
-        part_pos: ColumnKey | None = None, indices: Sequence[IndexArray] | Mapping[str, IndexArray] | None = None
-    ) -> Splitter:
-        """See :class:`PredefinedSplitterImpl`."""
-        return Splitter(splitter_impl=PredefinedSplitterImpl(part_pos=part_pos, indices=indices))
-
-    @staticmethod
-    def get_grouped_cv_splitter(
-        num_folds: int = 5,
-        group_pos: ColumnKey = 2,
-        target_pos: ColumnKey | None = None,
-        shuffle: bool = True,
-        seed: int | None = 1,
-    ) -> Splitter:
-        """See :class:`GroupedCVSplitterImpl`."""
-        splitter_impl = GroupedCVSplitterImpl(
-            num_folds=num_folds, group_pos=group_pos, target_pos=target_pos, shuffle=shuffle, seed=seed
-        )
-        return Splitter(splitter_impl=splitter_impl)
+    get_random_splitter = staticmethod(_maker_of(RandomSplitterImpl))
+    get_stratified_splitter = staticmethod(_maker_of(StratifiedSplitterImpl))
+    get_nested_cv_splitter = staticmethod(_maker_of(NestedCVSplitterImpl))
+    get_cv_splitter = staticmethod(_maker_of(CVSplitterImpl))
+    get_grouped_splitter = staticmethod(_maker_of(GroupedSplitterImpl))
+    get_time_splitter = staticmethod(_maker_of(TimeSplitterImpl))
+    get_predefined_splitter = staticmethod(_maker_of(PredefinedSplitterImpl))
+    get_grouped_cv_splitter = staticmethod(_maker_of(GroupedCVSplitterImpl))
 
 
 def _drawn_if_none(seed: int | None) -> int:
@@ -525,10 +464,6 @@ def _random_state(seed: int) -> np.random.RandomState:
         raise ConfigError(f"the seed of this splitter must be an integer from 0 to 2**32 - 1, got {seed!r}") from error
 
 
-def _all_positions(n_samples: int) -> _Positions:
-    return np.arange(n_samples, dtype=np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
-
-
 def _view(dataset_iterator: DatasetIteratorIF, positions: _Positions) -> DatasetIteratorView:
     # A view made with an array has an array as its ``indices``; made with anything else, a list, as the original's had.
     return DatasetIteratorView(dataset_iterator, _memory(positions))
@@ -538,57 +473,5 @@ def _memory(positions: Any) -> Any:
     return memoryview(positions)  # which numpy declares arrays to have from Python 3.12 on only
 
 
-def _views_of(division: Division, dataset_iterator: DatasetIteratorIF) -> Any:
-    arguments = division.arguments()
-    return division.arranged(
-        {
-            part: SplitPartIterator(dataset_iterator, part=part, positions=positions, **arguments)
-            for part, positions in division.positions(dataset_iterator).items()
-        }
-    )
-
-
-def _indices_of(division: Division, dataset_iterator: DatasetIteratorIF) -> Any:
-    positions_of = division.positions(dataset_iterator)
-    return division.arranged({part: as_index_array(positions).tolist() for part, positions in positions_of.items()})
-
-
 def _grouped_folds(dataset_iterator: DatasetIteratorIF, folding: Folding) -> list[_Positions]:
     return [as_index_array(fold) for fold in positions_of_parts(folding.fold_of(dataset_iterator), folding.n_folds)]
-
-
-def _labels(dataset_iterator: DatasetIteratorIF, target_pos: ColumnKey) -> ClassNumbers:
-    """The class of each sample, of targets that are one label each, or one-hot."""
-    targets = adapted(dataset_iterator).read_column(target_pos)
-    refusal = f"column {target_pos!r} cannot be stratified"
-    classes = class_numbers(targets, refusal)
-    if len(classes) == 0:
-        return classes
-    values = classes.values.reshape(len(classes), -1)
-    if values.shape[1] > 1:
-        if values.dtype.kind not in "biuf" or not ((values == 0) | (values == 1)).all() or (values.sum(axis=1) != 1).any():
-            raise ConfigError(
-                f"stratification needs one label a sample; column {target_pos!r} has values of shape {targets.shape[1:]}. "
-                f"Name the label's column as target_pos, or split without stratification."
-            )
-    elif values.dtype.kind == "f" and (values != np.floor(values)).any():
-        measured = int(np.argmax(values != np.floor(values)))
-        raise ConfigError(
-            f"{refusal}: {classes.shown(measured)} is no label but a measured number. "
-            f"Map them to intervals first, or split without stratification."
-        )
-    return classes
-
-
-def _folds(
-    n_samples: int, num_folds: int, labels: ClassNumbers | None, random_state: np.random.RandomState | None
-) -> list[_Positions]:
-    """The positions in each fold, ascending."""
-    if n_samples < num_folds:
-        raise ConfigError(f"{n_samples} samples cannot be divided into {num_folds} folds")
-    if labels is not None:
-        return stratified_folds(labels, num_folds, random_state)
-    order = _all_positions(n_samples)
-    if random_state is not None:
-        random_state.shuffle(order)  # as scikit-learn's KFold
-    return [np.sort(fold) for fold in np.array_split(order, num_folds)]

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers, counted, grouped_positions, narrowest
 from data_stack.dataset.splits.splitting import round_robin
 from data_stack.exception import ConfigError
 
-__all__ = ["drawn_part", "sorted_numbers", "stratified_folds"]
+__all__ = ["all_positions", "drawn_part", "folds_of", "labels_of", "sorted_numbers", "stratified_folds"]
 
 _Integers = npt.NDArray[np.integer[Any]]
 _Counts = npt.NDArray[np.intp]
 
+_MOST_IN_INT32 = 2**31
 _REFUSAL = "the targets cannot be stratified"
 
 
@@ -143,3 +145,45 @@ def _approximate_mode(counts: _Counts, n_draws: int, random_state: np.random.Ran
                 break
     mode: _Counts = floored.astype(np.intp)
     return mode
+
+
+def all_positions(n_samples: int) -> _Integers:
+    """0, 1, … in the smallest type that scikit-learn's positions fit in."""
+    return np.arange(n_samples, dtype=np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
+
+
+def labels_of(dataset_iterator: DatasetIteratorIF, target_pos: ColumnKey) -> ClassNumbers:
+    """The class of each sample, of targets that are one label each, or one-hot."""
+    targets = adapted(dataset_iterator).read_column(target_pos)
+    refusal = f"column {target_pos!r} cannot be stratified"
+    classes = class_numbers(targets, refusal)
+    if len(classes) == 0:
+        return classes
+    values = classes.values.reshape(len(classes), -1)
+    if values.shape[1] > 1:
+        if values.dtype.kind not in "biuf" or not ((values == 0) | (values == 1)).all() or (values.sum(axis=1) != 1).any():
+            raise ConfigError(
+                f"stratification needs one label a sample; column {target_pos!r} has values of shape {targets.shape[1:]}. "
+                f"Name the label's column as target_pos, or split without stratification."
+            )
+    elif values.dtype.kind == "f" and (values != np.floor(values)).any():
+        measured = int(np.argmax(values != np.floor(values)))
+        raise ConfigError(
+            f"{refusal}: {classes.shown(measured)} is no label but a measured number. "
+            f"Map them to intervals first, or split without stratification."
+        )
+    return classes
+
+
+def folds_of(
+    n_samples: int, num_folds: int, labels: ClassNumbers | None, random_state: np.random.RandomState | None
+) -> list[_Integers]:
+    """The positions in each fold, ascending."""
+    if n_samples < num_folds:
+        raise ConfigError(f"{n_samples} samples cannot be divided into {num_folds} folds")
+    if labels is not None:
+        return stratified_folds(labels, num_folds, random_state)
+    order = all_positions(n_samples)
+    if random_state is not None:
+        random_state.shuffle(order)  # as scikit-learn's KFold
+    return [np.sort(fold) for fold in np.array_split(order, num_folds)]
