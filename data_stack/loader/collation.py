@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ class Padded(Collation):
 
     A padded column has the shape ``(n, extent, ...)``, each extent that of the largest value in the batch, or what ``to`` and
     ``multiple_of`` say. All extents are padded in which values differ: pictures of shapes ``(h, w, 3)`` become ``(n, H, W, 3)``.
-    ``np.arange(padded.shape[1]) < lengths[:, None]`` is the mask of what is no padding (of padding on the right).
+    ``np.arange(padded.shape[1]) < lengths[:, None]`` is the mask of what is no padding.
 
     Which columns are padded, their dtypes and what stands beside them never depends on which samples are in a batch: a column
     whose values happen to be equally long is treated as always. So, if no columns are named, those with arrays or lists of
@@ -56,11 +56,8 @@ class Padded(Collation):
         columns: which to pad, a key or several (of tuple samples: positions; negative ones count from the end); None for all that
             have arrays of numbers.
         to: the extent that every batch has; or several, for the first extents of a value, None for the largest in the batch.
-        truncate: whether what is longer than ``to`` is cut off (on the ``side`` where shorter values are filled up), and not an
-            error.
+        truncate: whether what is longer than ``to`` is cut off, and not an error.
         multiple_of: extents are rounded up to a multiple of this; or several, for the first extents. It does not change ``to``.
-        side: where values are filled up in their first extent: "right" (behind) or "left" (before). In other extents it is
-            behind.
         lengths: whether lengths are given: True, False, or a number of extents of which they are.
         dtype: of padded columns, which must hold their values (floats may be rounded); or a mapping of columns to dtypes. None:
             see above.
@@ -79,7 +76,6 @@ class Padded(Collation):
         to: SupportsIndex | Sequence[SupportsIndex | None] | None = None,
         truncate: bool = False,
         multiple_of: SupportsIndex | Sequence[SupportsIndex] = 1,
-        side: Literal["right", "left"] = "right",
         lengths: bool | int = True,
         dtype: npt.DTypeLike | Mapping[ColumnKey, npt.DTypeLike] | None = None,
     ) -> None:
@@ -91,9 +87,6 @@ class Padded(Collation):
         self._keys = None if columns is None else keys_of(columns)
         self._to = _extents("to", to, at_least=0)
         self._multiple_of = tuple([each or 1 for each in _extents("multiple_of", multiple_of, at_least=1)])
-        if side not in ("right", "left"):
-            raise ConfigError(f"side must be 'right' or 'left', got {side!r:.40}")
-        self._is_left = side == "left"
         self._truncates = bool(truncate)
         if truncate and not self._to:
             raise ConfigError("truncate cuts off what is longer than `to`: give it, too")
@@ -151,7 +144,7 @@ class Padded(Collation):
                         f"{name} has a value of shape {tuple(shapes[at].tolist())} at place {at} of the batch, "
                         f"which is longer than to={most}; make it longer, or say truncate=True"
                     )
-                arrays = _cut(arrays, place, most, from_left=self._is_left and place == 0)
+                arrays = _cut(arrays, place, most)
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
         dtype = self._dtype_of(arrays, key, name)
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
@@ -160,14 +153,13 @@ class Padded(Collation):
         if isinstance(arrays, np.ndarray):
             if arrays.shape == padded.shape and arrays.dtype == dtype:
                 return arrays, lengths
-            place_of_all = (slice(None), *self._place(arrays.shape[1:]))
-            padded[place_of_all] = arrays
-        elif n_extents == 1 and not self._is_left:
+            padded[(slice(None), *map(slice, arrays.shape[1:]))] = arrays
+        elif n_extents == 1:
             for row, array in zip(padded, arrays, strict=True):
                 row[: len(array)] = array
         else:
             for row, array in zip(padded, arrays, strict=True):
-                row[self._place(array.shape)] = array
+                row[tuple(map(slice, array.shape))] = array
         return padded, lengths
 
     def _check_extents(self, n_extents: int, name: str) -> None:
@@ -181,11 +173,6 @@ class Padded(Collation):
             return fixed
         multiple = self._multiple_of[place] if place < len(self._multiple_of) else 1
         return -(-largest // multiple) * multiple
-
-    def _place(self, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Where in its row a value stands."""
-        first = slice(-shape[0], None) if self._is_left and shape[0] else slice(shape[0])
-        return (first, *[slice(extent) for extent in shape[1:]])
 
     def _dtype_of(self, arrays: Column | list[Column], key: Any, name: str) -> np.dtype[Any]:
         wanted: np.dtype[Any] | None = self._dtype.get(key) if isinstance(self._dtype, dict) else self._dtype
@@ -202,7 +189,6 @@ class Padded(Collation):
             "to": (self._to, ()),
             "truncate": (self._truncates, False),
             "multiple_of": (self._multiple_of, (1,)),
-            "side": ("left" if self._is_left else "right", "right"),
             "lengths": (self._n_lengths, 1),
             "dtype": (self._dtype, None),
         }
@@ -300,10 +286,9 @@ def _shapes(arrays: Column | list[Column]) -> npt.NDArray[np.int64]:
     return np.array([array.shape for array in arrays], dtype=np.int64)
 
 
-def _cut(arrays: Column | list[Column], axis: int, most: int, *, from_left: bool) -> Column | list[Column]:
+def _cut(arrays: Column | list[Column], axis: int, most: int) -> Column | list[Column]:
     """Values cut to ``most`` along one of their axes."""
-    kept = slice(most) if not from_left else slice(-most, None) if most else slice(0, 0)
-    place = (*[slice(None)] * axis, kept)
+    place = (*[slice(None)] * axis, slice(most))
     of_all = (slice(None), *place)
     return arrays[of_all] if isinstance(arrays, np.ndarray) else [array[place] for array in arrays]
 

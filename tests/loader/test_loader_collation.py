@@ -46,7 +46,7 @@ def test_values_are_filled_up_to_the_longest_of_the_batch() -> None:
     assert batch["label"].tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("collation", [Padded(), Padded(columns="tokens"), Padded({"tokens": -1}, side="left"), Concatenated()])
+@pytest.mark.parametrize("collation", [Padded(), Padded(columns="tokens"), Padded({"tokens": -1}), Concatenated()])
 def test_a_batch_of_equally_long_values_has_the_same_form(collation: Collation) -> None:
     ragged, even = padded(TEXTS, collation), padded(EQUALLY_LONG, collation)
 
@@ -97,13 +97,6 @@ def test_each_column_has_its_own_padding_value_and_dtype() -> None:
     assert batch["labels"].dtype == np.int16
 
 
-def test_values_are_filled_up_on_the_left() -> None:
-    batch, lengths = padded([[1, 2, 3], [4], []], Padded(7, side="left"))
-
-    assert batch.tolist() == [[1, 2, 3], [7, 7, 4], [7, 7, 7]]
-    assert lengths.tolist() == [3, 1, 0]
-
-
 def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
     values = [[1, 2, 3], [4]]
 
@@ -114,10 +107,9 @@ def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
     assert padded([[], []], Padded(multiple_of=4))[0].shape == (2, 0)
 
 
-@pytest.mark.parametrize(("side", "expected"), [("right", [[1, 2], [4, 0]]), ("left", [[2, 3], [0, 4]])])
-def test_what_is_too_long_is_cut_off_on_the_side_of_the_padding(side: Any, expected: list[list[int]]) -> None:
-    for values, rows in (([[1, 2, 3], [4]], expected), ([[1, 2, 3], [1, 2, 3]], [expected[0]] * 2)):
-        batch, lengths = padded(values, Padded(to=2, truncate=True, side=side))
+def test_what_is_too_long_is_cut_off_on_request() -> None:
+    for values, rows in (([[1, 2, 3], [4]], [[1, 2], [4, 0]]), ([[1, 2, 3], [1, 2, 3]], [[1, 2]] * 2)):
+        batch, lengths = padded(values, Padded(to=2, truncate=True))
 
         assert batch.tolist() == rows
         assert lengths.tolist() == [min(len(value), 2) for value in values]
@@ -141,16 +133,14 @@ def test_pictures_are_padded_in_both_extents() -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(hnp.arrays(np.int16, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=5)), min_size=1, max_size=6),
-    st.sampled_from(["right", "left"]),
     st.integers(1, 4),
 )
-def test_what_was_padded_is_found_again(values: list[Any], side: Any, multiple: int) -> None:
-    batch, shapes = Padded(-1, side=side, multiple_of=multiple, lengths=2).collated(stack_values(values))
+def test_what_was_padded_is_found_again(values: list[Any], multiple: int) -> None:
+    batch, shapes = Padded(-1, multiple_of=multiple, lengths=2).collated(stack_values(values))
 
     assert batch.shape[1] % multiple == 0
     for row, (height, width), value in zip(batch, shapes.tolist(), values, strict=True):
-        top = len(row) - height if side == "left" else 0
-        assert np.array_equal(row[top : top + height, :width], value)
+        assert np.array_equal(row[:height, :width], value)
         assert (row == -1).sum() - (value == -1).sum() == row.size - value.size
 
 
@@ -226,7 +216,6 @@ def test_what_cannot_be_collated_is_named(samples: list[Any], collation: Collati
         ({"to": "long"}, "to must be an integer"),
         ({"multiple_of": 0}, "multiple_of must be at least 1"),
         ({"multiple_of": (8, None)}, "multiple_of must be an integer"),
-        ({"side": "top"}, "side must be 'right' or 'left'"),
         ({"truncate": True}, "give it, too"),
         ({"value": {"a": 0}, "columns": "a"}, "once"),
         ({"value": {"a": 0}, "dtype": {"b": "i4"}}, "not padded: 'b'"),
@@ -254,11 +243,11 @@ def test_an_empty_batch_stays_one() -> None:
 
 
 def test_collations_pickle_and_show_what_they_do() -> None:
-    collation = Padded({"a": 0}, to=(None, 4), side="left", lengths=False)
+    collation = Padded({"a": 0}, to=(None, 4), lengths=False)
 
     again = pickle.loads(pickle.dumps(collation))
 
-    assert repr(again) == repr(collation) == "Padded({'a': 0}, to=(None, 4), side='left', lengths=0)"
+    assert repr(again) == repr(collation) == "Padded({'a': 0}, to=(None, 4), lengths=0)"
     assert repr(Padded()) == "Padded(0)"
     assert repr(Concatenated(columns=["a", 1])) == "Concatenated(columns=['a', 1])"
     assert np.array_equal(again.collated({"a": np.ones((1, 2, 2))})["a"][0, :, :2], np.ones((2, 2)))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.joining import Joining
+from data_stack.loader.workers.coalescing import BatchCoalescing
 from data_stack.loader.workers.workers import Workers
 
 __all__ = ["InlineWorkers"]
@@ -20,7 +20,7 @@ class InlineWorkers(Workers):
 
     def __init__(self, maker: BatchMaker) -> None:
         self._maker = maker
-        self._joining = Joining(maker)
+        self._coalescing = BatchCoalescing(maker)
         self._jobs: deque[Job] = deque()
         self._making: Iterator[MadeBatch] = iter(())
         self._n_making = 0
@@ -28,7 +28,7 @@ class InlineWorkers(Workers):
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._joining.n_jobs
+        return self._coalescing.n_jobs
 
     def submit(self, job: Job) -> None:
         self._jobs.append(job)
@@ -45,7 +45,7 @@ class InlineWorkers(Workers):
             raise
         self._n_making -= 1
         if is_first:
-            self._joining.observe(made)
+            self._coalescing.observe(made)
         return made
 
     @property

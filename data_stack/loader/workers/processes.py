@@ -16,8 +16,8 @@ from typing import Any
 
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.ahead import Ahead
 from data_stack.loader.workers.parcels import Spans, contents_of
+from data_stack.loader.workers.prefetch_limit import PrefetchLimit
 from data_stack.loader.workers.running_worker import LOOK_SECONDS, RunningWorker
 from data_stack.loader.workers.segments import Leases
 from data_stack.loader.workers.workers import Workers
@@ -59,7 +59,7 @@ class ProcessWorkers(Workers):
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         self._maker = maker
         self.n_workers, self._prefetch = n_workers, prefetch
-        self._ahead = Ahead(n_workers, prefetch)
+        self._limit = PrefetchLimit(n_workers, prefetch)
         self._timeout_seconds = timeout_seconds
         self._pool: WorkerPool | None = None
         self._end_pool: weakref.finalize[..., ProcessWorkers] | None = None
@@ -71,7 +71,7 @@ class ProcessWorkers(Workers):
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._ahead.n_batches
+        return self._limit.n_batches
 
     def start(self) -> None:
         """Start the processes, if they do not run.
@@ -138,7 +138,7 @@ class ProcessWorkers(Workers):
             problem = f"what {worker.name} made cannot be put together here"
             raise LoadingError(problem, error, epoch=job.epoch, step=job.step) from error
         self._is_interrupted = False
-        self._ahead.observe(made.n_bytes)
+        self._limit.observe(made.n_bytes)
         return made
 
     @property

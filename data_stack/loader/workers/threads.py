@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.ahead import Ahead
-from data_stack.loader.workers.joining import Joining
+from data_stack.loader.workers.coalescing import BatchCoalescing
+from data_stack.loader.workers.prefetch_limit import PrefetchLimit
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import thread_is_one_of
 
@@ -60,15 +60,15 @@ class ThreadWorkers(Workers):
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         self._maker, self._timeout_seconds = maker, timeout_seconds
-        self._joining = Joining(maker)
-        self._ahead = Ahead(n_workers, prefetch)
+        self._coalescing = BatchCoalescing(maker)
+        self._limit = PrefetchLimit(n_workers, prefetch)
         self._tasks: deque[_Task] = deque()
         self._pool: _Pool | None = None
         self.n_workers = n_workers
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._ahead.n_batches * self._joining.n_jobs
+        return self._limit.n_batches * self._coalescing.n_jobs
 
     def start(self) -> None:
         self._running_pool().add_threads(self.n_workers)
@@ -91,8 +91,8 @@ class ThreadWorkers(Workers):
         finally:
             del task  # whose error refers to this frame
         made = self._tasks.popleft().taken()
-        self._joining.observe(made)
-        self._ahead.observe(made.n_bytes)
+        self._coalescing.observe(made)
+        self._limit.observe(made.n_bytes)
         return made
 
     @property
@@ -113,7 +113,7 @@ class ThreadWorkers(Workers):
 
     def _running_pool(self) -> _Pool:
         if self._pool is None:
-            self._pool = _Pool(self._maker, self._joining, self.n_workers)
+            self._pool = _Pool(self._maker, self._coalescing, self.n_workers)
             # Workers that nobody closed end with their loader, which no thread refers to. Nothing is waited for then: it may be
             # one of the threads that lets go.
             self._finalizer = weakref.finalize(self, self._pool.stop)
@@ -195,8 +195,8 @@ class _Task:
 class _Pool:
     """Threads that make the batches of the tasks in one queue. They know the pool, but not the workers whose pool it is."""
 
-    def __init__(self, maker: BatchMaker, joining: Joining, n_workers: int) -> None:
-        self._maker, self._joining, self._n_workers = maker, joining, n_workers
+    def __init__(self, maker: BatchMaker, coalescing: BatchCoalescing, n_workers: int) -> None:
+        self._maker, self._coalescing, self._n_workers = maker, coalescing, n_workers
         self.tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None: there will be no more
         self._held: list[_Task] | None = None  # back until the first task is done
         self._is_new = True
@@ -282,7 +282,7 @@ class _Pool:
             self._at[number] = task
             group = [task]
             task.worker = number
-            while len(group) < self._joining.n_jobs:
+            while len(group) < self._coalescing.n_jobs:
                 try:
                     following = self.tasks.get_nowait()
                 except Empty:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from data_stack.loader.jobs import BatchMaker, MadeBatch
 
-__all__ = ["Joining"]
+__all__ = ["BatchCoalescing"]
 
 # Several batches are read at once until a request has so many bytes or takes so long: then what each request costs by itself
 # weighs little, and a consumer does not wait for batches that it has not asked for.
@@ -13,7 +13,7 @@ _MOST_SECONDS = 0.002
 _MOST_BATCHES = 32
 
 
-class Joining:
+class BatchCoalescing:
     """Learns from the batches that were made how many of the next are made in one request.
 
     Args:

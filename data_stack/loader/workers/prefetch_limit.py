@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["Ahead"]
+__all__ = ["PrefetchLimit"]
 
 # Batches that wait for the consumer take no more than so much together, as long as no worker has to wait for it.
 _MOST_BYTES = 32 << 20
 
 
-class Ahead:
+class PrefetchLimit:
     """Learns from the batches that were made how many may be under way.
 
     One for each worker and one more are under way in any case, if so many were asked for: when the consumer has taken the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from data_stack.loader.workers.ahead import Ahead
+from data_stack.loader.workers.prefetch_limit import PrefetchLimit
 
 MEBI = 1 << 20
 
@@ -27,7 +27,7 @@ MEBI = 1 << 20
 def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
     n_workers: int, prefetch: int, mebibytes: int, expected: int
 ) -> None:
-    ahead = Ahead(n_workers, prefetch)
+    ahead = PrefetchLimit(n_workers, prefetch)
     assert ahead.n_batches == n_workers * prefetch
 
     ahead.observe(mebibytes * MEBI)
@@ -36,7 +36,7 @@ def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
 
 
 def test_one_small_batch_at_the_end_of_an_epoch_changes_nothing() -> None:
-    ahead = Ahead(2, 4)
+    ahead = PrefetchLimit(2, 4)
 
     found = []
     for mebibytes in (16, 16, 1, 16, 1, 1, 0):
@@ -47,7 +47,7 @@ def test_one_small_batch_at_the_end_of_an_epoch_changes_nothing() -> None:
 
 
 def test_batches_whose_size_cannot_be_seen_are_as_many_as_were_asked_for() -> None:
-    ahead = Ahead(3, 2)
+    ahead = PrefetchLimit(3, 2)
 
     ahead.observe(0)
     ahead.observe(0)
