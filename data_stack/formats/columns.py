@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +20,7 @@ from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.util.exact import python_values
-from data_stack.util.forks import call_in_forks
+from data_stack.util.forks import ForkLock
 
 __all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator"]
 
@@ -89,7 +88,7 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
 
     #: The columns and the process that opened them.
     _opened: tuple[int, list[Column]] | None
-    _lock: threading.Lock
+    _lock: ForkLock
 
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         self._fields = tuple(columns) if isinstance(columns, Mapping) else None
@@ -202,11 +201,7 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
 
     def _start_afresh(self) -> None:
         self._opened = None
-        self._make_lock()
-        call_in_forks(self._make_lock)
-
-    def _make_lock(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock")}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["call_in_forks"]
+__all__ = ["ForkLock", "call_in_forks"]
 
 #: By the id of the reference to it, an object and what to call with it.
 _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
@@ -24,6 +25,23 @@ def call_in_forks(method: Callable[[], Any]) -> None:
     """
     reference = weakref.ref(method.__self__, _forget)  # type: ignore[attr-defined]  # it is bound
     _methods[id(reference)] = reference, method.__func__  # type: ignore[attr-defined]  # likewise
+
+
+class ForkLock:
+    """A lock that is free in a forked process, whichever thread of its parent held it."""
+
+    def __init__(self) -> None:
+        self._renew()
+        call_in_forks(self._renew)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
 
 
 def _forget(reference: weakref.ref[Any], methods: dict[int, Any] = _methods) -> None:  # at the end of Python globals may be gone

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from data_stack.util import forks
-from data_stack.util.forks import call_in_forks
+from data_stack.util.forks import ForkLock, call_in_forks
 
 
 class Counted:
@@ -52,3 +52,18 @@ def test_nothing_is_said_at_the_end_of_python() -> None:
     ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
 
     assert ended.stderr == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_lock_is_free_in_a_fork() -> None:
+    lock = ForkLock()
+
+    with lock:
+        pid = os.fork()
+        if pid == 0:  # pragma: no cover
+            with lock:
+                os._exit(7)
+        _, status = os.waitpid(pid, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 7

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +25,7 @@ from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
 
 __all__ = ["StoredCacheDatasetIterator"]
@@ -106,10 +105,10 @@ class StoredCacheDatasetIterator(DatasetIterator):
         self._source = adapted(self._dataset_iterator)
         self._n_samples = len(self._source)
         self._stored: StoredSamples | None = None
-        self._opening, self._pid = threading.Lock(), os.getpid()
+        self._opening = ForkLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_source", "_n_samples", "_stored", "_opening", "_pid")
+        derived = ("_source", "_n_samples", "_stored", "_opening")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -190,8 +189,6 @@ class StoredCacheDatasetIterator(DatasetIterator):
     def _opened(self) -> StoredSamples:
         stored = self._stored
         if stored is None:
-            if self._pid != os.getpid():  # forked while a thread held the lock
-                self._opening, self._pid = threading.Lock(), os.getpid()
             with self._opening:
                 stored = self._stored
                 if stored is None:

@@ -24,7 +24,6 @@ import math
 import os
 import secrets
 import stat
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +61,7 @@ from data_stack.io.storage_connectors.digest_records import TEMPORARY, Announcem
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 from data_stack.io.storage_connectors.partials import PARTIAL, Partial, removed
 from data_stack.io.storage_errors import storage_error
+from data_stack.util.forks import ForkLock
 
 _OWN_FOLDER = ".data_stack"
 #: Temporaries of other machines (or containers) are left alone for this long: whether their owner lives cannot be seen.
@@ -594,7 +594,7 @@ class _FileSource(ByteSource):
         self._connector, self._identifier = connector, identifier
         self._handle = -1
         self._info: ResourceInfo | None = None
-        self._opening, self._pid = threading.Lock(), os.getpid()
+        self._opening = ForkLock()
         self._status: os.stat_result | None = None
         #: What the file should be one of; none if it is trusted, or nothing is known of it.
         self._versions: list[FileVersion] = []
@@ -602,8 +602,6 @@ class _FileSource(ByteSource):
 
     def _opened(self) -> ResourceInfo:
         if self._info is None:
-            if self._pid != os.getpid():
-                self._opening, self._pid = threading.Lock(), os.getpid()
             with self._opening:
                 if self._info is None:
                     self._open()

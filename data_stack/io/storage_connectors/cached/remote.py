@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,6 +12,7 @@ from data_stack.exception import ResourceNotFoundError, StorageUnavailableError
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
 from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.util.forks import ForkLock
 
 __all__ = ["Remote"]
 
@@ -35,7 +34,7 @@ class Remote:
         self._silent_until = 0.0
         self._counts = {"hits": 0, "misses": 0, "fetched_bytes": 0}
         # One of each process: that of a parent may be held by a thread that its child does not have.
-        self._counting: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._counting = ForkLock()
 
     def ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
         """The answer of the store to a request.
@@ -82,12 +81,12 @@ class Remote:
 
     def count(self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0) -> None:
         """Note what happened."""
-        with self._counting[os.getpid()]:
+        with self._counting:
             self._counts["hits"] += hits
             self._counts["misses"] += misses
             self._counts["fetched_bytes"] += fetched_bytes
 
     def counts(self) -> dict[str, int]:
         """What happened so far."""
-        with self._counting[os.getpid()]:
+        with self._counting:
             return dict(self._counts)
