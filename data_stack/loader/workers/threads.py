@@ -29,13 +29,6 @@ _SLICE_SECONDS = 0.1
 # How long the end of the workers waits for the batches that are being made.
 _GRACE_SECONDS = 1.0
 
-# The very first batch is made alone, for so long at most: beside others it would take as long as all of them, where all compute.
-# Where all wait, for a store, the others come hardly later.
-_ALONE_SECONDS = 0.05
-
-# Then the consumer gets it before the threads take turns at Python's lock.
-_HEAD_START_SECONDS = 0.002
-
 _MOST_FRAMES = 12
 
 
@@ -81,7 +74,7 @@ class ThreadWorkers(Workers):
     def next(self) -> MadeBatch:
         task = self._tasks[0]
         try:
-            if not task.done.acquire(blocking=False) and not self._is_made_alone(task):
+            if not task.done.acquire(blocking=False):
                 self._wait_for(task)
             if task.error is not None:
                 raise task.error
@@ -119,16 +112,6 @@ class ThreadWorkers(Workers):
             self._finalizer = weakref.finalize(self, self._pool.stop)
             self._finalizer.atexit = False
         return self._pool
-
-    def _is_made_alone(self, task: _Task) -> bool:
-        """Wait a moment for a task while others are held back for it; whether it is done."""
-        pool = self._running_pool()
-        if not pool.holds:
-            return False
-        is_done = task.done.acquire(timeout=_ALONE_SECONDS)
-        if not is_done:
-            pool.release()
-        return is_done
 
     def _wait_for(self, task: _Task) -> None:
         """Return when a task is done.
@@ -198,9 +181,7 @@ class _Pool:
     def __init__(self, maker: BatchMaker, coalescing: BatchCoalescing, n_workers: int) -> None:
         self._maker, self._coalescing, self._n_workers = maker, coalescing, n_workers
         self.tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None: there will be no more
-        self._held: list[_Task] | None = None  # back until the first task is done
-        self._is_new = True
-        self._lock = threading.Lock()  # of what is held, and the threads
+        self._lock = threading.Lock()  # of the threads
         self._threads: list[threading.Thread] = []
         self._at: dict[int, _Task] = {}  # which task a thread has
         self._is_over = False
@@ -211,32 +192,12 @@ class _Pool:
     def has_living_threads(self) -> bool:
         return any(thread.is_alive() for thread in self._threads)
 
-    @property
-    def holds(self) -> bool:
-        """Whether tasks wait until the first one is done."""
-        return self._held is not None
-
     def put(self, task: _Task) -> None:
         """Have a task done, by a thread that is started for it if there are fewer than there may be."""
         with self._lock:
-            if self._held is not None:
-                self._held.append(task)
-                return
-            if self._is_new and self._n_workers > 1:
-                self._held = []
-            self._is_new = False
             self.tasks.put(task)
             if len(self._threads) < self._n_workers:
                 self._add_thread()
-
-    def release(self) -> None:
-        """Have those done that were held back."""
-        with self._lock:
-            held, self._held = self._held or (), None
-            for task in held:
-                self.tasks.put(task)
-                if len(self._threads) < self._n_workers and not self._is_over:
-                    self._add_thread()
 
     def add_threads(self, n_threads: int) -> None:
         """Start threads until there are so many."""
@@ -295,9 +256,6 @@ class _Pool:
             del task
             self._make(group, number)
             del group, self._at[number]
-            if self._held is not None:
-                time.sleep(_HEAD_START_SECONDS)
-                self.release()
         self.tasks.put(None)  # for the others
 
     def _make(self, group: list[_Task], number: int) -> None:
