@@ -7,7 +7,6 @@ import itertools
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.rows import row_type
-from mongodb_server import MongoDBServer, folder_in_memory
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
 from data_stack.formats.parquet import ParquetWriter
@@ -752,15 +750,13 @@ def test_options_of_a_storage_open_its_file_system(numbers: Path) -> None:
 
 
 @pytest.fixture
-def remote(numbers: Path) -> Iterator[str]:
+def remote(numbers: Path, mongodb_uri: str) -> str:
     """The same files in MongoDB."""
-    with MongoDBServer(folder=folder_in_memory()) as server:
-        uri = server.uri("data_stack_petastorm")
-        connector = storage_connector_from_url(uri)
-        for file in sorted(numbers.iterdir()):
-            with file.open("rb") as stored:
-                connector.set_resource(file.name, stored)
-        yield uri
+    connector = storage_connector_from_url(mongodb_uri)
+    for file in sorted(numbers.iterdir()):
+        with file.open("rb") as stored:
+            connector.set_resource(file.name, stored)
+    return mongodb_uri
 
 
 def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_deleted(remote: str, tmp_path: Path) -> None:

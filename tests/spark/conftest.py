@@ -54,12 +54,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         process.stdin.close()
         process.wait(30)
         SparkContext._gateway = SparkContext._jvm = None
-
-
-@pytest.fixture(scope="module")
-def mongodb_uri() -> Iterator[str]:
-    """The URI of a database."""
-    from mongodb_server import MongoDBServer, folder_in_memory
-
-    with MongoDBServer(folder=folder_in_memory()) as server:
-        yield server.uri("data_stack_spark")
