@@ -37,7 +37,6 @@ __all__ = [
     "build_index",
     "from_json",
     "index_of_pickled",
-    "pickled_of_index",
     "to_json",
 ]
 
@@ -456,12 +455,3 @@ def index_of_pickled(index: PickledIndex) -> SingleFieldIndex | NotNullIndex:
     return SingleFieldIndex(
         index.name, index.column, {_plain_value(value): ordinals for value, ordinals in index.row_groups.items()}
     )
-
-
-def pickled_of_index(index: RowGroupIndex) -> PickledIndex:
-    """An index as :func:`~data_stack.formats.parquet.pickled.write_pickled_indexes` writes it for Petastorm."""
-    if isinstance(index, NotNullIndex):
-        return PickledIndex(index.name, "not_null", index.field, ordinals=index.row_groups)
-    if not isinstance(index, SingleFieldIndex):
-        raise ConfigError(f"Petastorm has no index of the kind {type(index).__name__}")
-    return PickledIndex(index.name, "single_field", index.field, row_groups=index.row_groups)

@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.pickled import (
@@ -31,7 +29,6 @@ from data_stack.formats.parquet.pickled import (
     PickledSchema,
     read_pickled_indexes,
     read_pickled_schema,
-    write_pickled_indexes,
     write_pickled_schema,
 )
 
@@ -336,52 +333,6 @@ def test_a_schema_of_a_thousand_fields_is_written_and_read_back() -> None:
     assert read_pickled_schema(write_pickled_schema(schema)) == schema
 
 
-VALUES = st.one_of(
-    st.text(st.characters(exclude_categories=["Cs"])),
-    st.binary(max_size=400),
-    st.integers(-(2**63), 2**64 - 1),
-    st.floats(allow_nan=False),
-    st.decimals(allow_nan=False, allow_infinity=False, places=6, min_value=-(10**20), max_value=10**20),
-    st.dates(),
-    st.datetimes(),
-)
-
-
-@given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 100_000))), ordinals=st.frozensets(st.integers(0, 300)))
-def test_written_indexes_are_read_back(row_groups: dict[Any, frozenset[int]], ordinals: frozenset[int]) -> None:
-    indexes = {
-        "one": PickledIndex("one", "single_field", "c", row_groups=row_groups),
-        "two": PickledIndex("two", "not_null", "d", ordinals=ordinals),
-    }
-
-    read = read_pickled_indexes(write_pickled_indexes(indexes))
-
-    assert read == indexes
-    assert [type(value) for value in read["one"].row_groups] == [type(value) for value in row_groups]
-
-
-def test_written_indexes_are_what_python_makes_of_them(petastorm_named_classes: Any) -> None:
-    index = PickledIndex("one", "single_field", "c", row_groups={"a": frozenset({1, 2}), b"b": frozenset({3})})
-
-    # Our own pickle, and classes of the fixture.
-    made = pickle.loads(write_pickled_indexes([index]))["one"]
-
-    assert type(made) is petastorm_named_classes.SingleFieldIndexer
-    assert (made._index_name, made._column_name) == ("one", "c")
-    assert made._index_data == {"a": {1, 2}, b"b": {3}}
-    assert made._index_data["unknown"] == set()
-
-
-def test_an_index_of_many_values_and_row_groups_is_written_in_batches_and_read_back() -> None:
-    row_groups = {f"value {number}": frozenset({number}) for number in range(2_000)} | {"all": frozenset(range(150_000))}
-    indexes = {"one": PickledIndex("one", "single_field", "c", row_groups=row_groups)}
-
-    data = write_pickled_indexes(indexes)
-
-    pickletools.dis(data, out=io.StringIO())
-    assert read_pickled_indexes(data) == indexes
-
-
 def test_a_type_that_petastorm_does_not_have_is_not_written() -> None:
     schema = PickledSchema("S", (PickledField("speed", "float8", (), None, False),))
 
@@ -399,17 +350,6 @@ def test_a_codec_that_petastorm_does_not_have_is_not_written(codec: PickledCodec
 
 def test_a_name_that_occurs_twice_is_not_written() -> None:
     field = PickledField("speed", "float32", (), None, False)
-    index = PickledIndex("present", "not_null", "speed")
 
     with pytest.raises(ConfigError, match="speed"):
         write_pickled_schema(PickledSchema("S", (field, field)))
-    with pytest.raises(ConfigError, match="present"):
-        write_pickled_indexes([index, index])
-
-
-@pytest.mark.parametrize("value", [None, (1, 2), datetime(2020, 1, 1, tzinfo=timezone.utc), Decimal("NaN"), "\ud800"])
-def test_a_value_that_petastorm_cannot_look_up_is_not_written(value: Any) -> None:
-    index = PickledIndex("one", "single_field", "c", row_groups={value: frozenset({1})})
-
-    with pytest.raises(ConfigError, match=r"'one'.*'c'"):
-        write_pickled_indexes([index])

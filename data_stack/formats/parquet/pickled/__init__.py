@@ -1,10 +1,10 @@
-"""Petastorm's pickled schema and row-group indexes, read and written without ever running a pickle."""
+"""Petastorm's pickled schema and row-group indexes, read without ever running a pickle; its schema is written, too."""
 
 from __future__ import annotations
 
 from data_stack.formats.parquet.pickled.reading import read_pickled_indexes, read_pickled_schema
 from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
-from data_stack.formats.parquet.pickled.writing import write_pickled_indexes, write_pickled_schema
+from data_stack.formats.parquet.pickled.writing import write_pickled_schema
 
 __all__ = [
     "PickledCodec",
@@ -13,6 +13,5 @@ __all__ = [
     "PickledSchema",
     "read_pickled_indexes",
     "read_pickled_schema",
-    "write_pickled_indexes",
     "write_pickled_schema",
 ]
