@@ -10,8 +10,8 @@ from data_stack.formats.parquet.schema import Field, Schema
 
 __all__ = ["TransformSpec", "edit_field", "transform_schema"]
 
-Form = Literal["rows", "numpy", "pandas", "arrow"]
-_FORMS: Final = ("rows", "numpy", "pandas", "arrow")
+Form = Literal["rows", "numpy", "pandas"]
+_FORMS: Final = ("rows", "numpy", "pandas")
 
 
 def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False) -> tuple[Any, ...]:
@@ -36,10 +36,9 @@ class TransformSpec:
             :class:`~data_stack.formats.parquet.schema.Field`. They stand behind the others.
         removed_fields: names of fields that are left out.
         selected_fields: names of the fields that are handed out, in this order; not together with ``removed_fields``.
-        on: what ``func`` is a function of: "rows" (a dict), "numpy" (a dict of arrays of shape ``(n, …)``), "pandas" (a
-            DataFrame, arrays as objects) or "arrow" (a ``pyarrow.Table``, arrays of more than one dimension as tensors of a fixed
-            shape). A batch has any number of rows, at least one, and as many come out. None: "rows", or what the reader that it
-            is given to has.
+        on: what ``func`` is a function of: "rows" (a dict), "numpy" (a dict of arrays of shape ``(n, …)``) or "pandas" (a
+            DataFrame, arrays as objects). A batch has any number of rows, at least one, and as many come out. None: "rows", or
+            what the reader that it is given to has.
 
     Raises:
         ConfigError: an argument is none of that.

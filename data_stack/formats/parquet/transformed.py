@@ -62,7 +62,7 @@ class TransformedDatasetIterator(RowLayer):
         below = getattr(self._source, "schema", None) if schema is None else schema
         if not isinstance(below, Schema):
             raise ConfigError(f"a transform must know the fields of its rows; {self._source!r:.80} has no schema: give schema=")
-        self._given_schema, self._below = schema, below
+        self._given_schema = schema
         self._schema = spec.schema_of(below)
         self._seed, self._epoch = checked_integer("seed", seed), checked_integer("epoch", epoch)
         if spec.on == "pandas":
@@ -134,11 +134,6 @@ class TransformedDatasetIterator(RowLayer):
 
             made = func(as_frame(batch), **draws)
             columns = columns_of_frame(made, names)
-        elif self._spec.on == "arrow":
-            from data_stack.formats.parquet.transform_arrow import as_table, columns_of_table
-
-            made = func(as_table(batch, self._below), **draws)
-            columns = columns_of_table(made, self._schema)
         else:
             made = columns = func(_own(batch), **draws)
             if not isinstance(made, Mapping):

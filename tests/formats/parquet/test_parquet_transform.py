@@ -8,8 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -121,11 +119,7 @@ def of_frames(frame: Any) -> Any:
     return frame.assign(sum=[np.float32(vector.sum()) for vector in frame["vector"]]).set_index("id", drop=False)
 
 
-def of_tables(table: pa.Table) -> pa.Table:
-    return table.append_column("sum", pa.array([sum(vector) for vector in table["vector"].to_pylist()], pa.float32()))
-
-
-FORMS: dict[str, Callable[[Any], Any]] = {"rows": of_rows, "numpy": of_arrays, "pandas": of_frames, "arrow": of_tables}
+FORMS: dict[str, Callable[[Any], Any]] = {"rows": of_rows, "numpy": of_arrays, "pandas": of_frames}
 
 
 @pytest.mark.parametrize("on", FORMS)
@@ -152,8 +146,6 @@ def test_a_function_may_change_what_it_is_given(on: str) -> None:
     below = rows()
 
     def destroyed(given: Any) -> Any:
-        if on == "arrow":
-            return given.set_column(0, "id", pc.multiply(given["id"], 0))
         if on == "pandas":
             given["id"] *= 0
             for vector in given["vector"]:
@@ -169,19 +161,11 @@ def test_a_function_may_change_what_it_is_given(on: str) -> None:
     assert below.read_column("vector").sum() == values()[1].sum()
 
 
-def test_arrays_of_different_shapes_have_no_form_in_arrow() -> None:
-    ragged = SequenceDatasetIterator([[np.zeros((2, n)) for n in (1, 2)]]).as_dict("a")
-    spec = TransformSpec(lambda table: table, on="arrow")
-
-    with pytest.raises(ConfigError, match="'a' has arrays of different shapes"):
-        TransformedDatasetIterator(ragged, spec, schema=Schema("s", [Field("a", "float64", (2, None))])).read_batch([0, 1])
-
-
-def test_arrays_of_different_shapes_pass_through_the_other_forms() -> None:
+def test_arrays_of_different_shapes_pass_through_every_form() -> None:
     ragged = SequenceDatasetIterator([[np.zeros(n, "f4") for n in (1, 2)]]).as_dict("a")
     schema = Schema("s", [Field("a", "float32", (None,))])
 
-    for on in ("rows", "numpy", "pandas", "arrow"):
+    for on in ("rows", "numpy", "pandas"):
         spec = TransformSpec(lambda given: given, on=on)
         batch = TransformedDatasetIterator(ragged, spec, schema=schema).read_batch([1, 0])
         assert [value.shape for value in batch["a"]] == [(2,), (1,)]
@@ -213,7 +197,7 @@ def test_a_value_that_is_none_of_its_field_is_an_error_with_row_and_field(field:
         iterator.read_batch([1, 4])
 
 
-@pytest.mark.parametrize("on", ["rows", "numpy", "pandas", "arrow"])
+@pytest.mark.parametrize("on", ["rows", "numpy", "pandas"])
 def test_lists_of_texts_bytes_and_decimals_pass_through(on: Any) -> None:
     words: list[Any] = [["a", None], [], None, np.array(["bc", "d"])]
     raw, prices = [[b"x"], [], [b"", b"y"], [None]], [[Decimal("1.5")], [], [None, Decimal(2)], []]
@@ -264,7 +248,7 @@ def test_as_many_rows_come_out_as_go_in(on: Any) -> None:
         transformed(cut, on=on).read_batch([0, 1])
 
 
-@pytest.mark.parametrize("on", ["rows", "numpy", "pandas", "arrow"])
+@pytest.mark.parametrize("on", ["rows", "numpy", "pandas"])
 def test_a_function_that_gives_something_else_is_told(on: Any) -> None:
     with pytest.raises(ConfigError, match=r"gives a|gave no"):
         transformed(lambda given: 3, on=on).read_batch([0])
