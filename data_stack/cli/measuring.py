@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -103,7 +103,8 @@ def measured(
     if rows is not None:
         epochs = max(epochs, -(-rows // facts["n_rows"]))
     first_batch, n_rows, seconds, cpu_seconds, worker_peak = 0.0, 0, 0.0, 0.0, 0
-    kind, chosen, n_workers = worker_kind, "", 0
+    kind: WorkerKind = worker_kind
+    chosen, n_workers = "", 0
     for epoch in range(warmup + epochs):
         began = time.perf_counter()
         loader = Loader(
@@ -127,7 +128,7 @@ def measured(
             statistics = loader.stats()
             chosen, n_workers = statistics.worker_kind, statistics.n_workers
             if kind == "auto":  # what it chose remains
-                kind, workers = chosen, n_workers or None
+                kind, workers = cast(WorkerKind, chosen), n_workers or None
             worker_peak = max(worker_peak, sum(map(_peak_bytes_of, _descendants(os.getpid()))))
     dataset = ParquetDataset(source, fields)
     names = tuple(dataset.schema.fields)

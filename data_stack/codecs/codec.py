@@ -197,7 +197,8 @@ class Codec(ABC):
 
     def _options(self) -> dict[str, Any]:
         """What it was made with, as far as that differs from the defaults."""
-        options = {each.name: (getattr(self, each.name), _default(each)) for each in (fields(self) if is_dataclass(self) else ())}
+        given: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()  # type: ignore[redundant-expr]  # of a subclass
+        options = {each.name: (getattr(self, each.name), _default(each)) for each in given}
         return {name: value for name, (value, default) in options.items() if value != default}
 
     def __eq__(self, other: object) -> bool:

@@ -122,7 +122,8 @@ class JpgCodec(ImageCodec):
         return image.convert("RGB") if self.mode is None and image.mode not in ("L", "RGB") else super()._converted(image)
 
     def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        return pillow("JpegImagePlugin").JpegImageFile(stream)
+        file: ImageFile.ImageFile = pillow("JpegImagePlugin").JpegImageFile(stream)
+        return file
 
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
         most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels

@@ -87,7 +87,8 @@ class PngCodec(ImageCodec):
         return super()._opened(record)
 
     def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        return pillow("PngImagePlugin").PngImageFile(stream)
+        file: ImageFile.ImageFile = pillow("PngImagePlugin").PngImageFile(stream)
+        return file
 
     def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
         name = dtype.newbyteorder("=").name

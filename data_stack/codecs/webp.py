@@ -52,7 +52,8 @@ class WebpCodec(ImageCodec):
         return super()._opened(record)
 
     def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        return pillow("WebPImagePlugin").WebPImageFile(stream)
+        file: ImageFile.ImageFile = pillow("WebPImagePlugin").WebPImageFile(stream)
+        return file
 
     def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
         stream = io.BytesIO()

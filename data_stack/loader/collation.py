@@ -153,7 +153,8 @@ class Padded(Collation):
         if isinstance(arrays, np.ndarray):
             if arrays.shape == padded.shape and arrays.dtype == dtype:
                 return arrays, lengths
-            padded[(slice(None), *map(slice, arrays.shape[1:]))] = arrays
+            corner = (slice(None), *map(slice, arrays.shape[1:]))
+            padded[corner] = arrays
         elif n_extents == 1:
             for row, array in zip(padded, arrays, strict=True):
                 row[: len(array)] = array

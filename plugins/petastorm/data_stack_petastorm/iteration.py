@@ -14,7 +14,7 @@ import numpy as np
 
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet import NGram, ParquetDataset, Schema
-from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, LoaderState, Order
+from data_stack.loader import BlockShuffled, EpochPosition, InOrder, Lanes, Loader, LoaderState, Order
 from data_stack.loader.state import check_seal, seal
 from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, shuffled_rows, the_one
 from data_stack_petastorm.rows import batch_as_tuples, rows_of
@@ -46,6 +46,12 @@ class Reader:
         shuffling: row groups, rows, and of how many row groups the rows are mixed.
         options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
     """
+
+    _batches: Iterator[Any] | None
+    _rows: Iterator[Any]
+    _before: EpochPosition | None  # where the loader was before the chunk that came last
+    _n_given: int
+    _n_to_skip: int
 
     def __init__(
         self,
@@ -191,9 +197,9 @@ class Reader:
         )
 
     def _forget(self) -> None:
-        self._batches: Iterator[Any] | None = None
-        self._rows: Iterator[Any] = iter(())
-        self._before: Any = None  # where the loader was before the chunk that came last
+        self._batches = None
+        self._rows = iter(())
+        self._before = None
         self._n_given = self._n_of_chunk = 0  # rows of that chunk, and how many it has
         self._n_to_skip = 0  # of the next one
 
@@ -296,7 +302,7 @@ class Reader:
         """
         shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
         capacity = shuffling_queue_capacity
-        if not isinstance(capacity, (int, np.integer)) or capacity < 0:
+        if not isinstance(capacity, (int, np.integer)) or capacity < 0:  # type: ignore[redundant-expr]  # callers are not checked
             raise ConfigError(f"shuffling_queue_capacity is a number of rows, from 0 on, not {capacity!r:.40}")
         if capacity > 1 and len(self._lengths):
             n_mixed, shuffle_rows = max(n_mixed, math.ceil(capacity / float(self._lengths.mean()))), True

@@ -54,7 +54,7 @@ class _ReaderLoader:
     def __init__(
         self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
     ) -> None:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:  # type: ignore[redundant-expr]  # callers are not checked
             raise ConfigError(f"batch_size is an integer from 1 on, not {batch_size!r:.40}")
         self.reader, self.batch_size = reader, batch_size
         self.shuffling_queue_capacity = shuffling_queue_capacity
@@ -273,7 +273,8 @@ class InMemBatchedDataLoader:
         *,
         promote: bool = True,
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("rows_capacity", rows_capacity), ("num_epochs", num_epochs)):
+        given: dict[str, Any] = {"batch_size": batch_size, "rows_capacity": rows_capacity, "num_epochs": num_epochs}
+        for name, value in given.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < (name != "num_epochs")):
                 raise ConfigError(f"{name} is a number, not {value!r:.40}")
         self._batch_size, self._num_epochs, self._seed, self._shuffle = batch_size, num_epochs, seed, bool(shuffle)
@@ -298,7 +299,7 @@ class InMemBatchedDataLoader:
             order = torch.arange(n_rows)
             if self._shuffle:
                 order = torch.randperm(n_rows, generator=torch.Generator().manual_seed(self._seed + epoch))
-            for rows in order.split(self._batch_size):
+            for rows in order.split(self._batch_size):  # type: ignore[no-untyped-call]  # torch has no types for it
                 yield _by_field(self._columns, lambda _, column, rows=rows: column[rows.to(column.device)])
             epoch += 1
 

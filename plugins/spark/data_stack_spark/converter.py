@@ -184,7 +184,7 @@ class SparkDatasetConverter:
         if "reader_pool_type" not in of_reader:
             of_loader |= {"workers": workers_count, "worker_kind": "auto"}
         reader = make_batch_reader(
-            readable_source(self.cache_dir_url), num_epochs=num_epochs, **_pool(workers_count), **of_reader
+            readable_source(self.cache_dir_url), num_epochs=num_epochs, **{**_pool(workers_count), **of_reader}
         )
         return reader.loader(batch_size, shuffling_queue_capacity=capacity, **of_loader)
 
