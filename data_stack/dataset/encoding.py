@@ -14,9 +14,10 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.one_hot import OneHotEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
-from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, checked_encoders
-from data_stack.dataset.iterator.iterator import Column, ColumnKey, DatasetIteratorIF, adapted, batch_at, column_keys, columns_at
-from data_stack.dataset.iterator.registry import operation
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, adapted, column_keys
+from data_stack.dataset.iterator.encoded import EncodedAccess, checked_encoders
+from data_stack.dataset.iterator.registry import OPERATIONS, operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
 __all__ = ["encode", "fit_encoders", "map_classes", "one_hot"]
@@ -25,6 +26,7 @@ _BLOCK_BYTES = 1 << 23
 _MOST_ROWS = 1 << 16
 
 
+@operation
 def encode(
     iterator: DatasetIteratorIF,
     encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
@@ -87,6 +89,7 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
             raise ConfigError(f"fitting column {key!r}: {error}") from error
 
 
+@operation
 def map_classes(
     iterator: DatasetIteratorIF, mapping: ClassMapping | Mapping[Any, Any], columns: Sequence[ColumnKey] | None = None
 ) -> DatasetIteratorIF:
@@ -105,6 +108,7 @@ def map_classes(
     return stacked._stacked("encoded", encoders=dict.fromkeys(keys, class_mapping))
 
 
+@operation
 def one_hot(
     iterator: DatasetIteratorIF, classes: Sequence[Any] | ClassMapping | None = None, column: ColumnKey | None = None
 ) -> DatasetIteratorIF:
@@ -129,8 +133,8 @@ def one_hot(
 
 def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:
     """The class mapping that all labels come from: right below, or below layers that only choose samples."""
-    source, _ = iterator._located()
-    encoder = source.encoders.get(key) if isinstance(source, EncodedDatasetIterator) else None
+    source, _ = access_to(iterator).unwrap()
+    encoder = source.encoders.get(key) if isinstance(source, EncodedAccess) else None
     return encoder if isinstance(encoder, ClassMapping) and encoder.unmapped != "keep" else None
 
 
@@ -153,13 +157,14 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
 
 def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Column]]]:
     """Columns block by block, with the position of the first value, in blocks of some megabytes."""
-    n_samples, start = len(iterator), 0
+    source = access_to(iterator)
+    n_samples, start = source.n_samples, 0
     # A bare value is its own column 0. Where another is asked for, no sample is read to find out.
-    is_bare = keys in ([0], [-1]) and isinstance(batch_at(iterator, np.zeros(1, dtype=np.intp)), np.ndarray)
+    is_bare = keys in ([0], [-1]) and isinstance(source.batch(np.zeros(1, dtype=np.intp)), np.ndarray)
     n_rows = 1
     while start < n_samples:
         positions = np.arange(start, min(start + n_rows, n_samples), dtype=np.intp)
-        columns: list[Any] = [batch_at(iterator, positions)] if is_bare else columns_at(iterator, keys, positions)
+        columns: list[Any] = [source.batch(positions)] if is_bare else source.columns(keys, positions)
         yield start, columns
         if start == 0:  # as many as fit, judged by the first
             n_bytes = sum(_bytes_of(column) for column in columns)
@@ -179,6 +184,6 @@ def _meta_of(iterator: Any) -> Any:
 
 def _fingerprint_of(iterator: DatasetIteratorIF) -> str | None:
     try:
-        return str(operation("fingerprint")(iterator))  # not its method: a client's class may have one of that name
+        return str(OPERATIONS["fingerprint"](iterator))  # not its method: a client's class may have one of that name
     except DataStackError:  # it is made of something that cannot be written
         return None

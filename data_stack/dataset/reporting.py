@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at, column_names, declared_columns
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted, column_names
 from data_stack.dataset.iterator.positions import as_index_array
+from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.reports import column_statistics
 from data_stack.dataset.reports.markup import as_html, as_markdown
@@ -119,7 +121,7 @@ class _Reporter:
 
     def __init__(self, measure_speed: bool) -> None:
         self._measures_speed = measure_speed
-        self._columns: dict[tuple[int, ColumnKey], tuple[DatasetIteratorIF, npt.NDArray[Any]]] = {}
+        self._columns: dict[tuple[SampleAccess, ColumnKey], npt.NDArray[Any]] = {}
         self._n_bytes_kept = 0
         self._n_samples_read = 0
 
@@ -138,7 +140,7 @@ class _Reporter:
         sample: Any = None
         columns: tuple[column_statistics.ColumnReport, ...] = ()
         if n_samples and (is_root or (meta is not None and self._n_samples_read < _MOST_SAMPLES_READ)):
-            declared = declared_columns(iterator) if isinstance(iterator, DatasetIteratorIF) else None
+            declared = access_to(iterator).unwrap()[0].declare_columns() if isinstance(iterator, DatasetIteratorIF) else None
             looked_at = _positions_looked_at(n_samples) if is_root and declared is None else [0]
             self._n_samples_read += len(looked_at)
             samples = [iterator[position] for position in looked_at]
@@ -176,18 +178,16 @@ class _Reporter:
 
     def _target_column(self, iterator: DatasetIteratorIF, key: ColumnKey) -> npt.NDArray[Any]:
         """A column of ``iterator``, taken from that of the iterator below which has it, if that one was read."""
-        if "_column_at" not in iterator._shortcuts:  # its columns are not those of what it lies on
-            return column_at(iterator, key, None)
-        source, positions = iterator._located()
-        if (id(source), key) in self._columns:
-            _, column = self._columns[id(source), key]
+        source, positions = access_to(iterator).unwrap()
+        if (source, key) in self._columns:
+            column = self._columns[source, key]
         elif positions is None:
-            column = column_at(source, key, None)
+            (column,) = source.columns([key])
             if self._n_bytes_kept + column.nbytes <= _MOST_BYTES_KEPT:
                 self._n_bytes_kept += column.nbytes
-                self._columns[id(source), key] = source, column  # with the source, so that nothing else gets its id
+                self._columns[source, key] = column
         else:
-            return column_at(source, key, as_index_array(positions))
+            return source.columns([key], as_index_array(positions))[0]
         return column if positions is None else column.take(as_index_array(positions), axis=0)
 
 
@@ -235,4 +235,4 @@ def _as_yaml(report: Any) -> str:
     return text
 
 
-report = DatasetIteratorReportGenerator.generate_report  # what iterator.report() calls
+OPERATIONS["report"] = DatasetIteratorReportGenerator.generate_report

@@ -11,13 +11,8 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import (
-    ColumnKey,
-    DatasetIteratorIF,
-    IndexArray,
-    adapted,
-    checked_indices,
-)
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, IndexArray, adapted
+from data_stack.dataset.iterator.indices import checked_indices
 from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.randomness.seeds import derived_seed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_stack.dataset.iterator import column_names
-from data_stack.dataset.iterator.iterator import column_key
+from data_stack.dataset.iterator.contract import column_key
 from data_stack.display.fonts import drawable
 from data_stack.display.samples import (
     Position,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import Batch, DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import ColumnKey, checked_index, checked_indices
+from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.content import contents_of_resources
 from data_stack.io.location import is_path
@@ -22,7 +22,7 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.exact import python_values
 from data_stack.util.forks import ForkLock
 
-__all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator"]
+__all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator", "of_files_only"]
 
 
 class Column(Protocol):
@@ -37,13 +37,13 @@ class Column(Protocol):
     def value(self, index: int) -> Any:
         """The value at ``index`` in ``[0, len(self))``; the caller's own."""
 
-    def read(self, indices: npt.NDArray[np.int64] | None) -> Any:
+    def read(self, indices: IndexArrayOfInts | None) -> Any:
         """The values at ``indices``, each in ``[0, len(self))``, stacked; all values for None. The caller's own."""
 
 
-def _values(column: Column, positions: npt.NDArray[np.int64]) -> list[Any]:
+def _values(column: Column, positions: IndexArrayOfInts) -> list[Any]:
     """The values at ``positions``, each by itself: in one request, of a column that has such."""
-    at_once: Callable[[npt.NDArray[np.int64]], list[Any]] | None = getattr(column, "values", None)
+    at_once: Callable[[IndexArrayOfInts], list[Any]] | None = getattr(column, "values", None)
     return [column.value(position) for position in positions.tolist()] if at_once is None else at_once(positions)
 
 
@@ -63,11 +63,11 @@ class ArrayColumn:
             return value.copy()
         return python_values(value) if isinstance(value, np.generic) else value
 
-    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+    def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         return self._array.copy() if indices is None else self._array[indices]
 
 
-class ColumnsDatasetIterator(DatasetIterator, ABC):
+class ColumnsDatasetIterator(AccessedDatasetIterator):
     """Samples from columns: a tuple of one value a column, or a dict where the columns have names.
 
     Nothing is opened before the first sample or the length is asked for. Threads may share an iterator; it pickles as
@@ -80,6 +80,8 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
     Raises:
         DatasetFileCorruptError: at the first access, if the columns have different lengths.
     """
+
+    _keeps_access = False
 
     #: Whether opened columns belong to the process that opened them; a forked child then opens its own.
     _opens_in_each_process = False
@@ -127,50 +129,8 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
             columns.append(distinct[key])
         return columns
 
-    def __len__(self) -> int:
-        return len(self._columns()[0])
-
-    def __getitem__(self, index: Any) -> Any:
-        if not isinstance(index, (int, np.integer)):
-            return sample_or_view(self, index)
-        columns = self._columns()
-        position = checked_index(index, len(columns[0]))
-        return self._sample([column.value(position) for column in columns])
-
-    def __iter__(self) -> Iterator[Sample]:
-        for position in range(len(self)):
-            yield self[position]
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        columns = self._columns()
-        positions = checked_indices(indices, len(columns[0]))
-        return [self._sample(list(values)) for values in zip(*(_values(column, positions) for column in columns), strict=True)]
-
-    def read_batch(self, indices: IndexArray) -> Batch:
-        columns = self._columns()
-        positions = checked_indices(indices, len(columns[0]))
-        values: list[Any] = []
-        for i, column in enumerate(columns):
-            first = columns.index(column)
-            # A column that stands twice is read once, and copied, so that neither place sees the other's changes.
-            values.append(column.read(positions) if first == i else values[first].copy())
-        return tuple(values) if self._fields is None else dict(zip(self._fields, values, strict=True))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
-        column = self._columns()[self._position_of(key)]
-        values: npt.NDArray[Any] = column.read(None if indices is None else checked_indices(indices, len(column)))
-        return values
-
-    def _position_of(self, key: ColumnKey) -> int:
-        known: Sequence[ColumnKey] = range(len(self._sources)) if self._fields is None else self._fields
-        if isinstance(key, (int, np.integer)) and self._fields is None and -len(known) <= key < 0:
-            return int(key) + len(known)
-        if key in known:
-            return known.index(key)
-        raise ConfigError(f"a sample has no column {key!r}; it has {', '.join(map(repr, known))}")
-
-    def _sample(self, values: list[Any]) -> Sample:
-        return tuple(values) if self._fields is None else dict(zip(self._fields, values, strict=True))
+    def make_access(self) -> SampleAccess:
+        return _FilesAccess(self) if type(self)._open_columns in _OF_FILES_ONLY else _ColumnsAccess(self)
 
     def _columns(self) -> list[Column]:
         """The opened columns, one for each field; a source that stands twice gives the same column twice."""
@@ -192,7 +152,7 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
         return {"fields": self._fields, "keys": keys}
 
     def _content_of_files(self) -> list[str]:
-        """What tells the content of each file, for ``_source_content`` of classes that are made of nothing else."""
+        """What tells the content of each file."""
         files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
         distinct = {id(file): file for file in files}
         contents = contents_of_resources([functools.partial(_lent, file.resource) for file in distinct.values()])
@@ -209,6 +169,65 @@ class ColumnsDatasetIterator(DatasetIterator, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start_afresh()
+
+
+class _ColumnsAccess(SourceAccess):
+    """Access to the columns of an iterator, which are opened when they are first needed."""
+
+    source: ColumnsDatasetIterator
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return len(self.source._columns()[0])
+
+    def sample(self, position: int) -> Sample:
+        return self._sample([column.value(position) for column in self.source._columns()])
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        values = [_values(column, positions) for column in self.source._columns()]
+        return [self._sample(row) for row in zip(*values, strict=True)]
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        columns = self.source._columns()
+        values: list[Any] = []
+        for i, column in enumerate(columns):
+            first = columns.index(column)
+            # A column that stands twice is read once, and copied, so that neither place sees the other's changes.
+            values.append(column.read(positions) if first == i else values[first].copy())
+        fields = self.source._fields
+        return tuple(values) if fields is None else dict(zip(fields, values, strict=True))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+        columns = self.source._columns()
+        return [columns[self._number_of(key, len(columns))].read(positions) for key in keys]
+
+    def _number_of(self, key: ColumnKey, n_columns: int) -> int:
+        known: Sequence[ColumnKey] = range(n_columns) if self.source._fields is None else self.source._fields
+        if isinstance(key, (int, np.integer)) and self.source._fields is None and -n_columns <= key < 0:
+            return int(key) + n_columns
+        if key in known:
+            return known.index(key)
+        raise ConfigError(f"a sample has no column {key!r}; it has {', '.join(map(repr, known))}")
+
+    def _sample(self, values: Sequence[Any]) -> Sample:
+        return tuple(values) if self.source._fields is None else dict(zip(self.source._fields, values, strict=True))
+
+
+class _FilesAccess(_ColumnsAccess):
+    """Access to columns that nothing but files decides."""
+
+    def tell_content(self) -> list[str]:
+        return self.source._content_of_files()
+
+
+_OpensColumns = TypeVar("_OpensColumns", bound=Callable[..., Any])
+_OF_FILES_ONLY: set[Callable[..., Any]] = set()
+
+
+def of_files_only(open_columns: _OpensColumns) -> _OpensColumns:
+    """Decorates an ``_open_columns`` that reads files, and nothing else but what the arguments tell."""
+    _OF_FILES_ONLY.add(open_columns)
+    return open_columns
 
 
 def _lent(resource: StreamedResource) -> AbstractContextManager[StreamedResource]:

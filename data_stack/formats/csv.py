@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
 from data_stack.io.positional import PositionalFile, lent_or_opened, name_of, reading
 from data_stack.io.resources import StreamedTextResource
 
@@ -76,12 +76,11 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
             encoding = resource.encoding
         self._dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
 
-    _source_content = ColumnsDatasetIterator._content_of_files
-
     def _arguments(self) -> dict[str, Any]:
         dtypes = {"dtype": self._dtype.str, "target_dtype": self._target_dtype.str}
         return {"target": self._target, **dtypes, "dialect": vars(self._dialect)}
 
+    @of_files_only
     def _open_columns(self) -> list[Column]:
         file = self._file
         target: int | None = None

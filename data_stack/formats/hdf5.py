@@ -15,8 +15,9 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import Column, ColumnsDatasetIterator
+from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.rows import StoredRowsColumn
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
@@ -71,8 +72,7 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
         super().__init__(keys)
         self._resource, self._max_expansion = PositionalFile(resource), max_expansion
 
-    _source_content = ColumnsDatasetIterator._content_of_files
-
+    @of_files_only
     def _open_columns(self) -> list[Column]:
         _parse_apart(self._resource, [str(key) for key in self._sources], self._max_expansion)
         file = _File(self._resource)
@@ -202,11 +202,11 @@ class _DatasetColumn:
             value = self._dataset[index]
         return python_values(value) if isinstance(value, np.generic) else value
 
-    def values(self, indices: npt.NDArray[np.int64]) -> list[Any]:
+    def values(self, indices: IndexArrayOfInts) -> list[Any]:
         rows = self.read(indices)
         return list(rows) if rows.ndim > 1 else python_values(rows)
 
-    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+    def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         n_rows, n_at_once = self._length if indices is None else len(indices), self.rows_at_once
         what = f"rows of dataset {self._name!r} of {self._file.name!r}"
         if self._is_compressed:

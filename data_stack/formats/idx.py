@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.location import as_resource, is_path
 from data_stack.io.positional import (
@@ -203,8 +203,7 @@ class IdxDatasetIterator(ColumnsDatasetIterator):
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         super().__init__(columns)
 
-    _source_content = ColumnsDatasetIterator._content_of_files
-
+    @of_files_only
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)
 

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,8 +25,8 @@ import numpy as np
 
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
-from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
+from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError, StorageError
 from data_stack.io.content import contents_of_resources
@@ -86,7 +86,7 @@ class _Index:
     class_names: tuple[str, ...]
 
 
-class ImageFolderIterator(DatasetIterator):
+class ImageFolderIterator(AccessedDatasetIterator):
     """Samples ``{"image", "label", "class", "path"}`` from images in one folder a class.
 
     Images are sorted by class, then by path; ``label`` is the number of the class among all class names, sorted. Images that lie
@@ -110,6 +110,8 @@ class ImageFolderIterator(DatasetIterator):
             When a sample is read: an image is damaged.
         MaliciousFilePathError: a link leads out of ``root``.
     """
+
+    _keeps_access = False
 
     def __init__(
         self,
@@ -150,39 +152,8 @@ class ImageFolderIterator(DatasetIterator):
         """The types of the images, such as ``{"jpg"}``."""
         return {_type_of(path) for path in self._index().paths}
 
-    def __len__(self) -> int:
-        return len(self._index().paths)
-
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if not isinstance(index, (int, np.integer)):
-            return sample_or_view(self, index)
-        return self._sample(checked_index(index, len(self)))
-
-    def __iter__(self) -> Iterator[Sample]:
-        for position in range(len(self)):
-            yield self._sample(position)
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``."""
-        with decoding_for(current_request()):
-            return [self._sample(position) for position in checked_indices(indices, len(self)).tolist()]
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column; the images are read for none but their own."""
-        found = self._index()
-        if key not in self.fields:
-            raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, self.fields)}; they have {self.fields}")
-        positions = range(len(self)) if indices is None else checked_indices(indices, len(self)).tolist()
-        if key == "image":
-            with decoding_for(current_request()):
-                values = [self._image(position) for position in positions]
-        else:
-            column = found.columns[str(key)]
-            values = [column[position] for position in positions]
-        if not values and len(self):
-            return self.read_column(key, [0])[:0]
-        return stack_values(values)
+    def make_access(self) -> SampleAccess:
+        return _ImagesAccess(self)
 
     def _sample(self, position: int) -> dict[str, Any]:
         return {
@@ -213,11 +184,6 @@ class ImageFolderIterator(DatasetIterator):
 
     def _arguments(self) -> dict[str, Any]:
         return {"decode": self._decodes, "codecs": self._given_codecs}
-
-    def _source_content(self) -> dict[str, Any]:
-        found = self._index()
-        images = contents_of_resources([functools.partial(self._folder.open, path) for path in found.paths])
-        return {"columns": dict(found.columns), "images": images}
 
     # ------------------------------------------------------------------ what there is
 
@@ -286,6 +252,50 @@ class ImageFolderIterator(DatasetIterator):
     def _file_names(self) -> list[str]:
         """All files below the folder, relative to it, but for hidden ones; and what says that a writer has not finished."""
         return self._folder.list_files() if self._folder.path is None else _files_below(str(self._folder.path))
+
+
+class _ImagesAccess(SourceAccess):
+    """Access to images, which are decoded when they are asked for."""
+
+    source: ImageFolderIterator
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.source._decodes  # as PIL does while it decodes
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return len(self.source._index().paths)
+
+    def sample(self, position: int) -> Sample:
+        return self.source._sample(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        with decoding_for(current_request()):
+            return super().samples(positions)
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        rows = range(self.n_samples) if positions is None else positions.tolist()
+        columns = [self._column(key, rows or range(min(1, self.n_samples))) for key in keys]
+        return columns if rows else [column[:0] for column in columns]
+
+    def locate(self, position: int) -> str:
+        return self.source._folder.full_name(self.source._index().paths[position])
+
+    def tell_content(self) -> dict[str, Any]:
+        found = self.source._index()
+        images = contents_of_resources([functools.partial(self.source._folder.open, path) for path in found.paths])
+        return {"columns": dict(found.columns), "images": images}
+
+    def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:
+        source, fields = self.source, self.source.fields
+        if key not in fields:
+            raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, fields)}; they have {fields}")
+        if key != "image":
+            column = source._index().columns[str(key)]
+            return stack_values([column[position] for position in positions])
+        with decoding_for(current_request()):
+            return stack_values([source._image(position) for position in positions])
 
 
 def _type_of(path: str) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.rows import StoredRowsColumn
 from data_stack.io.positional import (
     MAX_EXPANSION,
@@ -46,8 +46,7 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         super().__init__(columns)
 
-    _source_content = ColumnsDatasetIterator._content_of_files
-
+    @of_files_only
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)
 
@@ -88,8 +87,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         super().__init__(keys)
         self._file, self._max_expansion = PositionalFile(resource), max_expansion
 
-    _source_content = ColumnsDatasetIterator._content_of_files
-
+    @of_files_only
     def _open_columns(self) -> list[Column]:
         arrays = read_npz(self._file, keys=set(map(str, self._sources)), max_expansion=self._max_expansion)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.io.positional import PositionalFile
 from data_stack.util.exact import python_values
@@ -60,11 +61,11 @@ class StoredRowsColumn:
         row = self._run(index, 1)[0]
         return row if self._row_shape else python_values(row)
 
-    def values(self, indices: npt.NDArray[np.int64]) -> list[Any]:
+    def values(self, indices: IndexArrayOfInts) -> list[Any]:
         rows = self.read(indices)
         return list(rows) if self._row_shape else python_values(rows)
 
-    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+    def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         if indices is None:
             return self._run(0, self._length)
         rows: npt.NDArray[Any] = np.empty((len(indices), *self._row_shape), self._stored_dtype)

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
-from data_stack.formats.columns import Column, ColumnsDatasetIterator
+from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.numpy_arrays import WriteOnly
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.positional import PositionalFile, check_apart, reading
@@ -80,8 +81,7 @@ class TorchDatasetIterator(ColumnsDatasetIterator):
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         super().__init__(columns)
 
-    _source_content = ColumnsDatasetIterator._content_of_files
-
+    @of_files_only
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)
 
@@ -104,8 +104,7 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
         super().__init__(keys)
         self._file = PositionalFile(resource)
 
-    _source_content = ColumnsDatasetIterator._content_of_files
-
+    @of_files_only
     def _open_columns(self) -> list[Column]:
         tensors = tensors_of(load_tensors(self._file), self._file.name)
 
@@ -192,7 +191,7 @@ class _StoredTensorColumn(StoredRowsColumn):
         value = super().value(index)
         return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
-    def values(self, indices: npt.NDArray[np.int64]) -> list[Any]:
+    def values(self, indices: IndexArrayOfInts) -> list[Any]:
         return [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in super().values(indices)]
 
 
@@ -209,7 +208,7 @@ class _TensorColumn:
         value = self._tensor[index]
         return value.clone() if value.dim() else value.item()
 
-    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+    def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         rows = self._tensor.clone() if indices is None else self._tensor[torch.from_numpy(indices)]
         try:
             array: npt.NDArray[Any] = rows.numpy()

@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
-from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import Column, ColumnKey, checked_index, checked_indices
+from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.stored_file import StoredFile
@@ -84,6 +84,8 @@ _INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 _STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_member_bytes=1 << 44, max_members=1 << 27)
+#: An iteration reads so many samples together.
+_SAMPLES_AT_ONCE: Final = 64
 _MOST_OPEN: Final = 256
 _SHARD: Final = re.compile(r"(.*)-([0-9]{6,})\.tar", re.DOTALL)
 _BLOCK_BYTES: Final = 512
@@ -177,7 +179,7 @@ class _Index:
     starts: list[int]
 
 
-class WebDatasetIterator(DatasetIterator):
+class WebDatasetIterator(AccessedDatasetIterator):
     """Samples of WebDataset shards as dicts: ``__key__``, and one entry for each file of the sample.
 
     One look at the headers, at the first access, tells where everything lies; from then on only the bytes of the samples and
@@ -204,6 +206,8 @@ class WebDatasetIterator(DatasetIterator):
             ``fields``, or a file is not what its name says.
         UnsafeArchiveError: at the first access: a shard has links or devices, names outside of it, or two files of one name.
     """
+
+    _keeps_access = False
 
     _index: _Index | None
     _open: ByteCache[int, StoredFile]
@@ -255,46 +259,10 @@ class WebDatasetIterator(DatasetIterator):
         other._index = self._indexed()
         return other
 
-    def __len__(self) -> int:
-        return self._indexed().starts[-1]
-
     # ------------------------------------------------------------------ samples
 
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if not isinstance(index, (int, np.integer)):
-            return sample_or_view(self, index)
-        return self._samples([checked_index(index, len(self))])[0]
-
-    def __iter__(self) -> Iterator[Sample]:
-        step = 64
-        for first in range(0, len(self), step):
-            positions = range(first, min(first + step, len(self)))
-            try:
-                samples: Iterable[dict[str, Any]] = self._samples(positions)
-            except RequestLimitError:  # each may fit by itself
-                samples = (self._samples([position])[0] for position in positions)
-            yield from samples
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``, those of a shard in one request."""
-        return self._samples(checked_indices(indices, len(self)).tolist())
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One field of the samples at ``indices``; no other is read."""
-        index = self._indexed()
-        if key != KEY and key not in index.names:
-            raise ConfigError(
-                f"samples have no column {key!r:.80}{did_you_mean(key, index.names)}; they have {', '.join((KEY, *index.names))}"
-            )
-        positions = range(len(self)) if indices is None else checked_indices(indices, len(self)).tolist()
-        if key == KEY:
-            values: list[Any] = [self._keyed(position)[2] for position in positions]
-        else:
-            values = [sample[key] for sample in self._read(positions, [str(key)], required=True)]
-        if not values and len(self):
-            return self.read_column(key, [0])[:0]
-        return stack_values(values)
+    def make_access(self) -> SampleAccess:
+        return _ShardsAccess(self)
 
     def _samples(self, positions: Sequence[int]) -> list[dict[str, Any]]:
         return self._read(positions, self._indexed().names, required=self._fields is not None)
@@ -400,9 +368,6 @@ class WebDatasetIterator(DatasetIterator):
     def _arguments(self) -> dict[str, Any]:
         return {"fields": self._fields, "types": self._types, "lower_case": self._lower_case}
 
-    def _source_content(self) -> list[str]:
-        return contents_of_resources([shard.open for shard in self._shards])
-
     def _start_afresh(self) -> None:
         self._index = None
         self._codecs: dict[str, Codec] = {}
@@ -419,6 +384,53 @@ class WebDatasetIterator(DatasetIterator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start_afresh()
+
+
+class _ShardsAccess(SourceAccess):
+    """Access to the samples of shards; those of one shard are read in one request."""
+
+    source: WebDatasetIterator
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self.source._indexed().starts[-1]
+
+    def sample(self, position: int) -> Sample:
+        return self.source._samples([position])[0]
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return self.source._samples(positions.tolist())
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        rows = range(self.n_samples) if positions is None else positions.tolist()
+        columns = [self._column(key, rows or range(min(1, self.n_samples))) for key in keys]
+        return columns if rows else [column[:0] for column in columns]
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        for first in range(start, stop, _SAMPLES_AT_ONCE):
+            positions = range(first, min(first + _SAMPLES_AT_ONCE, stop))
+            try:
+                samples: Iterable[dict[str, Any]] = self.source._samples(positions)
+            except RequestLimitError:  # each may fit by itself
+                samples = map(self.sample, positions)
+            yield from samples
+
+    def locate(self, position: int) -> str:
+        number, _, key = self.source._keyed(position)
+        return f"{key!r} of {self.source._name_of(number)}"
+
+    def tell_content(self) -> list[str]:
+        return contents_of_resources([shard.open for shard in self.source._shards])
+
+    def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:
+        index = self.source._indexed()
+        if key != KEY and key not in index.names:
+            raise ConfigError(
+                f"samples have no column {key!r:.80}{did_you_mean(key, index.names)}; they have {', '.join((KEY, *index.names))}"
+            )
+        if key == KEY:
+            return stack_values([self.source._keyed(position)[2] for position in positions])
+        return stack_values([sample[key] for sample in self.source._read(positions, [str(key)], required=True)])
 
 
 def _codec_of_ending(ending: str, types: Mapping[str, _Type]) -> Codec:

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.iterator import checked_integer
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import InOrder, Order, Shuffled
 

@@ -7,7 +7,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import IndexArrayOfInts, checked_integer
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.randomness.keyed import hashed, high_product
 from data_stack.dataset.randomness.permutation import KeyedPermutation

@@ -9,7 +9,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, checked_integer
+from data_stack.dataset.iterator.contract import ColumnKey
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
 from data_stack.exception import ConfigError
 from data_stack.loader.ragged import Ragged, common_dtype, filled, is_same, joined, value_arrays

@@ -11,41 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.iterator import IndexArrayOfInts, batch_at, has_fixed_columns
+from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.ownership import copied, owned
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
-from data_stack.dataset.recipes.recipe import at_epoch, described_layer, held_draws
+from data_stack.dataset.recipes.recipe import at_epoch, held_draws
 from data_stack.exception import LoadingError
-from data_stack.loader.blocks import read_ahead, source_place
+from data_stack.loader.blocks import locate_sample, prefetch_samples
 from data_stack.loader.collation import Collation
 from data_stack.util.functions import has_parameter
 
 __all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch", "n_bytes_of"]
-
-
-# Layers that choose and name the samples and columns of one iterator below, and change no value.
-_CHOOSING = frozenset(
-    {
-        "balanced",
-        "deduplicated",
-        "dicts",
-        "fields",
-        "filtered",
-        "fold",
-        "informed",
-        "informed_view",
-        "renamed",
-        "repeated",
-        "resampled",
-        "sharded",
-        "shuffled",
-        "sorted",
-        "split",
-        "tuples",
-        "view",
-    }
-)
 
 
 class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
@@ -113,6 +90,11 @@ class EpochStacks:
         self._lock_of = os.getpid()
         self._drawn: dict[int, DatasetIteratorIF] = {}  # of the last two epochs: at an epoch's end batches of both are made
 
+    @property
+    def iterator(self) -> DatasetIteratorIF:
+        """As it was given."""
+        return self._iterator
+
     def at(self, epoch: int) -> DatasetIteratorIF:
         """The stack of an epoch.
 
@@ -164,7 +146,6 @@ class BatchMaker:
         self._collate, self._transform = collate, transform
         self._reads_columns = collate is None or isinstance(collate, Collation)
         self._joins: bool | None = None
-        self._leaves_lock: bool | None = None
         self._waiting: list[Job] = []
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
@@ -172,25 +153,22 @@ class BatchMaker:
     def can_join(self) -> bool:
         """Whether the samples of several jobs may be read in one request: it costs nothing, and gives each job the same batch."""
         if self._joins is None:
-            self._joins = self._reads_columns and (self._gathers() or _leaves_lock(self.stacks._iterator))
+            self._joins = self._reads_columns and (self._samples.fixed_columns or self._samples.releases_gil)
         return self._joins
 
     @property
     def only_gathers(self) -> bool:
         """Whether all it does is to copy rows out of arrays."""
-        return self._collate is None and self._transform is None and self._gathers()
+        return self._collate is None and self._transform is None and self._samples.fixed_columns
 
     @property
-    def leaves_lock(self) -> bool:
-        """Whether it does nothing but have a source read that spends most of that time without Python's lock, and says so in an
-        attribute ``leaves_lock``, as :class:`~data_stack.formats.parquet.ParquetDataset` does of images.
-        """
-        if self._leaves_lock is None:
-            self._leaves_lock = self._collate is None and self._transform is None and _leaves_lock(self.stacks._iterator)
-        return self._leaves_lock
+    def releases_gil(self) -> bool:
+        """Whether it does nothing but have a source read that spends most of that time outside of the GIL, as it says."""
+        return self._collate is None and self._transform is None and self._samples.releases_gil
 
-    def _gathers(self) -> bool:
-        return _are_gathered(self.stacks._iterator)
+    @property
+    def _samples(self) -> SampleAccess:
+        return access_to(self.stacks.iterator)
 
     def make(self, job: Job) -> MadeBatch:
         """The batch of a job.
@@ -200,15 +178,15 @@ class BatchMaker:
         """
         started = time.perf_counter()
         try:
-            iterator = self.stacks.at(job.epoch)
+            samples = access_to(self.stacks.at(job.epoch))
             if self._reads_columns:
-                batch: Any = owned([batch_at(iterator, job.indices)])
+                batch: Any = owned([samples.batch(job.indices)])
             else:
-                batch = list(map(copied, iterator.__getitems__(job.indices.tolist())))
+                batch = list(map(copied, samples.samples(job.indices)))
         except Exception as error:
             raise self._blamed(job, error) from error
         seconds = time.perf_counter() - started
-        self._read_ahead([job])
+        self._prefetch([job])
         return self._finished(job, batch, seconds)
 
     def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
@@ -223,15 +201,15 @@ class BatchMaker:
             started = time.perf_counter()
             indices = np.concatenate([job.indices for job in jobs])
             try:
-                joined = owned([batch_at(self.stacks.at(jobs[0].epoch), indices)])
+                joined = owned([access_to(self.stacks.at(jobs[0].epoch)).batch(indices)])
             except Exception:  # noqa: BLE001  # whose fault it is shows below, where each is made by itself
                 joined = None
-            if joined is not None and not self._gathers() and _has_objects(joined):
+            if joined is not None and not self._samples.fixed_columns and _has_objects(joined):
                 # reading them showed that values differ in their shape after all: those of one batch may yet have the same
                 joined, self._joins = None, False
             if joined is not None:
                 seconds = (time.perf_counter() - started) / len(jobs)
-                self._read_ahead(jobs)
+                self._prefetch(jobs)
                 sample_bytes = n_bytes_of(joined) // len(indices)
                 stop = 0
                 for job in jobs:
@@ -241,7 +219,7 @@ class BatchMaker:
         for job in jobs:
             yield self.make(job)
 
-    def _read_ahead(self, jobs: Sequence[Job]) -> None:
+    def _prefetch(self, jobs: Sequence[Job]) -> None:
         """Let the source read ahead what jobs ask for; what the first of an iteration does only with the next one, for it would
         keep the first batch from the consumer, who has nothing else to do.
         """
@@ -251,7 +229,7 @@ class BatchMaker:
         elif asking:
             last = asking[-1]  # what those before it asked for has been read for this one
             if last.ahead is not None and len(last.ahead) and last.epoch == jobs[0].epoch:
-                read_ahead(self.stacks.at(last.epoch), last.ahead)
+                prefetch_samples(access_to(self.stacks.at(last.epoch)), last.ahead)
 
     def _finished(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
         n_samples = len(job.indices)
@@ -283,39 +261,17 @@ class BatchMaker:
     def _blamed(self, job: Job, error: Exception) -> LoadingError:
         """The error of the first sample of a job that cannot be read by itself."""
         try:
-            iterator = self.stacks.at(job.epoch)
+            samples = access_to(self.stacks.at(job.epoch))
         except Exception:  # noqa: BLE001  # it was raised before, and is told here
             return LoadingError(f"the stack of epoch {job.epoch} could not be made", error, epoch=job.epoch, step=job.step)
         for index in job.indices.tolist():
             try:
-                iterator[index]
+                samples.sample(index)
             except Exception as its_error:  # noqa: BLE001  # whatever a source raises
-                place = source_place(iterator, index)
+                place = locate_sample(samples, index)
                 sample = f"sample {index}" if place is None else f"sample {index} ({place})"
                 return LoadingError(f"{sample} could not be read", its_error, epoch=job.epoch, step=job.step, index=index)
         return LoadingError(_problem("read", job), error, epoch=job.epoch, step=job.step)
-
-
-def _are_gathered(iterator: DatasetIteratorIF) -> bool:
-    """Whether dtype and shape of a batch's columns do not depend on which samples it has."""
-    found = _below_choosing(iterator, has_fixed_columns)
-    return found is not None
-
-
-def _leaves_lock(iterator: DatasetIteratorIF) -> bool:
-    """Whether the source below layers that only choose samples decodes them without Python's lock."""
-    found = _below_choosing(iterator, lambda each: hasattr(each, "leaves_lock"))
-    return found is not None and found.leaves_lock is True
-
-
-def _below_choosing(iterator: DatasetIteratorIF, is_wanted: Callable[[DatasetIteratorIF], bool]) -> Any:
-    """The first iterator that is wanted, on the way down through layers that change no value; None if there is none."""
-    while not is_wanted(iterator):
-        layer = described_layer(iterator, probed=False)
-        if layer.name not in _CHOOSING or len(layer.of) != 1:
-            return None
-        (iterator,) = layer.of
-    return iterator
 
 
 def _has_objects(batch: Any) -> bool:

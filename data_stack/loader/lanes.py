@@ -8,7 +8,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.iterator import IndexArrayOfInts, checked_integer
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import Order
 

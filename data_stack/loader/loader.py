@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.iterator import Indexable, adapted, checked_integer
+from data_stack.dataset.iterator.contract import Indexable, adapted
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError, LoadingError
 from data_stack.io.progress import new_bar, shows_progress

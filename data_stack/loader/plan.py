@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import checked_integer
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.exception import ConfigError
 
 __all__ = ["Plan", "Uneven"]

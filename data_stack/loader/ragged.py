@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import checked_index
+from data_stack.dataset.iterator.indices import checked_index
 from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.exception import ConfigError
 from data_stack.util.exact import common_dtype as exact_dtype

@@ -11,18 +11,12 @@ from typing import Any, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, sample_or_view
-from data_stack.dataset.iterator.iterator import (
-    ColumnKey,
-    Indexable,
-    IndexArray,
-    IndexArrayOfInts,
-    adapted,
-    batch_at,
-    checked_indices,
-    checked_integer,
-)
-from data_stack.dataset.iterator.stacking import Batch, Column, emptied, join_batches, reordered, stack_samples
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, DatasetIteratorIF, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import Indexable, adapted
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.stacking import Batch, Column, join_batches, reordered, stack_samples
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
@@ -93,7 +87,8 @@ AnySource = Union[StepSource, DatasetIteratorIF, Indexable, Callable[[int], Any]
 i; or a function of a step (or of an index, where a length is given)."""
 
 
-class StepIterator(DatasetIterator):
+@layer("steps")
+class StepIterator(AccessedDatasetIterator):
     """All steps of a source: sample i is ``source(i)``.
 
     Args:
@@ -102,8 +97,6 @@ class StepIterator(DatasetIterator):
     Raises:
         ConfigError: it is none.
     """
-
-    _layer_name = "steps"
 
     def __init__(self, source: StepSource) -> None:
         if not isinstance(source, StepSource):
@@ -114,41 +107,8 @@ class StepIterator(DatasetIterator):
     def __getstate__(self) -> dict[str, Any]:
         return {"source": self.source, "_below": None}
 
-    def __len__(self) -> int:
-        n_steps = self.source.n_steps
-        return _ENDLESS if n_steps is None else n_steps
-
-    def __getitem__(self, index: Any) -> Any:
-        """The sample of a step for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < len(self):
-            return self.source(index)
-        return sample_or_view(self, index)
-
-    def __getitems__(self, indices: IndexArray) -> list[Any]:
-        """The samples of many steps."""
-        return self.source.read_samples(checked_indices(indices, len(self)))
-
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The samples of many steps as columns; one request for each source."""
-        return self._batch_at(checked_indices(indices, len(self)))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column of many steps.
-
-        Raises:
-            ConfigError: all steps of a source that has no end are asked for.
-        """
-        if indices is None and self.source.n_steps is None:
-            raise ConfigError("a source without an end has no whole column; ask for that of some steps")
-        return super().read_column(key, indices)
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        if len(positions) == 0:
-            return emptied(self.source.read_steps(np.zeros(1, dtype=np.int64))) if len(self) else ()
-        return self.source.read_steps(positions)
-
-    def _unchecked_reader(self) -> Callable[[int], Any]:
-        return self.source
+    def make_access(self) -> SampleAccess:
+        return _StepAccess(self.source)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -178,6 +138,32 @@ class StepIterator(DatasetIterator):
         rebuilt = cls(_KINDS[name]._rebuilt([_source(each) for each in underlying], given))
         rebuilt._below = underlying
         return rebuilt
+
+
+class _StepAccess(SampleAccess):
+    """Access to the steps of a source, many in one request."""
+
+    def __init__(self, source: StepSource) -> None:
+        self._source = source
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        n_steps = self._source.n_steps
+        return _ENDLESS if n_steps is None else n_steps
+
+    def sample(self, position: int) -> Any:
+        return self._source(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return self._source.read_samples(positions)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self._source.read_steps(positions) if len(positions) else self.empty_batch()
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if positions is None and self._source.n_steps is None:
+            raise ConfigError("a source without an end has no whole column; ask for that of some steps")
+        return super().columns(keys, positions)
 
 
 class _OurSource(StepSource):
@@ -217,7 +203,7 @@ class _Indexed(_OurSource):
 
     def read_steps(self, steps: IndexArrayOfInts) -> Batch:
         self._checked(int(steps.max(initial=0)))
-        return batch_at(self.iterator, steps)
+        return access_to(self.iterator).batch(steps)
 
     def _checked(self, step: int) -> int:
         if step >= len(self.iterator):

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import Batch, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.iterator import Indexable, adapted, batch_at, checked_indices
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import Indexable, adapted
+from data_stack.dataset.iterator.indices import checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.conversion import NUMBERS, Conversion, mapped_pairs, nested, one_ahead
@@ -79,7 +81,7 @@ class _UnreadSamples(Sequence[Any]):
 
     def read_batch(self) -> Batch:
         """All of them as columns."""
-        return batch_at(self._iterator, self._positions)
+        return access_to(self._iterator).batch(self._positions)
 
     def __len__(self) -> int:
         return len(self._positions)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator import SampleAccess, SequenceDatasetIterator
+from data_stack.dataset.iterator.sequence import SequenceAccess
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.torch_tensors import load_tensors
 from data_stack.io.resources import StreamedResource
@@ -31,5 +32,10 @@ class MNISTIterator(SequenceDatasetIterator):
             )
         super().__init__(dataset_sequences=[samples, targets, targets])
 
-    def _source_content(self) -> None:
-        """Nothing but the sequences, which its arguments are."""
+    def make_access(self) -> SampleAccess:
+        return _MNISTAccess(self._columns)
+
+
+class _MNISTAccess(SequenceAccess):
+    def tell_content(self) -> None:
+        """Nothing but the sequences, which the arguments are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -9,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
-from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.registry import known_layers, operation
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, access_to
+from data_stack.dataset.iterator.combined import CombinedAccess
+from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
 from data_stack.dataset.recipes.functions import function_at, registered_function
 from data_stack.dataset.recipes.plain_data import from_plain, shown
@@ -31,7 +33,7 @@ from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["from_recipe"]
+__all__ = ["from_recipe", "known_layers"]
 
 _FIELDS = {"data_stack_recipe", "nodes", "reproducible", "why_not"}
 _NODE_FIELDS = {"layer", "of", "arguments"}
@@ -60,6 +62,16 @@ _ENVIRONMENT = (
 )
 
 _ABSENT: Any = object()
+
+
+def known_layers() -> dict[str, type[DatasetIteratorIF]]:
+    """All layers there are, also of the modules that nothing has imported yet; those of optional packages where these are."""
+    import data_stack.loader.sources
+
+    with contextlib.suppress(MissingDependencyError):
+        import data_stack.formats.parquet.ngram
+        import data_stack.formats.parquet.transformed  # noqa: F401  # they put their layers in
+    return LAYERS
 
 
 def from_recipe(
@@ -235,7 +247,7 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
             source = alike_sources[0]
             raise RecipeError(
                 f"the source {source!r:.80} stands for nothing in this recipe: no node is equal to the last one of its own "
-                f"recipe, {shown(operation('recipe')(source)['nodes'][-1])}"
+                f"recipe, {shown(OPERATIONS['recipe'](source)['nodes'][-1])}"
             )
         if len(alike_sources) == 1:
             given.update(dict.fromkeys(numbers, alike_sources[0]))
@@ -250,7 +262,7 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
 
 
 def _top_digest(source: DatasetIteratorIF) -> str:
-    return node_digests(operation("recipe")(source)["nodes"])[-1]
+    return node_digests(OPERATIONS["recipe"](source)["nodes"])[-1]
 
 
 def _checked_functions(functions: Any) -> Mapping[str, Callable[..., Any]]:
@@ -526,8 +538,8 @@ def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_part
 
 def _n_parts(iterator: Any) -> int:
     """How many parts a combination gets by having ``iterator`` among its iterators."""
-    source, positions = iterator._located() if isinstance(iterator, DatasetIteratorIF) else (iterator, None)
-    return len(source._parts_and_lengths()) if positions is None and type(source) is CombinedDatasetIterator else 1
+    source, positions = access_to(iterator).unwrap() if isinstance(iterator, DatasetIteratorIF) else (iterator, None)
+    return len(source.parts()) if positions is None and isinstance(source, CombinedAccess) else 1
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.exception import ConfigError
 from data_stack.io.resources import StreamedResource

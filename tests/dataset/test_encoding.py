@@ -38,8 +38,9 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import IndexArray
 from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, MappedClassesView
-from data_stack.dataset.iterator.iterator import IndexArray
 from data_stack.dataset.iterator.stacking import column_of, emptied, stack_samples
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError, ModelNotTrainedError
@@ -169,7 +170,7 @@ def test_samples_batches_and_columns_agree_for_every_kind_of_index(encoded: Data
 
     assert all(map(same, list(encoded), samples))
     assert all(same(encoded[np.int64(i) - len(samples)], sample) for i, sample in enumerate(samples))
-    read = encoded._unchecked_reader()
+    read = access_to(encoded).sample
     assert all(same(read(i), sample) for i, sample in enumerate(samples))
     for index, meant in indices_of(len(encoded)):
         expected = [samples[position] for position in meant]
@@ -183,7 +184,7 @@ def test_samples_batches_and_columns_agree_for_every_kind_of_index(encoded: Data
     if not isinstance(whole, np.ndarray):
         columns = [column_of(whole, key) for key in keys_of(whole)]
         assert all(map(same, map(encoded.read_column, keys_of(whole)), columns))
-        assert all(map(same, encoded._columns_at(keys_of(whole), None), columns))
+        assert all(map(same, access_to(encoded).columns(keys_of(whole)), columns))
 
 
 def keys_of(batch: Any) -> list[Any]:
@@ -416,9 +417,9 @@ def test_a_batch_is_one_request_below() -> None:
     class Batches(SequenceDatasetIterator):
         requests = 0
 
-        def _batch_at(self, positions: Any) -> Any:
+        def read_batch(self, indices: Any) -> Any:
             type(self).requests += 1
-            return super()._batch_at(positions)
+            return super().read_batch(indices)
 
     source = Batches([NUMBERS, LABELS])
     stack = fitted(source, {0: ContinuousEncoder(), 1: CategoricalEncoder()})

@@ -132,7 +132,7 @@ def _as_they_are(samples: list[Any]) -> list[Any]:
 
 
 def source_of(kind: str) -> Any:
-    from data_stack.dataset.iterator.iterator import adapted
+    from data_stack.dataset.iterator.contract import adapted
 
     return adapted(Source(copy.deepcopy(samples_of(kind))))
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.iterator import adapted
+from data_stack.dataset.iterator.contract import adapted
 from data_stack.exception import ConfigError, LoaderStateError, ResourceChangedError
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator

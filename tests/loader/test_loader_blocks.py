@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIterator, DatasetIteratorView
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    CombinedDatasetIterator,
+    DatasetIteratorView,
+    SampleAccess,
+    SourceAccess,
+)
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema, TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
@@ -16,21 +22,26 @@ from data_stack.loader import BlockShuffled, Loader
 from data_stack.loader.blocks import block_lengths
 
 
-class InBlocks(DatasetIterator):
+class _BlocksAccess(SourceAccess):
+    def __init__(self, lengths: tuple[int, ...]) -> None:
+        super().__init__()
+        self._lengths, self.n_samples = lengths, sum(lengths)
+
+    def sample(self, position: int) -> Any:
+        return {"x": position}
+
+    def blocks(self) -> npt.NDArray[np.int64]:
+        return np.array(self._lengths)
+
+
+class InBlocks(AccessedDatasetIterator):
     """Numbers in blocks of given lengths."""
 
     def __init__(self, *lengths: int) -> None:
         self._lengths = lengths
 
-    def __len__(self) -> int:
-        return sum(self._lengths)
-
-    def __getitem__(self, index: int) -> Any:
-        return {"x": index}
-
-    @property
-    def block_lengths(self) -> npt.NDArray[np.int64]:
-        return np.array(self._lengths)
+    def make_access(self) -> SampleAccess:
+        return _BlocksAccess(self._lengths)
 
 
 def test_a_source_tells_its_blocks_to_the_shuffle() -> None:

@@ -18,6 +18,8 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.sequence import SequenceAccess
 from data_stack.exception import LoadingError
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
@@ -153,26 +155,29 @@ def test_batches_before_one_whose_transform_fails_are_handed_out(bad: int) -> No
     assert len(received) == bad // 8 == raised.value.step
 
 
+class DamagedAccess(SequenceAccess):
+    bad = 99
+
+    def __init__(self, columns: Any) -> None:
+        super().__init__(columns)
+        del self.sample
+
+    def batch(self, positions: Any) -> Any:
+        if self.bad in positions:
+            raise OSError("damaged")
+        return super().batch(positions)
+
+    def sample(self, position: int) -> Any:
+        if position == self.bad:
+            raise OSError("damaged")
+        return super().sample(position)
+
+
 class Damaged(SequenceDatasetIterator):
     """Arrays of which one row cannot be read."""
 
-    bad = 99
-
-    def _has_fixed_columns(self) -> bool:
-        return True
-
-    def _batch_at(self, positions: Any) -> Any:
-        if self.bad in positions:
-            raise OSError("damaged")
-        return super()._batch_at(positions)
-
-    def read_batch(self, indices: Any) -> Any:
-        return self._batch_at(indices)
-
-    def __getitem__(self, index: Any) -> Any:
-        if index == self.bad:
-            raise OSError("damaged")
-        return super().__getitem__(index)
+    def make_access(self) -> SampleAccess:
+        return DamagedAccess(self._columns)
 
 
 def test_batches_before_one_that_cannot_be_read_are_handed_out() -> None:

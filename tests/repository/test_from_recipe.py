@@ -33,7 +33,6 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.registry import known_layers
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
@@ -45,7 +44,7 @@ from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader.sources import Interleave, Transform
-from data_stack.repository.recipes import from_recipe
+from data_stack.repository.recipes import from_recipe, known_layers
 from data_stack.repository.repository import DatasetRepository
 
 META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train", IteratorMeta(0, 1, 1))
@@ -236,7 +235,7 @@ def test_every_layer_is_among_them() -> None:
 def test_without_pyarrow_there_are_all_layers_but_those_of_parquet() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from data_stack.dataset.iterator.registry import known_layers\n"
+        "from data_stack.repository.recipes import known_layers\n"
         "print(*sorted(known_layers()))"
     )
 

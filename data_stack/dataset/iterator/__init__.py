@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+# Bring what operations the methods of iterators call; they are built on the layers.
+from data_stack.dataset import encoding, reporting  # noqa: F401
+from data_stack.dataset.iterator.access import (
+    DefaultAccess,
+    OneToOneAccess,
+    RearrangedAccess,
+    SampleAccess,
+    SourceAccess,
+    access_to,
+)
 from data_stack.dataset.iterator.balanced import BalancedDatasetIterator
 from data_stack.dataset.iterator.batched import BatchedDatasetIterator
 from data_stack.dataset.iterator.cached import CachedDatasetIterator
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIterator,
+    DatasetIteratorIF,
+    IndexArray,
+    InformedDatasetIteratorIF,
+    Sample,
+    column_names,
+    sample_or_view,
+)
 from data_stack.dataset.iterator.deduplicated import DeduplicatedDatasetIterator
 from data_stack.dataset.iterator.encoded import EncodedDatasetIterator
 from data_stack.dataset.iterator.fields import (
@@ -18,17 +41,6 @@ from data_stack.dataset.iterator.filtered import FilteredDatasetIterator
 from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.interleaved import InterleavedDatasetIterator
-from data_stack.dataset.iterator.iterator import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIterator,
-    DatasetIteratorIF,
-    IndexArray,
-    InformedDatasetIteratorIF,
-    Sample,
-    column_names,
-)
 from data_stack.dataset.iterator.mapped import MappedDatasetIterator
 from data_stack.dataset.iterator.mixed import MixedDatasetIterator
 from data_stack.dataset.iterator.ordered import SortedDatasetIterator
@@ -38,11 +50,15 @@ from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
 from data_stack.dataset.iterator.sharded import ShardedDatasetIterator
 from data_stack.dataset.iterator.shuffled import ShuffledDatasetIterator
 from data_stack.dataset.iterator.stored_cache import StoredCacheDatasetIterator
-from data_stack.dataset.iterator.view import DatasetIteratorView, sample_or_view
+from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.iterator.windowed import WindowedDatasetIterator
 from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
+from data_stack.dataset.recipes import recipe  # noqa: F401
+from data_stack.dataset.reports import explanation  # noqa: F401
+from data_stack.dataset.splits import parts  # noqa: F401
 
 __all__ = [
+    "AccessedDatasetIterator",
     "BalancedDatasetIterator",
     "Batch",
     "BatchedDatasetIterator",
@@ -54,6 +70,7 @@ __all__ = [
     "DatasetIteratorIF",
     "DatasetIteratorView",
     "DeduplicatedDatasetIterator",
+    "DefaultAccess",
     "DictsDatasetIterator",
     "EncodedDatasetIterator",
     "FieldsDatasetIterator",
@@ -65,18 +82,23 @@ __all__ = [
     "InterleavedDatasetIterator",
     "MappedDatasetIterator",
     "MixedDatasetIterator",
+    "OneToOneAccess",
+    "RearrangedAccess",
     "RenamedDatasetIterator",
     "RepeatedDatasetIterator",
     "ResampledDatasetIterator",
     "Sample",
+    "SampleAccess",
     "SequenceDatasetIterator",
     "ShardedDatasetIterator",
     "ShuffledDatasetIterator",
     "SortedDatasetIterator",
+    "SourceAccess",
     "StoredCacheDatasetIterator",
     "TuplesDatasetIterator",
     "WindowedDatasetIterator",
     "ZippedDatasetIterator",
+    "access_to",
     "column_names",
     "sample_or_view",
 ]

@@ -9,15 +9,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import (
-    ColumnKey,
-    DatasetIteratorIF,
-    IndexArrayOfInts,
-    adapted,
-    checked_integer,
-    column_at,
-)
-from data_stack.dataset.iterator.positions import ComputedPositions, Positions
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts, Positions
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted, permuted_array
 from data_stack.dataset.randomness.seeds import derived_seed
@@ -27,6 +23,7 @@ from data_stack.exception import ConfigError
 __all__ = ["BalancedDatasetIterator"]
 
 
+@layer("balanced")
 class BalancedDatasetIterator(DatasetIteratorView):
     """Samples of ``dataset_iterator`` such that every class comes equally often.
 
@@ -52,8 +49,6 @@ class BalancedDatasetIterator(DatasetIteratorView):
             negative, or positive where there are no samples.
     """
 
-    _layer_name = "balanced"
-
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
@@ -70,15 +65,15 @@ class BalancedDatasetIterator(DatasetIteratorView):
         if n_samples is not None:
             name = "the n_samples of a balanced iterator"
             self._n_wanted = checked_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
-        super().__init__(dataset_iterator, self._balanced(adapted(dataset_iterator)))
+        super().__init__(dataset_iterator, self._balanced(access_to(adapted(dataset_iterator))))
 
-    def _balanced(self, source: DatasetIteratorIF) -> Positions:
-        n_samples = len(source) if self._n_wanted is None else self._n_wanted
+    def _balanced(self, source: SampleAccess) -> Positions:
+        n_samples = source.n_samples if self._n_wanted is None else self._n_wanted
         if n_samples == 0:
             return range(0)
-        if len(source) == 0:
+        if source.n_samples == 0:
             raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
-        classes = class_numbers(column_at(source, self._by, None), f"samples cannot be balanced by column {self._by!r}")
+        classes = class_numbers(source.columns([self._by])[0], f"samples cannot be balanced by column {self._by!r}")
         key = derived_seed("balanced", self._seed, self._epoch)
         return _InTurn(grouped_positions(classes.numbers), classes.counts.tolist(), n_samples, key)
 

@@ -7,20 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.grouped import GroupedDatasetIterator
-from data_stack.dataset.iterator.iterator import (
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    IndexArrayOfInts,
-    Sample,
-    checked_integer,
-)
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample, adapted
+from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import stack_values
 
 __all__ = ["BatchedDatasetIterator"]
 
 
+@layer("batched")
 class BatchedDatasetIterator(GroupedDatasetIterator):
     """Sample ``i`` is the batch of the samples ``i * batch_size`` to ``(i + 1) * batch_size - 1`` of ``dataset_iterator``.
 
@@ -37,45 +35,53 @@ class BatchedDatasetIterator(GroupedDatasetIterator):
         ConfigError: ``batch_size`` is no positive integer.
     """
 
-    _layer_name = "batched"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False) -> None:
         super().__init__(dataset_iterator)
         self._batch_size = checked_integer("batch_size", batch_size, at_least=1)
         self._drop_last = drop_last
-        self._n_below = len(self._source)
-        self._n_full, rest = divmod(self._n_below, self._batch_size)
-        self._n_samples = self._n_full + (1 if rest and not drop_last else 0)
+        self._n_below = len(adapted(dataset_iterator))
 
-    def _slots_of(self, index: int) -> IndexArrayOfInts:
-        start = index * self._batch_size
-        return np.arange(start, min(start + self._batch_size, self._n_below), dtype=np.intp)
-
-    def _slots_at(self, indices: IndexArrayOfInts) -> IndexArrayOfInts | None:
-        is_short = indices == self._n_full
-        if not bool(is_short.any()):
-            return indices.astype(np.intp)[:, np.newaxis] * self._batch_size + np.arange(self._batch_size, dtype=np.intp)
-        return np.tile(self._slots_of(self._n_full), (len(indices), 1)) if bool(is_short.all()) else None
-
-    def _several(self, indices: IndexArrayOfInts) -> list[Sample]:
-        is_short = indices == self._n_full
-        if bool(is_short.all()) or not bool(is_short.any()):
-            return super()._several(indices)
-        full, short = iter(super()._several(indices[~is_short])), self._one(self._n_full)
-        return [short if each else next(full) for each in is_short.tolist()]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        if positions is None:
-            positions = np.arange(self._n_samples, dtype=np.intp)
-        is_short = positions == self._n_full
-        if bool(is_short.all()) or not bool(is_short.any()):
-            return super()._columns_at(keys, positions)
-        columns = []
-        shorts = super()._columns_at(keys, np.array([self._n_full]))
-        for full, short in zip(super()._columns_at(keys, positions[~is_short]), shorts, strict=True):
-            values = iter(full)
-            columns.append(stack_values([short[0] if each else next(values) for each in is_short.tolist()]))
-        return columns
+    def make_access(self) -> SampleAccess:
+        return _BatchedAccess(self._below(), self._n_below, self._batch_size, drop_last=self._drop_last)
 
     def _arguments(self) -> dict[str, Any]:
         return {"batch_size": self._batch_size, "drop_last": self._drop_last}
+
+
+class _BatchedAccess(GroupedAccess):
+    """Access to batches of ``batch_size`` of the first ``n_below`` samples below."""
+
+    def __init__(self, below: SampleAccess, n_below: int, batch_size: int, *, drop_last: bool) -> None:
+        self._batch_size, self._n_below = batch_size, n_below
+        self._n_full, rest = divmod(n_below, batch_size)
+        super().__init__(below, self._n_full + (1 if rest and not drop_last else 0))
+
+    def slots_of(self, position: int) -> IndexArrayOfInts:
+        start = position * self._batch_size
+        return np.arange(start, min(start + self._batch_size, self._n_below), dtype=np.intp)
+
+    def slots_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts | None:
+        is_short = positions == self._n_full
+        if not bool(is_short.any()):
+            return positions.astype(np.intp)[:, np.newaxis] * self._batch_size + np.arange(self._batch_size, dtype=np.intp)
+        return np.tile(self.slots_of(self._n_full), (len(positions), 1)) if bool(is_short.all()) else None
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        is_short = positions == self._n_full
+        if bool(is_short.all()) or not bool(is_short.any()):
+            return super().samples(positions)
+        full, short = iter(super().samples(positions[~is_short])), self.sample(self._n_full)
+        return [short if each else next(full) for each in is_short.tolist()]
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if positions is None:
+            positions = np.arange(self.n_samples, dtype=np.intp)
+        is_short = positions == self._n_full
+        if bool(is_short.all()) or not bool(is_short.any()):
+            return super().columns(keys, positions)
+        columns = []
+        shorts = super().columns(keys, np.array([self._n_full]))
+        for full, short in zip(super().columns(keys, positions[~is_short]), shorts, strict=True):
+            values = iter(full)
+            columns.append(stack_values([short[0] if each else next(values) for each in is_short.tolist()]))
+        return columns

@@ -6,33 +6,29 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, brought_access, stack_columns
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
     Sample,
     adapted,
-    checked_indices,
-    checked_integer,
-    column_at,
-    columns_at,
-    whole,
 )
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.ownership import copied, copied_objects
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sample_columns import estimated_bytes, is_plain_tensor
-from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
-from data_stack.dataset.iterator.view import sample_or_view
+from data_stack.dataset.iterator.stacking import stack_samples
 
 __all__ = ["CacheInfo", "CachedDatasetIterator"]
 
@@ -58,7 +54,8 @@ class CacheInfo:
     max_bytes: int | None
 
 
-class CachedDatasetIterator(DatasetIterator):
+@layer("cached")
+class CachedDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator``, each kept in memory when it is first read.
 
     Once the kept samples take more than ``max_bytes``, those that were not asked for the longest are let go. A sample that
@@ -83,87 +80,31 @@ class CachedDatasetIterator(DatasetIterator):
         ConfigError: ``max_bytes`` is negative or no integer.
     """
 
-    _layer_name = "cached"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: SupportsIndex | None = None) -> None:
         self._dataset_iterator = dataset_iterator
         self._max_bytes = None if max_bytes is None else checked_integer("max_bytes of a cache", max_bytes, at_least=0)
-        self._begin()
+        brought_access(self)  # now: this is where samples are kept
 
-    def _begin(self) -> None:
-        self._source = adapted(self._dataset_iterator)
-        self._read_one = self._source._unchecked_reader()
-        self._n_total = len(self._source)
-        # position -> (sample, its bytes), the longest unused first
-        self._kept: OrderedDict[int, tuple[Sample, int]] = OrderedDict()
-        self._n_bytes = self._hits = self._misses = 0
-        self._unlock()
-        _CACHES.add(self)
-
-    def _unlock(self) -> None:
-        """Forget which thread holds the lock and what is being read: all that threads of another process do."""
-        self._lock = threading.Lock()
-        self._being_read: dict[int, threading.Lock] = {}
-        self._n_bytes = sum(n_bytes for _, n_bytes in self._kept.values())
+    def make_access(self) -> _CachedAccess:
+        return _CachedAccess(access_to(adapted(self._dataset_iterator)), self._max_bytes)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"dataset_iterator": self._dataset_iterator, "max_bytes": self._max_bytes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._dataset_iterator, self._max_bytes = state["dataset_iterator"], state["max_bytes"]
-        self._begin()
-
-    def __len__(self) -> int:
-        return self._n_total
-
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < self._n_total:
-            return self._copied_sample(index)
-        return sample_or_view(self, index)
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``; those that are not kept are read in one request."""
-        return list(map(copied, self._samples(checked_indices(indices, self._n_total).tolist())))
-
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The samples at ``indices`` as columns; those that are not kept are read in one request."""
-        return self._batch_at(checked_indices(indices, self._n_total))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column, of kept samples if all of them are kept."""
-        return self._column_at(key, None if indices is None else checked_indices(indices, self._n_total))
 
     def cache_info(self) -> CacheInfo:
         """How often samples were found, and what is kept."""
-        with self._lock:
-            return CacheInfo(self._hits, self._misses, len(self._kept), self._n_bytes, self._max_bytes)
+        return self._cache().info()
 
     def clear_cache(self) -> None:
         """Let all kept samples go, and count anew."""
-        with self._lock:
-            self._kept.clear()
-            self._n_bytes = self._hits = self._misses = 0
+        self._cache().clear()
 
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        return self._copied_sample
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        if len(positions) == 0:
-            return emptied(stack_samples([self._sample(0)])) if self._n_total else ()
-        return copied_objects(stack_samples(self._samples(positions.tolist())))
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        samples = self._all_kept(positions)
-        if samples is None:
-            return column_at(self._source, key, whole(self._source, self._n_total) if positions is None else positions)
-        return copied_objects(stack_values([value_of(sample, key) for sample in samples]))
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        samples = self._all_kept(positions)
-        if samples is None:
-            return columns_at(self._source, keys, whole(self._source, self._n_total) if positions is None else positions)
-        return [copied_objects(stack_values([value_of(sample, key) for sample in samples])) for key in keys]
+    def _cache(self) -> _CachedAccess:
+        access: Any = brought_access(self)
+        return access  # type: ignore[no-any-return]  # that of this class
 
     def _arguments(self) -> dict[str, Any]:
         return {"max_bytes": self._max_bytes}
@@ -173,10 +114,64 @@ class CachedDatasetIterator(DatasetIterator):
         """The iterator that is read."""
         return [self._dataset_iterator]
 
-    # ------------------------------------------------------------------ what is kept
 
-    def _copied_sample(self, position: int) -> Sample:
+class _CachedAccess(OneToOneAccess):
+    """Access to samples that are kept once they were read; the length is taken when it is made.
+
+    Args:
+        below: what is read.
+        max_bytes: the most that is kept; None for no limit.
+    """
+
+    def __init__(self, below: SampleAccess, max_bytes: int | None) -> None:
+        super().__init__(below)
+        self._max_bytes, self._n_total = max_bytes, below.n_samples
+        # position -> (sample, its bytes), the longest unused first
+        self._kept: OrderedDict[int, tuple[Sample, int]] = OrderedDict()
+        self._n_bytes = self._hits = self._misses = 0
+        self.unlock()
+        _CACHES.add(self)
+
+    def unlock(self) -> None:
+        """Forget which thread holds the lock and what is being read: all that threads of another process do."""
+        self._lock = threading.Lock()
+        self._being_read: dict[int, threading.Lock] = {}
+        self._n_bytes = sum(n_bytes for _, n_bytes in self._kept.values())
+
+    def info(self) -> CacheInfo:
+        """See :meth:`CachedDatasetIterator.cache_info`."""
+        with self._lock:
+            return CacheInfo(self._hits, self._misses, len(self._kept), self._n_bytes, self._max_bytes)
+
+    def clear(self) -> None:
+        """See :meth:`CachedDatasetIterator.clear_cache`."""
+        with self._lock:
+            self._kept.clear()
+            self._n_bytes = self._hits = self._misses = 0
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self._n_total
+
+    def sample(self, position: int) -> Sample:
         return copied(self._sample(position))
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return list(map(copied, self._samples(positions.tolist())))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        if len(positions) == 0:
+            return self.empty_batch()
+        return copied_objects(stack_samples(self._samples(positions.tolist())))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        samples = self._all_kept(positions)
+        if samples is None:
+            columns = self.below.columns(keys, positions)
+            return [column[: self._n_total] for column in columns] if positions is None else columns
+        return [copied_objects(column) for column in stack_columns(samples, keys, self)]
+
+    # ------------------------------------------------------------------ what is kept
 
     def _sample(self, position: int) -> Sample:
         with self._lock:
@@ -251,8 +246,8 @@ class CachedDatasetIterator(DatasetIterator):
 
     def _read(self, positions: list[int]) -> Sequence[Sample]:
         if len(positions) == 1:
-            return [self._read_one(positions[0])]
-        return self._source.__getitems__(positions) if positions else []
+            return [self.below.sample(positions[0])]
+        return self.below.samples(np.array(positions, dtype=np.intp)) if positions else []
 
     def _keep(self, position: int, sample: Sample, n_bytes: int) -> None:
         limit = self._max_bytes
@@ -266,11 +261,11 @@ class CachedDatasetIterator(DatasetIterator):
 
     def _all_kept(self, positions: IndexArrayOfInts | None) -> list[Sample] | None:
         """The samples at ``positions``, at least one, if all of them are kept."""
-        n_wanted = self._n_total if positions is None else len(positions)
-        if n_wanted == 0 or len(self._kept) < (self._n_total if positions is None else 1):
+        n_wanted = self.n_samples if positions is None else len(positions)
+        if n_wanted == 0 or len(self._kept) < (self.n_samples if positions is None else 1):
             return None
         samples: dict[int, Sample] = {}
-        wanted = range(self._n_total) if positions is None else positions.tolist()
+        wanted = range(self.n_samples) if positions is None else positions.tolist()
         with self._lock:
             for position in wanted:
                 found = self._kept.get(position)
@@ -282,12 +277,12 @@ class CachedDatasetIterator(DatasetIterator):
 
 
 # A fork copies locks as they are, also one that a thread held which the child does not have.
-_CACHES: weakref.WeakSet[CachedDatasetIterator] = weakref.WeakSet()
+_CACHES: weakref.WeakSet[_CachedAccess] = weakref.WeakSet()
 
 
 def _unlock_all() -> None:
     for cache in list(_CACHES):
-        cache._unlock()
+        cache.unlock()
 
 
 if hasattr(os, "register_at_fork"):

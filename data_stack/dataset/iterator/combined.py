@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator.access import SampleAccess, access_to, brought_access
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
     InformedDatasetIteratorIF,
     Sample,
     adapted,
-    batch_at,
-    checked_indices,
-    column_at,
-    columns_at,
-    whole,
 )
-from data_stack.dataset.iterator.positions import Positions, taken
-from data_stack.dataset.iterator.sequence import SequenceDatasetIterator
-from data_stack.dataset.iterator.stacking import as_array, emptied, join_batches, join_columns, reordered
-from data_stack.dataset.iterator.view import sample_or_view
+from data_stack.dataset.iterator.positions import IndexArrayOfInts, Positions, taken
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.sequence import SequenceAccess
+from data_stack.dataset.iterator.stacking import as_array, join_batches, join_columns, reordered
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
 
-__all__ = ["CombinedDatasetIterator", "shared_meta"]
+__all__ = ["CombinedAccess", "CombinedDatasetIterator", "shared_meta"]
 
 _Positions = npt.NDArray[np.intp]
 
@@ -48,7 +42,8 @@ _MOST_BUCKETS = 1 << 20
 _FEW_SAMPLES_A_PART = 6
 
 
-class CombinedDatasetIterator(DatasetIterator):
+@layer("combined")
+class CombinedDatasetIterator(AccessedDatasetIterator):
     """The samples of the first iterator, then those of the second, and so on.
 
     Lengths are taken once, here: iterators that grow afterwards are not seen to grow. A combination of combinations
@@ -61,84 +56,23 @@ class CombinedDatasetIterator(DatasetIterator):
         ConfigError: they are no iterators, or all together have more than ``sys.maxsize`` samples.
     """
 
-    _layer_name = "combined"
-
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
         self._iterators = list(iterators)
         self._take_lengths()
+        brought_access(self)  # now, for combinations of combinations a thousand deep would make theirs by recursion
 
     def _take_lengths(self) -> None:
         self._lengths = [len(adapted(iterator)) for iterator in self._iterators]
         self._n_samples = sum(self._lengths)
-        # Found out at the first access, see below. They are plain attributes, because a cached property, or any other look at
-        # __dict__, makes each access take a quarter longer.
-        self._innermost: list[tuple[DatasetIteratorIF, int]] | None = None
-        self._buckets: list[tuple[Any, ...]] = []
-        self._entries: list[tuple[Any, ...]] = []
-        self._starts: list[int] = []
-        self._shift = self._n_columns = 0
-        self._arrays: _ArraysOfParts | None = None
-        self._has_looked_for_arrays = False
         if self._n_samples > sys.maxsize:
             raise ConfigError(
                 f"{len(self._iterators)} iterators have {self._n_samples} samples in all, more than Python can count"
             )
 
-    # Whoever adds one iterator after the other makes a thousand combinations to read from the last one. If each of them had
-    # tables of its parts from the beginning, they would take 200 MB.
-
-    def _parts_and_lengths(self) -> list[tuple[DatasetIteratorIF, int]]:
-        """The parts that are no combinations themselves, with their lengths."""
-        if self._innermost is not None:
-            return self._innermost
-        parts = []
-        unfinished = [zip(self._iterators, self._lengths, strict=True)]  # a loop, for Python's recursion is bounded
-        while unfinished:
-            for iterator, length in unfinished[-1]:
-                part = adapted(iterator)
-                source, positions = part._located()
-                if positions is None and type(source) is CombinedDatasetIterator:
-                    unfinished.append(zip(source._iterators, source._lengths, strict=True))
-                    break
-                parts.append((part, length))
-            else:
-                unfinished.pop()
-        self._innermost = parts
-        return parts
-
-    @property
-    def _parts(self) -> list[DatasetIteratorIF]:
-        return [part for part, _ in self._parts_and_lengths()]
-
-    def _all_starts(self) -> list[int]:
-        """Where each part starts, and where all end."""
-        if not self._starts:
-            self._starts = list(accumulate([length for _, length in self._parts_and_lengths()], initial=0))
-        return self._starts
-
-    def _find_buckets(self) -> None:
-        """What an access looks into first, such that it rarely has to search.
-
-        Bucket b holds the positions from b << shift on; its entry is the first part that has any of them.
-        """
-        parts, starts = self._parts, self._all_starts()
-        # What an access needs of each part. Columns are read here if all parts are sequences of 2 or 3 of them, for to call a
-        # reader of each part takes as long again: of 1,000 parts none is in the processor's cache.
-        columns = [part._columns if type(part) is SequenceDatasetIterator else () for part in parts]
-        widths = {len(each) for each in columns}
-        n_columns = widths.pop() if widths in ({2}, {3}) else 0
-        found: Sequence[tuple[Any, ...]] = columns if n_columns else [(part._unchecked_reader(),) for part in parts]
-        entries = [(*each, start, end) for each, start, end in zip(found, starts, starts[1:], strict=False)]
-        n_buckets = min(_BUCKETS_PER_PART * len(parts), _MOST_BUCKETS)
-        shift = max(0, (self._n_samples // n_buckets).bit_length() - 1)
-        # not arange with a step, which counts in floats
-        buckets = np.arange(-(-self._n_samples >> shift), dtype=np.intp) << shift
-        ends = np.asarray(starts[1:], dtype=np.intp)
-        self._entries, self._n_columns, self._shift = entries, n_columns, shift
-        # last, for threads: who sees them sees the rest
-        self._buckets = [entries[part] for part in np.searchsorted(ends, buckets, side="right").tolist()]
+    def make_access(self) -> SampleAccess:
+        return CombinedAccess([access_to(adapted(iterator)) for iterator in self._iterators], self._lengths)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_iterators": self._iterators}
@@ -150,101 +84,171 @@ class CombinedDatasetIterator(DatasetIterator):
     def __len__(self) -> int:
         return self._n_samples
 
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < self._n_samples:
-            try:
-                entry = self._buckets[index >> self._shift]
-            except IndexError:  # the first access
-                self._find_buckets()
-                entry = self._buckets[index >> self._shift]
-            if index >= entry[-1]:
-                # empty parts share their start with the next part; bisect_right passes them by
-                entry = self._entries[bisect_right(self._starts, index) - 1]
-            if self._n_columns == 3:
-                samples, targets, tags, start, _ = entry
-                position = index - start
-                return samples[position], targets[position], tags[position]
-            if self._n_columns == 2:
-                samples, targets, start, _ = entry
-                position = index - start
-                return samples[position], targets[position]
-            read, start, _ = entry
-            return read(index - start)
-        return sample_or_view(self, index)
+    @classmethod
+    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        return cls(underlying, **arguments)
 
-    def __iter__(self) -> Iterator[Sample]:
-        for part, length in self._parts_and_lengths():
-            yield from islice(part, length)
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        return shared_meta(meta, self._iterators)
 
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``, in one request to each source."""
-        positions = checked_indices(indices, self._n_samples)
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators given."""
+        return self._iterators
+
+
+class CombinedAccess(SampleAccess):
+    """Access to the samples of several, one after the other; of combinations, to those of their parts.
+
+    Args:
+        given: what is combined.
+        lengths: how many samples of each count: it may have grown since they were counted.
+    """
+
+    def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
+        self._given = list(zip(given, lengths, strict=True))
+        self.n_samples = sum(lengths)
+        # Found out at the first access. Whoever adds one iterator after the other makes a thousand combinations to read from the
+        # last one: tables of the parts of each would take 200 MB.
+        self._innermost: list[tuple[SampleAccess, int]] | None = None
+        self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._starts: list[int] = []
+        self._shift = 0
+        self._arrays: _ArraysOfParts | None = None
+        self._has_looked_for_arrays = False
+
+    def parts(self) -> list[tuple[SampleAccess, int]]:
+        """The parts that are no combinations themselves, with their lengths."""
+        if self._innermost is not None:
+            return self._innermost
+        parts = []
+        unfinished = [iter(self._given)]  # a loop, for Python's recursion is bounded
+        while unfinished:
+            for part, length in unfinished[-1]:
+                source, positions = part.unwrap()
+                if positions is None and isinstance(source, CombinedAccess):
+                    unfinished.append(iter(source._given))
+                    break
+                parts.append((part, length))
+            else:
+                unfinished.pop()
+        self._innermost = parts
+        return parts
+
+    def _all_starts(self) -> list[int]:
+        """Where each part starts, and where all end."""
+        if not self._starts:
+            self._starts = list(accumulate([length for _, length in self.parts()], initial=0))
+        return self._starts
+
+    def _find_buckets(self) -> None:
+        """What an access looks into first, such that it rarely has to search.
+
+        Bucket b holds the positions from b << shift on; its entry is the first part that has any of them.
+        """
+        parts, starts = self.parts(), self._all_starts()
+        entries: list[tuple[Callable[[int], Sample], int, int]] = [
+            (part.sample, start, end) for (part, _), start, end in zip(parts, starts, starts[1:], strict=False)
+        ]
+        n_buckets = min(_BUCKETS_PER_PART * len(parts), _MOST_BUCKETS)
+        shift = max(0, (self.n_samples // n_buckets).bit_length() - 1)
+        # not arange with a step, which counts in floats
+        buckets = np.arange(-(-self.n_samples >> shift), dtype=np.intp) << shift
+        ends = np.asarray(starts[1:], dtype=np.intp)
+        self._entries, self._shift = entries, shift
+        # last, for threads: who sees them sees the rest
+        self._buckets = [entries[part] for part in np.searchsorted(ends, buckets, side="right").tolist()]
+
+    # ------------------------------------------------------------------ samples
+
+    def sample(self, position: int) -> Sample:
+        if not self._buckets:
+            self._find_buckets()
+        read, start, end = self._buckets[position >> self._shift]
+        if position >= end:
+            # empty parts share their start with the next part; bisect_right passes them by
+            read, start, _ = self._entries[bisect_right(self._starts, position) - 1]
+        return read(position - start)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples: list[Sample] = [None] * len(positions)
         for source, wanted, slots in self._requests(positions):
-            for slot, sample in zip(slots.tolist(), source.__getitems__(wanted.tolist()), strict=True):
+            for slot, sample in zip(slots.tolist(), source.samples(wanted), strict=True):
                 samples[slot] = sample
         return samples
 
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The samples at ``indices`` as columns, in one request to each source."""
-        return self._batch_at(checked_indices(indices, self._n_samples))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column, in one request to each source that has a sample at ``indices``."""
-        return self._column_at(key, None if indices is None else checked_indices(indices, self._n_samples))
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
-            return emptied(self._batch_at(np.zeros(1, dtype=np.intp))) if self._n_samples else ()
+            return self.empty_batch()
         arrays = self._arrays_of_parts()
         if arrays is not None:
             return self._batch_of_arrays(arrays, positions)
         requests = self._requests(positions)
-        batch = join_batches([batch_at(source, wanted) for source, wanted, _ in requests])
+        batch = join_batches([source.batch(wanted) for source, wanted, _ in requests])
         order = _inverse([slots for _, _, slots in requests])
         return batch if order is None else reordered(batch, order)
 
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        if positions is None and self._n_samples:
-            parts = [(part, length) for part, length in self._parts_and_lengths() if length]
-            return join_columns([column_at(part, key, whole(part, length)) for part, length in parts])
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if positions is None and self.n_samples:
+            pieces = [[column[:length] for column in part.columns(keys)] for part, length in self.parts() if length]
+            return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
         if positions is None or len(positions) == 0:
-            return self._column_at(key, np.zeros(1, dtype=np.intp))[:0] if self._n_samples else np.empty(0)
+            if not self.n_samples:
+                return [np.empty(0) for _ in keys]
+            return [column[:0] for column in self.columns(keys, np.zeros(1, dtype=np.intp))]
         requests = self._requests(positions)
-        column = join_columns([column_at(source, key, wanted) for source, wanted, _ in requests])
-        order = _inverse([slots for _, _, slots in requests])
-        return column if order is None else column[order]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        if positions is None:
-            positions = np.arange(self._n_samples, dtype=np.intp)
-        if len(positions) == 0:
-            return [self._column_at(key, positions) for key in keys]
-        requests = self._requests(positions)
-        pieces = [columns_at(source, keys, wanted) for source, wanted, _ in requests]
+        pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
         order = _inverse([slots for _, _, slots in requests])
         columns = [join_columns(list(each)) for each in zip(*pieces, strict=True)]
         return columns if order is None else [column[order] for column in columns]
 
-    def _requests(self, positions: IndexArrayOfInts) -> list[tuple[DatasetIteratorIF, IndexArrayOfInts, _Positions]]:
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        first = 0
+        for part, length in self.parts():
+            if first < stop and first + length > start:
+                yield from part.iterate(max(0, start - first), min(length, stop - first))
+            first += length
+
+    # ------------------------------------------------------------------ what is known of them
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return bool(self._given) and all(part.releases_gil for part, _ in self._given)
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        found = [part.blocks() for part, _ in self.parts()]
+        known = [blocks for blocks in found if blocks is not None]
+        return np.concatenate(known) if known and len(known) == len(found) else None
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        for source, wanted, _ in self._requests(positions):
+            source.prefetch(wanted, keys)
+
+    def locate(self, position: int) -> str | None:
+        part = bisect_right(self._all_starts(), position) - 1
+        return self.parts()[part][0].locate(position - self._starts[part])
+
+    # ------------------------------------------------------------------ requests
+
+    def _requests(self, positions: IndexArrayOfInts) -> list[tuple[SampleAccess, IndexArrayOfInts, _Positions]]:
         """What to read from where: (source, positions in it, their places in the batch), each source once."""
         if len(positions) == 0:
             return []
         part_of, places = self._placed(positions)
-        parts, by_part = self._parts_and_lengths(), np.argsort(part_of, kind="stable")
-        requests: dict[int, tuple[DatasetIteratorIF, list[IndexArrayOfInts], list[_Positions]]] = {}
+        parts, by_part = self.parts(), np.argsort(part_of, kind="stable")
+        requests: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Positions]]] = {}
         for part, first, end in _runs(part_of[by_part]):
-            source, positions_of_part = parts[part][0]._located()
+            source, positions_of_part = parts[part][0].unwrap()
             slots = by_part[first:end]
             wanted: IndexArrayOfInts = places[slots]
             if positions_of_part is not None:
                 wanted = taken(positions_of_part, wanted)
             # several views of one source, such as folds, are read together
-            _, all_wanted, all_slots = requests.setdefault(id(source), (source, [], []))
+            all_wanted, all_slots = requests.setdefault(source, ([], []))
             all_wanted.append(wanted)
             all_slots.append(slots)
-        return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, wanted, slots in requests.values()]
+        return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, (wanted, slots) in requests.items()]
 
     def _placed(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
         """In which part each position lies, and where in that."""
@@ -255,7 +259,7 @@ class CombinedDatasetIterator(DatasetIterator):
     def _batch_of_arrays(self, arrays: _ArraysOfParts, positions: IndexArrayOfInts) -> tuple[Column, ...]:
         part_of, places = self._placed(positions)
         rows_of = [np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype) for parts in arrays.columns]
-        if arrays.positions is None and len(positions) < _FEW_SAMPLES_A_PART * len(self._parts_and_lengths()):
+        if arrays.positions is None and len(positions) < _FEW_SAMPLES_A_PART * len(self.parts()):
             wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
             for rows, parts in zip(rows_of, arrays.columns, strict=True):
                 for slot, (part, place) in enumerate(wanted):
@@ -276,20 +280,8 @@ class CombinedDatasetIterator(DatasetIterator):
     def _arrays_of_parts(self) -> _ArraysOfParts | None:
         """What all parts read from, if they hold arrays that can be read without further ado."""
         if not self._has_looked_for_arrays:
-            self._arrays, self._has_looked_for_arrays = _arrays_of(self._parts), True
+            self._arrays, self._has_looked_for_arrays = _arrays_of([part for part, _ in self.parts()]), True
         return self._arrays
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        return cls(underlying, **arguments)
-
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return shared_meta(meta, self._iterators)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._iterators
 
 
 def shared_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
@@ -318,18 +310,18 @@ class _ArraysOfParts:
     positions: list[Positions | None] | None
 
 
-def _arrays_of(parts: Sequence[DatasetIteratorIF]) -> _ArraysOfParts | None:
-    located = [part._located() for part in parts]
-    sources = [source for source, _ in located if type(source) is SequenceDatasetIterator]
-    if not parts or len(sources) < len(parts) or len({len(source._columns) for source in sources}) != 1:
+def _arrays_of(parts: Sequence[SampleAccess]) -> _ArraysOfParts | None:
+    unwrapped = [part.unwrap() for part in parts]
+    sources = [source for source, _ in unwrapped if isinstance(source, SequenceAccess)]
+    if not parts or len(sources) < len(parts) or len({len(source.arrays) for source in sources}) != 1:
         return None
     columns = []
-    for column in zip(*[source._columns for source in sources], strict=True):
+    for column in zip(*[source.arrays for source in sources], strict=True):
         arrays = [array for array in map(_shared_array, column) if array is not None and array.dtype != object]
         if len(arrays) < len(parts) or len({(array.dtype, array.shape[1:]) for array in arrays}) != 1:
             return None
         columns.append(arrays)
-    positions = [positions for _, positions in located]
+    positions = [positions for _, positions in unwrapped]
     return _ArraysOfParts(columns, positions if any(each is not None for each in positions) else None)
 
 

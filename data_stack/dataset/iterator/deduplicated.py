@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.digests import DIGEST_BYTES, row_digests, sample_digest
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
@@ -18,6 +20,7 @@ from data_stack.exception import ConfigError
 __all__ = ["DeduplicatedDatasetIterator", "equal_groups", "iterator_digests"]
 
 
+@layer("deduplicated")
 class DeduplicatedDatasetIterator(DatasetIteratorView):
     """The first of all samples of ``dataset_iterator`` that are equal, in their order.
 
@@ -33,8 +36,6 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
     Raises:
         ConfigError: there is no such column, or a sample holds an object of unknown content.
     """
-
-    _layer_name = "deduplicated"
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
         self._by = by
@@ -53,7 +54,7 @@ def iterator_digests(
     Raises:
         ConfigError: there is no such column, or a sample holds an object of unknown content.
     """
-    source = adapted(dataset_iterator)
+    source = access_to(adapted(dataset_iterator))
     keys: list[ColumnKey] | None = None
     if columns is not None:
         keys = keys_of(columns)
@@ -62,14 +63,14 @@ def iterator_digests(
 
     def read(positions: npt.NDArray[np.intp]) -> tuple[Any, Any]:
         if keys is not None:
-            return tuple(columns_at(source, keys, positions)), None
+            return tuple(source.columns(keys, positions)), None
         try:
-            return batch_at(source, positions), None
+            return source.batch(positions), None
         except ConfigError:  # samples of different columns, which make no batch
-            return None, source.__getitems__(positions.tolist())
+            return None, source.samples(positions)
 
-    digests = np.empty((len(source), DIGEST_BYTES), dtype=np.uint8)
-    for start, (batch, samples) in in_blocks(len(source), read):
+    digests = np.empty((source.n_samples, DIGEST_BYTES), dtype=np.uint8)
+    for start, (batch, samples) in in_blocks(source.n_samples, read):
         if samples is None:
             block = row_digests(batch)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,34 +13,31 @@ from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.encoder import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
     Sample,
     adapted,
-    batch_at,
-    checked_indices,
-    column_at,
     column_keys,
-    columns_at,
 )
-from data_stack.dataset.iterator.positions import narrowed
+from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of, stack_values, value_of
-from data_stack.dataset.iterator.view import DatasetIteratorView, sample_or_view
+from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
-__all__ = ["EncodedDatasetIterator", "MappedClassesView"]
+__all__ = ["EncodedAccess", "EncodedDatasetIterator", "MappedClassesView"]
 
 _LABELS_AT_ONCE = 1 << 16
 
 
-class EncodedDatasetIterator(DatasetIterator):
+@layer("encoded")
+class EncodedDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator`` with some columns replaced by what encoders make of them.
 
     A column is encoded whenever it is read, a batch in one call; other columns pass through untouched, and reading one column
@@ -57,11 +54,9 @@ class EncodedDatasetIterator(DatasetIterator):
         EncodingError: (when read) a value is unknown to its encoder; it names the column, the value and its position.
     """
 
-    _layer_name = "encoded"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
         self._dataset_iterator = dataset_iterator
-        self._below = adapted(dataset_iterator)
+        adapted(dataset_iterator)  # refuses what has no samples
         self._encoders = column_keys(dataset_iterator, checked_encoders(encoders))
         for key, encoder in self._encoders.items():
             if not encoder.is_fitted:
@@ -69,136 +64,9 @@ class EncodedDatasetIterator(DatasetIterator):
                     f"the encoder of column {key!r}, {encoder!r}, is not fitted: "
                     f"name the split to fit it on, iterator.encode(…, fit_on=train), or call its fit(column)"
                 )
-        self._structure: _Structure | None = None
 
-    def __len__(self) -> int:
-        return len(self._below)
-
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < len(self._below):
-            return self._encoded_sample(self._below[index], index)
-        return sample_or_view(self, index)
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``, each column encoded in one call."""
-        positions = checked_indices(indices, len(self))
-        samples = self._below.__getitems__(positions)
-        if not samples:
-            return []
-        structure = self._structure_of(samples[0])
-        if structure.is_bare:
-            return list(self._transformed(0, structure.encoders[0], stack_values(samples), positions))
-        columns = {
-            key: self._transformed(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
-            for key, encoder in structure.encoders.items()
-        }
-        return [
-            structure.made_like(sample, {key: column[row] for key, column in columns.items()})
-            for row, sample in enumerate(samples)
-        ]
-
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The samples at ``indices`` as columns: one request below, then one call to each encoder."""
-        return self._batch_at(checked_indices(indices, len(self)))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column; no other is read."""
-        return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
-
-    # ------------------------------------------------------------------ inside
-
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        read, encoded = self._below._unchecked_reader(), self._encoded_sample
-        return lambda index: encoded(read(index), index)
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        batch = batch_at(self._below, positions)
-        if isinstance(batch, np.ndarray):
-            return self._encoded(0, self._structure_of(batch).encoders[0], batch, positions)
-        if len(self) == 0 and not batch:
-            return batch
-        encoders = self._structure_of(batch).encoders
-        encoded = {key: self._encoded(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}
-        if isinstance(batch, dict):
-            return {key: encoded.get(key, column) for key, column in batch.items()}
-        return tuple(encoded.get(number, column) for number, column in enumerate(batch))
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        return self._columns_at([key], positions)[0]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        if len(self) == 0:
-            columns = columns_at(self._below, keys, positions)
-            encoders = [self._encoders.get(key) for key in keys]
-        else:
-            structure = self._known_structure(keys)
-            if structure is not None and structure.is_bare:
-                whole = np.arange(len(self), dtype=np.intp) if positions is None else positions
-                rows = list(self._batch_at(whole)) or [self[0]]
-                return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
-            columns = columns_at(self._below, keys, positions)
-            if structure is None:
-                encoders = [self._encoders.get(key) for key in keys]
-            else:
-                encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
-        return [
-            column if encoder is None else self._encoded(key, encoder, column, positions)
-            for key, encoder, column in zip(keys, encoders, columns, strict=True)
-        ]
-
-    def _encoded_sample(self, sample: Sample, index: int) -> Sample:
-        structure = self._structure or self._structure_of(sample)
-        try:
-            if structure.is_bare:
-                return structure.encoders[0].transform(stack_values([sample]))[0]
-            values = {}
-            for key, encoder in structure.encoders.items():
-                values[key] = encoder.transform(stack_values([value_of(sample, key)]))[0]
-        except EncodingError as error:
-            raise error.within(_column_name(0 if structure.is_bare else key), index) from error
-        except ConfigError as error:
-            raise ConfigError(f"{_column_name(0 if structure.is_bare else key)}: sample {index}: {error}") from error
-        return structure.made_like(sample, values)
-
-    def _encoded(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
-        """What ``read_batch`` gives: as samples are stacked."""
-        encoded = self._transformed(key, encoder, column, positions)
-        if encoded.dtype.kind != "O" or (len(encoded) == 0 and len(self) == 0):
-            return encoded
-        if len(encoded) == 0:  # only a sample tells what becomes of one
-            first = np.zeros(1, dtype=np.intp)
-            is_bare = self._structure is not None and self._structure.is_bare
-            column = stack_values(self._below.__getitems__(first)) if is_bare else column_at(self._below, key, first)
-            return self._encoded(key, encoder, column, first)[:0]
-        types = set(map(type, encoded.tolist()))
-        return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
-
-    def _transformed(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
-        try:
-            encoded = encoder.transform(column)
-        except EncodingError as error:
-            at = error.position if positions is None else int(positions[error.position])
-            raise error.within(_column_name(key), at) from error
-        except ConfigError as error:
-            raise ConfigError(f"{_column_name(key)}: {error}") from error
-        if len(encoded) != len(column):
-            raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
-        return encoded
-
-    def _known_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
-        """How samples are made; None where that need not be known, for then no sample is read to find out."""
-        if self._structure is None and needs_a_sample([*self._encoders, *keys], list(self._encoders)):
-            return self._structure_of(self._below[0])
-        return self._structure
-
-    def _structure_of(self, sample: Any) -> _Structure:
-        """How samples, or a batch, are made; found with the first one."""
-        if self._structure is None:
-            self._structure = _Structure(sample, self._encoders)
-        return self._structure
-
-    # ------------------------------------------------------------------ what it is
+    def make_access(self) -> SampleAccess:
+        return EncodedAccess(access_to(adapted(self._dataset_iterator)), self._encoders)
 
     def _arguments(self) -> dict[str, Any]:
         return {"encoders": dict(self._encoders)}
@@ -208,7 +76,8 @@ class EncodedDatasetIterator(DatasetIterator):
         encoders: Mapping[ColumnKey, Encoder] = self._encoders
         sample_pos, target_pos = meta.sample_pos, meta.target_pos
         if any(isinstance(key, int) and key < 0 for key in (*encoders, sample_pos, target_pos)) and len(self):
-            structure = self._structure_of(self._below[0])  # only with a sample is it known where the end is
+            # only with a sample is it known where the end is
+            structure = _Structure(adapted(self._dataset_iterator)[0], self._encoders)
             encoders = structure.encoders
             sample_pos, target_pos = structure.normal(sample_pos), structure.normal(target_pos)
         if sample_pos in encoders:
@@ -232,6 +101,7 @@ class EncodedDatasetIterator(DatasetIterator):
         return dict(self._encoders)
 
 
+@layer("mapped_classes")
 class MappedClassesView(DatasetIteratorView):
     """The samples of ``dataset_iterator`` whose labels a class mapping names, in their order; reads the labels when it is made.
 
@@ -243,27 +113,139 @@ class MappedClassesView(DatasetIteratorView):
         columns: where the labels are; a sample stays if all of them do.
     """
 
-    _layer_name = "mapped_classes"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, mapping: ClassMapping, columns: Sequence[ColumnKey]) -> None:
         self._mapping, self._label_columns = mapping, list(columns)
-        below = adapted(dataset_iterator)
+        below = access_to(adapted(dataset_iterator))
         found = []
-        for start in range(0, len(below), _LABELS_AT_ONCE):
-            positions = np.arange(start, min(start + _LABELS_AT_ONCE, len(below)), dtype=np.intp)
+        for start in range(0, below.n_samples, _LABELS_AT_ONCE):
+            positions = np.arange(start, min(start + _LABELS_AT_ONCE, below.n_samples), dtype=np.intp)
             stays = np.ones(len(positions), dtype=bool)
-            for key, labels in zip(columns, columns_at(below, self._label_columns, positions), strict=True):
+            for key, labels in zip(columns, below.columns(self._label_columns, positions), strict=True):
                 if labels.ndim != 1:
                     raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
                 try:
                     stays &= mapping.is_mapped(labels)
                 except EncodingError as error:
                     raise error.within(_column_name(key), start + error.position) from error
-            found.append(narrowed(positions[stays], len(below)))
+            found.append(narrowed(positions[stays], below.n_samples))
         super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
 
     def _arguments(self) -> dict[str, Any]:
         return {"mapping": self._mapping, "columns": self._label_columns}
+
+
+class EncodedAccess(OneToOneAccess):
+    """Access to samples with some columns encoded.
+
+    Args:
+        below: the samples.
+        encoders: by column, fitted.
+    """
+
+    def __init__(self, below: SampleAccess, encoders: Mapping[ColumnKey, Encoder]) -> None:
+        super().__init__(below)
+        self.encoders = encoders
+        self._structure: _Structure | None = None
+
+    def sample(self, position: int) -> Sample:
+        sample = self.below.sample(position)
+        structure = self._structure or self._structure_of(sample)
+        try:
+            if structure.is_bare:
+                return structure.encoders[0].transform(stack_values([sample]))[0]
+            values = {}
+            for key, encoder in structure.encoders.items():
+                values[key] = encoder.transform(stack_values([value_of(sample, key)]))[0]
+        except EncodingError as error:
+            raise error.within(_column_name(0 if structure.is_bare else key), position) from error
+        except ConfigError as error:
+            raise ConfigError(f"{_column_name(0 if structure.is_bare else key)}: sample {position}: {error}") from error
+        return structure.made_like(sample, values)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        samples = self.below.samples(positions)
+        if not samples:
+            return []
+        structure = self._structure_of(samples[0])
+        if structure.is_bare:
+            return list(self._transformed(0, structure.encoders[0], stack_values(samples), positions))
+        columns = {
+            key: self._transformed(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
+            for key, encoder in structure.encoders.items()
+        }
+        return [
+            structure.made_like(sample, {key: column[row] for key, column in columns.items()})
+            for row, sample in enumerate(samples)
+        ]
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        batch = self.below.batch(positions)
+        if isinstance(batch, np.ndarray):
+            return self._encoded(0, self._structure_of(batch).encoders[0], batch, positions)
+        if self.n_samples == 0 and not batch:
+            return batch
+        encoders = self._structure_of(batch).encoders
+        encoded = {key: self._encoded(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}
+        if isinstance(batch, dict):
+            return {key: encoded.get(key, column) for key, column in batch.items()}
+        return tuple(encoded.get(number, column) for number, column in enumerate(batch))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if self.n_samples == 0:
+            columns = self.below.columns(keys, positions)
+            encoders = [self.encoders.get(key) for key in keys]
+        else:
+            structure = self._known_structure(keys)
+            if structure is not None and structure.is_bare:
+                whole = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+                rows = list(self.batch(whole)) or [self.sample(0)]
+                return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
+            columns = self.below.columns(keys, positions)
+            if structure is None:
+                encoders = [self.encoders.get(key) for key in keys]
+            else:
+                encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
+        return [
+            column if encoder is None else self._encoded(key, encoder, column, positions)
+            for key, encoder, column in zip(keys, encoders, columns, strict=True)
+        ]
+
+    def _encoded(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+        """What ``read_batch`` gives: as samples are stacked."""
+        encoded = self._transformed(key, encoder, column, positions)
+        if encoded.dtype.kind != "O" or (len(encoded) == 0 and self.n_samples == 0):
+            return encoded
+        if len(encoded) == 0:  # only a sample tells what becomes of one
+            first = np.zeros(1, dtype=np.intp)
+            is_bare = self._structure is not None and self._structure.is_bare
+            column = stack_values(self.below.samples(first)) if is_bare else self.below.columns([key], first)[0]
+            return self._encoded(key, encoder, column, first)[:0]
+        types = set(map(type, encoded.tolist()))
+        return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
+
+    def _transformed(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+        try:
+            encoded = encoder.transform(column)
+        except EncodingError as error:
+            at = error.position if positions is None else int(positions[error.position])
+            raise error.within(_column_name(key), at) from error
+        except ConfigError as error:
+            raise ConfigError(f"{_column_name(key)}: {error}") from error
+        if len(encoded) != len(column):
+            raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
+        return encoded
+
+    def _known_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
+        """How samples are made; None where that need not be known, for then no sample is read to find out."""
+        if self._structure is None and needs_a_sample([*self.encoders, *keys], list(self.encoders)):
+            return self._structure_of(self.below.sample(0))
+        return self._structure
+
+    def _structure_of(self, sample: Any) -> _Structure:
+        """How samples, or a batch, are made; found with the first one."""
+        if self._structure is None:
+            self._structure = _Structure(sample, self.encoders)
+        return self._structure
 
 
 class _Structure:

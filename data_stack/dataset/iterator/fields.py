@@ -6,30 +6,26 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, brought_access
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
     Sample,
     adapted,
-    batch_at,
-    checked_indices,
-    column_at,
     column_key,
     column_names,
-    columns_at,
-    declared_columns,
 )
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of
-from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError
 
@@ -72,7 +68,11 @@ class _Plan:
         raise ConfigError(f"samples have no column {key!r}: {_described(len(self.keys) if self.names is None else self.names)}")
 
 
-class _RearrangedDatasetIterator(DatasetIterator):
+_Planner = Callable[[_Form, _Form], _Plan]
+"""Plans what to make of samples of a form, given that of sample 0, too."""
+
+
+class _ColumnsLayer(AccessedDatasetIterator):
     """Other columns of the same samples: which, a subclass plans from what columns there are below.
 
     What columns there are is known when sample 0, or a batch, is read; neither is when this is made.
@@ -83,108 +83,28 @@ class _RearrangedDatasetIterator(DatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
         self._dataset_iterator = dataset_iterator
-        self._prepare()
+        adapted(dataset_iterator)  # refuses what has no samples
 
-    def _prepare(self) -> None:
-        self._source = adapted(self._dataset_iterator)
-        self._read = self._source._unchecked_reader()
-        self._last_plan: tuple[_Form, _Plan] | None = None
-        self._first_form: _Form | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        derived = ("_source", "_read", "_last_plan", "_first_form")
-        return {name: value for name, value in self.__dict__.items() if name not in derived}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._prepare()
+    def make_access(self) -> _ColumnsAccess:
+        below = access_to(adapted(self._dataset_iterator))
+        return _ColumnsAccess(below, self._planner(), takes_all=self._takes_all)
 
     @abstractmethod
-    def _planned(self, form: _Form) -> _Plan:
-        """What to make of samples of that form.
-
-        Raises:
-            ConfigError: it cannot be made of them.
-        """
+    def _planner(self) -> _Planner:
+        """What plans the columns. It does not refer to this layer: memory of a stack is let go of as soon as the stack is."""
         raise NotImplementedError
 
     def _check_names(self, columns: Sequence[ColumnKey]) -> None:
         """Find out now whether there are the columns that are called by their keys, by the schema or by sample 0."""
-        if len(self) and any(isinstance(column, str) for column in columns):
-            declared = declared_columns(self._source)
-            self._planned(self._form_of_first() if declared is None else tuple(declared))
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < len(self._source):
-            return self._rearranged(self._read(index))
-        return sample_or_view(self, index)
-
-    def __iter__(self) -> Iterator[Sample]:
-        for sample in self._source:
-            yield self._rearranged(sample)
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``, in one request."""
-        positions = checked_indices(indices, len(self)).tolist()
-        return [self._rearranged(sample) for sample in self._source.__getitems__(positions)] if positions else []
-
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The samples at ``indices`` as columns, in one request for the columns wanted."""
-        return self._batch_at(checked_indices(indices, len(self)))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column, as the iterator below reads it."""
-        return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
-
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        read, rearranged = self._read, self._rearranged
-        return lambda index: rearranged(read(index))
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        # of an empty iterator a batch alone tells which columns there would be
-        if self._takes_all or len(self) == 0 or self._plan_of_first().takes_all:
-            batch = batch_at(self._source, positions)
-            return () if isinstance(batch, tuple) and not batch else self._rearranged(batch)
-        plan = self._plan_of_first()
-        return plan.put_together(columns_at(self._source, plan.keys, positions))  # type: ignore[no-any-return]  # a batch
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        if len(self) == 0:
-            return self._columns_of_none([key])[0]
-        return column_at(self._source, self._plan_of_first().key_below(key), positions)
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        if len(self) == 0:
-            return self._columns_of_none(keys)
-        plan = self._plan_of_first()
-        return columns_at(self._source, [plan.key_below(key) for key in keys], positions)
-
-    def _columns_of_none(self, keys: Sequence[ColumnKey]) -> list[Column]:
-        batch = self._batch_at(np.empty(0, dtype=np.intp))
-        if isinstance(batch, tuple) and not batch:  # nobody knows
-            return [np.empty(0) for _ in keys]
-        return [column_of(batch, key) for key in keys]  # type: ignore[arg-type]  # no layer of these gives bare samples
-
-    def _rearranged(self, sample: Any) -> Any:
-        return self._plan_for(len(sample) if type(sample) is tuple else _form_of(sample)).rearranged(sample)
-
-    def _plan_of_first(self) -> _Plan:
-        return self._plan_for(self._form_of_first())
-
-    def _plan_for(self, form: _Form) -> _Plan:
-        last = self._last_plan
-        if last is None or last[0] != form:
-            self._last_plan = last = (form, self._planned(form))  # in one step, for threads
-        return last[1]
+        below = access_to(adapted(self._dataset_iterator))
+        if below.n_samples and any(isinstance(column, str) for column in columns):
+            declared = below.declare_columns()
+            form = self._form_of_first() if declared is None else tuple(declared)
+            self._planner()(form, form)
 
     def _form_of_first(self) -> _Form:
-        if self._first_form is None:
-            self._first_form = _form_of(self._read(0))
-        return self._first_form
+        access: Any = brought_access(self)
+        return access.form_of_first()  # type: ignore[no-any-return]  # that of this class
 
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(meta)
@@ -225,7 +145,8 @@ class _RearrangedDatasetIterator(DatasetIterator):
         return [self._dataset_iterator]
 
 
-class FieldsDatasetIterator(_RearrangedDatasetIterator):
+@layer("fields")
+class FieldsDatasetIterator(_ColumnsLayer):
     """Samples of only the columns ``columns``, in that order: of tuples tuples, of dicts dicts.
 
     The other columns are not read where the iterator below can read columns by themselves. To know whether samples are tuples
@@ -247,8 +168,6 @@ class FieldsDatasetIterator(_RearrangedDatasetIterator):
         ConfigError: no columns, or one twice. When reading: the samples have no such column, or are neither tuples nor dicts.
     """
 
-    _layer_name = "fields"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey]) -> None:
         self._columns = _positions_of(dataset_iterator, columns)
         if not self._columns:
@@ -256,9 +175,8 @@ class FieldsDatasetIterator(_RearrangedDatasetIterator):
         super().__init__(dataset_iterator)
         self._check_names(self._columns)
 
-    def _planned(self, form: _Form) -> _Plan:
-        keys = _found(self._columns, form)
-        return _Plan(keys, None if isinstance(form, int) else keys, len(keys) == _width(form))
+    def _planner(self) -> _Planner:
+        return partial(_plan_of_fields, self._columns)
 
     def _moved(self, position: ColumnKey) -> ColumnKey | None:
         place = self._place_among(self._columns, position)
@@ -273,7 +191,8 @@ class FieldsDatasetIterator(_RearrangedDatasetIterator):
         return {"columns": list(self._columns)}
 
 
-class RenamedDatasetIterator(_RearrangedDatasetIterator):
+@layer("renamed")
+class RenamedDatasetIterator(_ColumnsLayer):
     """Dict samples with new names for some of their keys; the order of the columns stays. An iterator's meta follows.
 
     Args:
@@ -285,7 +204,6 @@ class RenamedDatasetIterator(_RearrangedDatasetIterator):
             column's, or the samples are not dicts.
     """
 
-    _layer_name = "renamed"
     _takes_all = True
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Mapping[str, str]) -> None:
@@ -296,15 +214,8 @@ class RenamedDatasetIterator(_RearrangedDatasetIterator):
         super().__init__(dataset_iterator)
         self._check_names(list(names))
 
-    def _planned(self, form: _Form) -> _Plan:
-        if isinstance(form, int):
-            raise ConfigError(f"samples are tuples of {form} columns without names to change; name them by as_dict() first")
-        _found(list(self._names), form)
-        kept = set(form) - set(self._names)
-        for old, new in self._names.items():
-            if new in kept:
-                raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
-        return _Plan(form, tuple([self._moved(key) for key in form]), True)
+    def _planner(self) -> _Planner:
+        return partial(_plan_of_names, self._names)
 
     def _moved(self, position: ColumnKey) -> ColumnKey:
         return self._names.get(position, position) if isinstance(position, str) else position
@@ -313,7 +224,8 @@ class RenamedDatasetIterator(_RearrangedDatasetIterator):
         return {"names": dict(self._names)}
 
 
-class DictsDatasetIterator(_RearrangedDatasetIterator):
+@layer("dicts")
+class DictsDatasetIterator(_ColumnsLayer):
     """Tuple samples as dicts. An iterator's meta follows: its positions become names.
 
     Args:
@@ -324,7 +236,6 @@ class DictsDatasetIterator(_RearrangedDatasetIterator):
         ConfigError: no names, or one twice. When reading: not as many names as columns, or the samples are not tuples.
     """
 
-    _layer_name = "dicts"
     _takes_all = True
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str]) -> None:
@@ -334,12 +245,8 @@ class DictsDatasetIterator(_RearrangedDatasetIterator):
         _check_names(self._names)
         super().__init__(dataset_iterator)
 
-    def _planned(self, form: _Form) -> _Plan:
-        if not isinstance(form, int):
-            raise ConfigError(f"samples are dicts already: {_described(form)}; rename() gives them other names")
-        if form != len(self._names):
-            raise ConfigError(f"samples of {form} columns were given {len(self._names)} names: {_listed(self._names)}")
-        return _Plan(tuple(range(form)), tuple(self._names), True)
+    def _planner(self) -> _Planner:
+        return partial(_plan_of_dicts, self._names)
 
     def _moved(self, position: ColumnKey) -> ColumnKey | None:
         n_names = len(self._names)
@@ -349,7 +256,8 @@ class DictsDatasetIterator(_RearrangedDatasetIterator):
         return {"names": list(self._names)}
 
 
-class TuplesDatasetIterator(_RearrangedDatasetIterator):
+@layer("tuples")
+class TuplesDatasetIterator(_ColumnsLayer):
     """Samples as tuples of ``columns``, in that order; of dict samples without any, of all keys in the order of sample 0.
 
     Columns that are left out are not read where that is possible, and an iterator's meta follows, both as of
@@ -364,19 +272,14 @@ class TuplesDatasetIterator(_RearrangedDatasetIterator):
         ConfigError: a column twice. When reading: the samples have no such column, or are neither tuples nor dicts.
     """
 
-    _layer_name = "tuples"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
         self._columns = _positions_of(dataset_iterator, columns)
         self._takes_all = not self._columns
         super().__init__(dataset_iterator)
         self._check_names(self._columns)
 
-    def _planned(self, form: _Form) -> _Plan:
-        if not self._columns:
-            return _Plan(tuple(range(form)) if isinstance(form, int) else self._in_order(form), None, True)
-        keys = _found(self._columns, form)
-        return _Plan(keys, None, len(keys) == _width(form))
+    def _planner(self) -> _Planner:
+        return partial(_plan_of_tuples, self._columns)
 
     def _moved(self, position: ColumnKey) -> ColumnKey | None:
         if self._columns:
@@ -397,15 +300,104 @@ class TuplesDatasetIterator(_RearrangedDatasetIterator):
         form = self._form_of_first() if len(self) else 0
         return None if isinstance(form, int) or not all(isinstance(key, str) for key in form) else form  # type: ignore[return-value]
 
-    def _in_order(self, keys: tuple[ColumnKey, ...]) -> tuple[ColumnKey, ...]:
-        """``keys`` in the order of sample 0: equal dicts may have theirs in different orders, tuples may not."""
-        first = self._form_of_first() if len(self) else keys
-        if isinstance(first, int) or set(first) != set(keys):
-            raise ConfigError(f"samples differ in their columns: for one {_described(first)}, for another {_described(keys)}")
-        return first
-
     def _arguments(self) -> dict[str, Any]:
         return {"columns": list(self._columns)}
+
+
+def _plan_of_fields(columns: tuple[ColumnKey, ...], form: _Form, first: _Form) -> _Plan:
+    keys = _found(columns, form)
+    return _Plan(keys, None if isinstance(form, int) else keys, len(keys) == _width(form))
+
+
+def _plan_of_names(names: Mapping[str, str], form: _Form, first: _Form) -> _Plan:
+    if isinstance(form, int):
+        raise ConfigError(f"samples are tuples of {form} columns without names to change; name them by as_dict() first")
+    _found(list(names), form)
+    kept = set(form) - set(names)
+    for old, new in names.items():
+        if new in kept:
+            raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
+    return _Plan(form, tuple([names.get(key, key) if isinstance(key, str) else key for key in form]), True)
+
+
+def _plan_of_dicts(names: Sequence[str], form: _Form, first: _Form) -> _Plan:
+    if not isinstance(form, int):
+        raise ConfigError(f"samples are dicts already: {_described(form)}; rename() gives them other names")
+    if form != len(names):
+        raise ConfigError(f"samples of {form} columns were given {len(names)} names: {_listed(names)}")
+    return _Plan(tuple(range(form)), tuple(names), True)
+
+
+def _plan_of_tuples(columns: tuple[ColumnKey, ...], form: _Form, first: _Form) -> _Plan:
+    if columns:
+        keys = _found(columns, form)
+        return _Plan(keys, None, len(keys) == _width(form))
+    if isinstance(form, int):
+        return _Plan(tuple(range(form)), None, True)
+    # in the order of sample 0: equal dicts may have their keys in different orders, tuples may not
+    if isinstance(first, int) or set(first) != set(form):
+        raise ConfigError(f"samples differ in their columns: for one {_described(first)}, for another {_described(form)}")
+    return _Plan(first, None, True)
+
+
+class _ColumnsAccess(OneToOneAccess):
+    """Access to some columns of the same samples, under other names.
+
+    Args:
+        below: the samples.
+        plan: what to make of samples of a form; it is given that form and that of sample 0.
+        takes_all: whether no column is left out, whatever columns there are.
+    """
+
+    def __init__(self, below: SampleAccess, plan: _Planner, *, takes_all: bool) -> None:
+        super().__init__(below, keeps_values=True)
+        self._plan, self._takes_all = plan, takes_all
+        self._last_plan: tuple[_Form, _Plan] | None = None
+        self._first_form: _Form | None = None
+
+    def sample(self, position: int) -> Sample:
+        return self._rearranged(self.below.sample(position))
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return [self._rearranged(sample) for sample in self.below.samples(positions)] if len(positions) else []
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        # of an empty iterator a batch alone tells which columns there would be
+        if self._takes_all or self.n_samples == 0 or self._plan_of_first().takes_all:
+            batch = self.below.batch(positions)
+            return () if isinstance(batch, tuple) and not batch else self._rearranged(batch)
+        plan = self._plan_of_first()
+        return plan.put_together(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if self.n_samples == 0:
+            batch = self.batch(np.empty(0, dtype=np.intp))
+            if isinstance(batch, tuple) and not batch:  # nothing tells which there would be
+                return [np.empty(0) for _ in keys]
+            return [column_of(batch, key) for key in keys]  # type: ignore[arg-type]  # no layer of these gives bare samples
+        plan = self._plan_of_first()
+        return self.below.columns([plan.key_below(key) for key in keys], positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return map(self._rearranged, self.below.iterate(start, stop))
+
+    def form_of_first(self) -> _Form:
+        """The columns of sample 0 below."""
+        if self._first_form is None:
+            self._first_form = _form_of(self.below.sample(0))
+        return self._first_form
+
+    def _rearranged(self, sample: Any) -> Any:
+        return self._plan_for(len(sample) if type(sample) is tuple else _form_of(sample)).rearranged(sample)
+
+    def _plan_of_first(self) -> _Plan:
+        return self._plan_for(self.form_of_first())
+
+    def _plan_for(self, form: _Form) -> _Plan:
+        last = self._last_plan
+        if last is None or last[0] != form:
+            self._last_plan = last = (form, self._plan(form, self.form_of_first() if self.n_samples else form))  # in one step
+        return last[1]
 
 
 def _form_of(sample: Any) -> _Form:

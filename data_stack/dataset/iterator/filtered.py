@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.positions import narrowed
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import Column, as_array, keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
@@ -18,6 +20,7 @@ from data_stack.exception import ConfigError
 __all__ = ["FilteredDatasetIterator"]
 
 
+@layer("filtered")
 class FilteredDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` for which ``predicate`` is true, in their order.
 
@@ -45,8 +48,6 @@ class FilteredDatasetIterator(DatasetIteratorView):
             note of the position from Python 3.11 on.
     """
 
-    _layer_name = "filtered"
-
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
@@ -58,9 +59,9 @@ class FilteredDatasetIterator(DatasetIteratorView):
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
         self._predicate, self._column, self._batched = predicate, column, batched
-        source = adapted(dataset_iterator)
+        source = access_to(adapted(dataset_iterator))
         find = _found_by_batches if batched else _found_one_by_one
-        found = [narrowed(positions, len(source)) for positions in find(source, predicate, column)]
+        found = [narrowed(positions, source.n_samples) for positions in find(source, predicate, column)]
         super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,12 +92,10 @@ def _is_local(function: Any) -> bool:
 
 
 def _found_one_by_one(
-    source: DatasetIteratorIF, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
+    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
 ) -> Iterator[npt.NDArray[np.intp]]:
     arguments: Any
-    for start, block in in_blocks(
-        len(source), _reader(source, column, lambda positions: source.__getitems__(positions.tolist()))
-    ):
+    for start, block in in_blocks(source.n_samples, _reader(source, column, source.samples)):
         if column is None:
             arguments = zip(block)
         else:
@@ -105,19 +104,19 @@ def _found_one_by_one(
 
 
 def _found_by_batches(
-    source: DatasetIteratorIF, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
+    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
 ) -> Iterator[npt.NDArray[np.intp]]:
-    read = _reader(source, column, lambda positions: batch_at(source, positions))
+    read = _reader(source, column, source.batch)
 
     def read_and_count(positions: npt.NDArray[np.intp]) -> tuple[Any, int]:
         return read(positions), len(positions)
 
-    for start, (block, length) in in_blocks(len(source), read_and_count):
+    for start, (block, length) in in_blocks(source.n_samples, read_and_count):
         yield start + np.flatnonzero(_mask(predicate, (block,) if column is None else block, start, length))
 
 
 def _reader(
-    source: DatasetIteratorIF, column: ColumnKey | Sequence[ColumnKey] | None, whole: Callable[..., Any]
+    source: SampleAccess, column: ColumnKey | Sequence[ColumnKey] | None, whole: Callable[..., Any]
 ) -> Callable[[npt.NDArray[np.intp]], Any]:
     """Reads what a predicate is given: whole samples, or a list of columns."""
     if column is None:
@@ -125,7 +124,7 @@ def _reader(
     keys = keys_of(column)
     if not keys:
         raise ConfigError("a filter reads at least one column; for whole samples leave `column` out")
-    return lambda positions: columns_at(source, keys, positions)
+    return lambda positions: source.columns(keys, positions)
 
 
 def _values(column: Column) -> list[Any]:

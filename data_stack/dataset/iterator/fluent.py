@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypeVar, Union
 
-from data_stack.dataset.iterator.registry import LAYERS, known_layers, operation
+from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
@@ -16,14 +17,35 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from data_stack.dataset.encoders import ClassMapping, EncoderLike
-    from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF
-    from data_stack.dataset.splitter import Fold
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["FluentIterator"]
+__all__ = ["ColumnKey", "FluentIterator", "FoldOf"]
+
+ColumnKey = Union[int, str]
+"""Names a column: a position in tuple samples, a key of dict samples."""
+
+_Stack = TypeVar("_Stack")
 
 
-class FluentIterator:
+@dataclass(frozen=True)
+class FoldOf(Generic[_Stack]):
+    """One round of cross validation: ``train, test = fold``.
+
+    Attributes:
+        train: the samples of all other folds.
+        test: the samples of this fold; each sample is in the test part of exactly one fold.
+        number: which of the folds.
+    """
+
+    train: _Stack
+    test: _Stack
+    number: int = 0
+
+    def __iter__(self) -> Iterator[_Stack]:
+        return iter((self.train, self.test))
+
+
+class FluentIterator(Generic[_Stack]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
@@ -36,38 +58,38 @@ class FluentIterator:
 
     # ------------------------------------------------------------------ which samples, in which order
 
-    def take(self, n_samples: int) -> DatasetIteratorIF:
+    def take(self, n_samples: int) -> _Stack:
         """The first ``n_samples`` samples; all of them where there are fewer."""
         return self._stacked("view", indices=slice(0, _checked_count("n_samples", n_samples)))
 
-    def skip(self, n_samples: int) -> DatasetIteratorIF:
+    def skip(self, n_samples: int) -> _Stack:
         """All but the first ``n_samples`` samples."""
         return self._stacked("view", indices=slice(_checked_count("n_samples", n_samples), None))
 
-    def shuffle(self, seed: int, *, epoch: int = 0) -> DatasetIteratorIF:
+    def shuffle(self, seed: int, *, epoch: int = 0) -> _Stack:
         """All samples in an order that ``seed`` and ``epoch`` alone decide; no array of positions is kept for large iterators."""
         return self._stacked("shuffled", seed=seed, epoch=epoch)
 
-    def repeat(self, times: int) -> DatasetIteratorIF:
+    def repeat(self, times: int) -> _Stack:
         """All samples ``times`` times, one pass after the other."""
         return self._stacked("repeated", times=times)
 
-    def combine(self, *others: DatasetIteratorIF) -> DatasetIteratorIF:
+    def combine(self, *others: _Stack) -> _Stack:
         """These samples, then those of ``others``, one iterator after the other."""
         return self._stacked("combined", *others)
 
-    def interleave(self, *others: DatasetIteratorIF, stop: Literal["longest", "shortest"] = "longest") -> DatasetIteratorIF:
+    def interleave(self, *others: _Stack, stop: Literal["longest", "shortest"] = "longest") -> _Stack:
         """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
         return self._stacked("interleaved", *others, stop=stop)
 
     def mix(
         self,
-        *others: DatasetIteratorIF,
+        *others: _Stack,
         proportions: Sequence[float],
         seed: int,
         n_samples: int | None = None,
         epoch: int = 0,
-    ) -> DatasetIteratorIF:
+    ) -> _Stack:
         """Samples of several iterators in stated proportions, each iterator's in a shuffled order of their own.
 
         The iterator that is exhausted starts again in another order. At every position the number of samples so far differs
@@ -82,13 +104,11 @@ class FluentIterator:
         """
         return self._stacked("mixed", *others, proportions=proportions, seed=seed, n_samples=n_samples, epoch=epoch)
 
-    def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> DatasetIteratorIF:
+    def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> _Stack:
         """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
         return self._stacked("resampled", n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
 
-    def balance(
-        self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0
-    ) -> DatasetIteratorIF:
+    def balance(self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0) -> _Stack:
         """Every class equally often; reads the column ``by``. See ``BalancedDatasetIterator``.
 
         Args:
@@ -101,7 +121,7 @@ class FluentIterator:
 
     def filter(
         self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
-    ) -> DatasetIteratorIF:
+    ) -> _Stack:
         """The samples for which ``predicate`` is true, found now.
 
         Args:
@@ -112,11 +132,11 @@ class FluentIterator:
         """
         return self._stacked("filtered", predicate=predicate, column=column, batched=batched)
 
-    def sort(self, by: ColumnKey, *, descending: bool = False) -> DatasetIteratorIF:
+    def sort(self, by: ColumnKey, *, descending: bool = False) -> _Stack:
         """The samples in the order of a column's values, equal ones in their old order; reads that column now."""
         return self._stacked("sorted", by=by, descending=descending)
 
-    def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> DatasetIteratorIF:
+    def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Stack:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
         return self._stacked("deduplicated", by=by)
 
@@ -130,7 +150,7 @@ class FluentIterator:
         overlap: bool = True,
         group_by: ColumnKey | None = None,
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
-    ) -> DatasetIteratorIF:
+    ) -> _Stack:
         """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
         return self._stacked(
             "windowed",
@@ -145,15 +165,13 @@ class FluentIterator:
 
     def shard(
         self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep"
-    ) -> DatasetIteratorIF:
+    ) -> _Stack:
         """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
         return self._stacked("sharded", rank=rank, world=world, contiguous=contiguous, uneven=uneven)
 
     # ------------------------------------------------------------------ what a sample is
 
-    def map(
-        self, function: Callable[..., Any], *, batched: bool = False, seed: int | None = None, epoch: int = 0
-    ) -> DatasetIteratorIF:
+    def map(self, function: Callable[..., Any], *, batched: bool = False, seed: int | None = None, epoch: int = 0) -> _Stack:
         """``function`` of each sample, called whenever one is read.
 
         Args:
@@ -165,7 +183,7 @@ class FluentIterator:
         """
         return self._stacked("mapped", function=function, batched=batched, seed=seed, epoch=epoch)
 
-    def select(self, *columns: ColumnKey) -> DatasetIteratorIF:
+    def select(self, *columns: ColumnKey) -> _Stack:
         """Samples of only these columns, in this order; the others are not read where that is possible.
 
         A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it; likewise
@@ -173,25 +191,23 @@ class FluentIterator:
         """
         return self._stacked("fields", columns=list(columns))
 
-    def rename(self, names: Mapping[str, str]) -> DatasetIteratorIF:
+    def rename(self, names: Mapping[str, str]) -> _Stack:
         """Dict samples with new names for some of their keys: ``{"old": "new"}``."""
         return self._stacked("renamed", names=names)
 
-    def as_dict(self, *names: str) -> DatasetIteratorIF:
+    def as_dict(self, *names: str) -> _Stack:
         """Tuple samples as dicts: one name for each position; without any, the names that the columns have."""
         return self._stacked("dicts", names=list(names))
 
-    def as_tuple(self, *columns: ColumnKey) -> DatasetIteratorIF:
+    def as_tuple(self, *columns: ColumnKey) -> _Stack:
         """Samples as tuples of these columns; of dict samples without any, of all keys in their order."""
         return self._stacked("tuples", columns=list(columns))
 
-    def zip(self, *others: DatasetIteratorIF) -> DatasetIteratorIF:
+    def zip(self, *others: _Stack) -> _Stack:
         """The columns of several equally long iterators side by side: tuples end to end, dicts united."""
         return self._stacked("zipped", *others)
 
-    def encode(
-        self, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: DatasetIteratorIF | None = None
-    ) -> DatasetIteratorIF:
+    def encode(self, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: _Stack | None = None) -> _Stack:
         """Columns replaced by what encoders make of them.
 
         Args:
@@ -202,22 +218,18 @@ class FluentIterator:
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
         """
-        return operation("encode")(self, encoders, fit_on=fit_on)  # type: ignore[no-any-return]
+        return OPERATIONS["encode"](self, encoders, fit_on=fit_on)  # type: ignore[no-any-return]
 
-    def map_classes(
-        self, mapping: ClassMapping | Mapping[Any, Any], *, columns: Sequence[ColumnKey] | None = None
-    ) -> DatasetIteratorIF:
+    def map_classes(self, mapping: ClassMapping | Mapping[Any, Any], *, columns: Sequence[ColumnKey] | None = None) -> _Stack:
         """Classes replaced by others, see ``ClassMapping``.
 
         Args:
             mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
             columns: which columns; None for the target.
         """
-        return operation("map_classes")(self, mapping, columns=columns)  # type: ignore[no-any-return]
+        return OPERATIONS["map_classes"](self, mapping, columns=columns)  # type: ignore[no-any-return]
 
-    def one_hot(
-        self, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None
-    ) -> DatasetIteratorIF:
+    def one_hot(self, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None) -> _Stack:
         """The target as a vector of zeros with a one at the position of its class, float32.
 
         Args:
@@ -225,11 +237,11 @@ class FluentIterator:
                 sorted distinct values, read now.
             column: None for the target.
         """
-        return operation("one_hot")(self, classes, column=column)  # type: ignore[no-any-return]
+        return OPERATIONS["one_hot"](self, classes, column=column)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ where samples are kept
 
-    def in_memory(self) -> DatasetIteratorIF:
+    def in_memory(self) -> _Stack:
         """All samples, read now and kept: as columns where they have one shape, so that they cost no Python objects."""
         return self._stacked("in_memory")
 
@@ -240,7 +252,7 @@ class FluentIterator:
         storage: StorageConnector | None = None,
         identifier: str | None = None,
         version: str | None = None,
-    ) -> DatasetIteratorIF:
+    ) -> _Stack:
         """Samples kept when they are read: in memory up to ``max_bytes``, or all of them in a resource of ``storage``.
 
         See ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
@@ -265,7 +277,7 @@ class FluentIterator:
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
         return self._stacked("stored_cache", storage=storage, identifier=identifier, version=version)
 
-    def batches(self, batch_size: int, *, drop_last: bool = False) -> DatasetIteratorIF:
+    def batches(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         return self._stacked("batched", batch_size=batch_size, drop_last=drop_last)
 
@@ -302,45 +314,45 @@ class FluentIterator:
         Raises:
             ConfigError: ratios do not sum to 1, a class or group is too small or large, or arguments exclude each other.
         """
-        return operation("split")(self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
+        return OPERATIONS["split"](self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
 
     def folds(
         self, n_folds: int, *, seed: int | None = 0, stratify: ColumnKey | bool = False, group_by: ColumnKey | None = None
-    ) -> list[Fold]:
+    ) -> list[FoldOf[_Stack]]:
         """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
 
         Raises:
             ConfigError: fewer than 2 folds, or more than there are samples, members of a class, or groups.
         """
-        return operation("folds")(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[no-any-return]
+        return OPERATIONS["folds"](self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ described
 
-    def at_epoch(self, epoch: int) -> DatasetIteratorIF:
+    def at_epoch(self, epoch: int) -> _Stack:
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
-        return operation("at_epoch")(self, epoch)  # type: ignore[no-any-return]
+        return OPERATIONS["at_epoch"](self, epoch)  # type: ignore[no-any-return]
 
     def recipe(self) -> dict[str, Any]:
         """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
-        return operation("recipe")(self)  # type: ignore[no-any-return]
+        return OPERATIONS["recipe"](self)  # type: ignore[no-any-return]
 
     def fingerprint(self) -> str:
         """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""
-        return operation("fingerprint")(self)  # type: ignore[no-any-return]
+        return OPERATIONS["fingerprint"](self)  # type: ignore[no-any-return]
 
     def explain(self) -> Any:
         """The stack as a tree, with lengths, costs and licences; prints as text, shows as HTML in a notebook."""
-        return operation("explain")(self)
+        return OPERATIONS["explain"](self)
 
     def report(self, report_format: str = "data_class", **options: Any) -> Any:
         """See ``DatasetIteratorReportGenerator.generate_report``."""
-        return operation("report")(self, report_format, **options)
+        return OPERATIONS["report"](self, report_format, **options)
 
     # ------------------------------------------------------------------ inside
 
-    def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
+    def _stacked(self, layer: str, *others: _Stack, **arguments: Any) -> _Stack:
         """The layer of that name on this iterator (and ``others``)."""
-        return (LAYERS.get(layer) or known_layers()[layer])._rebuilt([self, *others], arguments)
+        return LAYERS[layer]._rebuilt([self, *others], arguments)  # type: ignore[no-any-return]  # an iterator
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted
-from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.exception import ConfigError
@@ -20,6 +21,7 @@ from data_stack.exception import ConfigError
 __all__ = ["InterleavedDatasetIterator"]
 
 
+@layer("interleaved")
 class InterleavedDatasetIterator(DatasetIteratorView):
     """One sample of each iterator in turn, each iterator's in its own order.
 
@@ -37,8 +39,6 @@ class InterleavedDatasetIterator(DatasetIteratorView):
     Raises:
         ConfigError: ``stop`` is neither, or all together have more than ``sys.maxsize`` samples.
     """
-
-    _layer_name = "interleaved"
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF], *, stop: Literal["longest", "shortest"] = "longest") -> None:
         if stop not in ("longest", "shortest"):

@@ -8,22 +8,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, stack_columns
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
     Sample,
     adapted,
-    batch_at,
-    checked_indices,
-    checked_integer,
 )
-from data_stack.dataset.iterator.stacking import as_array, column_of, emptied, join_columns, stack_samples, stack_values, value_of
-from data_stack.dataset.iterator.view import sample_or_view
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.stacking import as_array, column_of, join_columns, stack_values
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError
 
@@ -35,7 +33,8 @@ _SAMPLES_AT_ONCE = 1024
 _MOST_READ_AHEAD = 256
 
 
-class MappedDatasetIterator(DatasetIterator):
+@layer("mapped")
+class MappedDatasetIterator(AccessedDatasetIterator):
     """Sample ``i`` is ``function`` of sample ``i`` below, called whenever the sample is read; nothing is kept.
 
     The function may give anything that is a sample: a tuple, a dict, a bare value. It must not change in place what it is
@@ -72,8 +71,6 @@ class MappedDatasetIterator(DatasetIterator):
             gave no columns, or columns of another length than its batch.
     """
 
-    _layer_name = "mapped"
-
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
@@ -88,112 +85,97 @@ class MappedDatasetIterator(DatasetIterator):
         self._dataset_iterator, self._function, self._batched = dataset_iterator, function, bool(batched)
         self._seed = None if seed is None else checked_integer("seed", seed)
         self._epoch = checked_integer("epoch", epoch)
-        self._prepare()
+        adapted(dataset_iterator)  # refuses what has no samples
 
-    def _prepare(self) -> None:
-        self._source = adapted(self._dataset_iterator)
-        self._read = self._source._unchecked_reader()
-        self._mixed_seed = None if self._seed is None else derived_seed("mapped", self._seed, self._epoch)
+    def make_access(self) -> SampleAccess:
+        below = access_to(adapted(self._dataset_iterator))
+        mixed_seed = None if self._seed is None else derived_seed("mapped", self._seed, self._epoch)
+        return (_BatchMapAccess if self._batched else _MapAccess)(below, self._function, mixed_seed)
 
-    def __getstate__(self) -> dict[str, Any]:
-        derived = ("_source", "_read", "_mixed_seed")
-        return {name: value for name, value in self.__dict__.items() if name not in derived}
+    def _arguments(self) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"function": self._function, "batched": self._batched}
+        if self._seed is not None:  # without one it is the same in each epoch
+            arguments |= {"seed": self._seed, "epoch": self._epoch}
+        return arguments
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._prepare()
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterator whose samples are mapped."""
+        return [self._dataset_iterator]
 
-    def __len__(self) -> int:
-        return len(self._source)
 
-    def __getitem__(self, index: Any) -> Any:
-        """The function of a sample for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < len(self._source):
-            return self._mapped(index)
-        return sample_or_view(self, index)
+class _MapAccess(OneToOneAccess):
+    """Access to what a function gives for each sample.
 
-    def __iter__(self) -> Iterator[Sample]:
-        if self._batched:
-            n_samples, start, n_ahead = len(self), 0, 1
-            while start < n_samples:
-                stop = min(start + n_ahead, n_samples)
-                yield from _rows(self._mapped_batch(np.arange(start, stop, dtype=np.intp)))
-                start, n_ahead = stop, min(2 * n_ahead, _MOST_READ_AHEAD)
-        elif self._mixed_seed is None:
-            for sample in self._source:
-                yield self._function(sample)
-        else:
-            for position, sample in enumerate(self._source):
-                yield self._function(sample, derived_generator(self._mixed_seed, position))
+    Args:
+        below: the samples.
+        function: of a sample, and where there is a seed of a generator of random numbers.
+        mixed_seed: of the draws; None for a function without.
+    """
 
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The functions of the samples at ``indices``, which are read in one request."""
-        positions = checked_indices(indices, len(self))
-        if not self._batched:
-            return self._mapped_samples(positions)
-        return _rows(self._mapped_batch(positions)) if len(positions) else []
+    def __init__(self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None) -> None:
+        super().__init__(below)
+        self._function, self._mixed_seed = function, mixed_seed
 
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The functions of the samples at ``indices`` as columns; one request for the samples."""
-        return self._batch_at(checked_indices(indices, len(self)))
+    def sample(self, position: int) -> Sample:
+        if self._mixed_seed is None:
+            return self._function(self.below.sample(position))
+        return self._function(self.below.sample(position), derived_generator(self._mixed_seed, position))
 
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column of what the function gives, called for these samples only."""
-        return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        function, mixed_seed = self._function, self._mixed_seed
+        samples = self.below.samples(positions) if len(positions) else []
+        if mixed_seed is None:
+            return [function(sample) for sample in samples]
+        places = positions.tolist()
+        return [function(sample, derived_generator(mixed_seed, at)) for at, sample in zip(places, samples, strict=True)]
 
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        if self._batched or self._mixed_seed is not None:
-            return self._mapped
-        read, function = self._read, self._function
-        return lambda index: function(read(index))
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        if len(positions) == 0:
-            return emptied(self._batch_at(np.zeros(1, dtype=np.intp))) if len(self) else ()
-        return self._mapped_batch(positions) if self._batched else stack_samples(self._mapped_samples(positions))
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        return self._columns_at([key], positions)[0]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        n_positions = len(self) if positions is None else len(positions)
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        n_positions = self.n_samples if positions is None else len(positions)
         if n_positions == 0:
             at_first = np.zeros(1, dtype=np.intp)
-            return [column[:0] for column in self._columns_at(keys, at_first)] if len(self) else [np.empty(0) for _ in keys]
+            return [column[:0] for column in self.columns(keys, at_first)] if self.n_samples else [np.empty(0) for _ in keys]
         blocks = []
         for start in range(0, n_positions, _SAMPLES_AT_ONCE):
             stop = min(start + _SAMPLES_AT_ONCE, n_positions)
             wanted = np.arange(start, stop, dtype=np.intp) if positions is None else positions[start:stop]
-            blocks.append(self._mapped_columns(keys, wanted))
+            blocks.append(self._some_columns(keys, wanted))
         return [join_columns(pieces) for pieces in zip(*blocks, strict=True)]
 
-    def _mapped_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
-        if self._batched:
-            batch = self._mapped_batch(positions)
-            if not isinstance(batch, np.ndarray):
-                return [column_of(batch, key) for key in keys]
-            samples = _rows(batch)
-        else:
-            samples = self._mapped_samples(positions)
-        return [stack_values([value_of(sample, key) for sample in samples]) for key in keys]
+    def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
+        return stack_columns(self.samples(positions), keys, self)
 
-    def _mapped(self, position: int) -> Sample:
-        if self._batched:
-            return _rows(self._mapped_batch(np.array([position], dtype=np.intp)))[0]
-        if self._mixed_seed is None:
-            return self._function(self._read(position))
-        return self._function(self._read(position), derived_generator(self._mixed_seed, position))
-
-    def _mapped_samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        places = positions.tolist()
-        samples = self._source.__getitems__(places) if places else []
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         function, mixed_seed = self._function, self._mixed_seed
-        if mixed_seed is None:
-            return [function(sample) for sample in samples]
-        return [function(sample, derived_generator(mixed_seed, at)) for at, sample in zip(places, samples, strict=True)]
+        for position, sample in enumerate(self.below.iterate(start, stop), start):
+            yield function(sample) if mixed_seed is None else function(sample, derived_generator(mixed_seed, position))
 
-    def _mapped_batch(self, positions: IndexArrayOfInts) -> Batch:
-        batch = batch_at(self._source, positions)
+
+class _BatchMapAccess(_MapAccess):
+    """Access to what a function gives for batches; there is never an empty one."""
+
+    def sample(self, position: int) -> Sample:
+        return _rows(self._mapped(np.array([position], dtype=np.intp)))[0]
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return _rows(self._mapped(positions)) if len(positions) else []
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self._mapped(positions) if len(positions) else self.empty_batch()
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        n_ahead = 1
+        while start < stop:
+            end = min(start + n_ahead, stop)
+            yield from _rows(self._mapped(np.arange(start, end, dtype=np.intp)))
+            start, n_ahead = end, min(2 * n_ahead, _MOST_READ_AHEAD)
+
+    def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
+        batch = self._mapped(positions)
+        return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [column_of(batch, key) for key in keys]
+
+    def _mapped(self, positions: IndexArrayOfInts) -> Batch:
+        batch = self.below.batch(positions)
         if self._mixed_seed is None:
             mapped = self._function(batch)
         else:
@@ -227,17 +209,6 @@ class MappedDatasetIterator(DatasetIterator):
                 f"{hint}: its function is {self._function!r}"
             )
         return column
-
-    def _arguments(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"function": self._function, "batched": self._batched}
-        if self._seed is not None:  # without one it is the same in each epoch
-            arguments |= {"seed": self._seed, "epoch": self._epoch}
-        return arguments
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator whose samples are mapped."""
-        return [self._dataset_iterator]
 
 
 def _rows(batch: Batch) -> list[Sample]:

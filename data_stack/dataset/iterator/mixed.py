@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted, permuted_array
@@ -31,6 +33,7 @@ _POSITIONS_AT_ONCE = 1 << 14
 _TURNS_AT_ONCE = 1 << 20
 
 
+@layer("mixed")
 class MixedDatasetIterator(DatasetIteratorView):
     """Samples of several iterators in stated proportions, at every length.
 
@@ -56,8 +59,6 @@ class MixedDatasetIterator(DatasetIteratorView):
         ConfigError: there are no iterators, or not as many proportions; a proportion is not allowed, or less than a 2**20-th
             of their sum; an iterator with a positive proportion is empty; ``n_samples`` is negative.
     """
-
-    _layer_name = "mixed"
 
     def __init__(
         self,

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, column_at
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import Column
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
@@ -17,6 +19,7 @@ from data_stack.util.exact import comparable
 __all__ = ["SortedDatasetIterator", "missing_values", "stable_order"]
 
 
+@layer("sorted")
 class SortedDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` in the order of the values of one column; equal ones stay in their old order.
 
@@ -35,12 +38,10 @@ class SortedDatasetIterator(DatasetIteratorView):
             (it names both).
     """
 
-    _layer_name = "sorted"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:
         self._by, self._descending = by, descending
-        source = adapted(dataset_iterator)
-        column = column_at(source, by, None) if len(source) else np.empty(0)
+        source = access_to(adapted(dataset_iterator))
+        column = source.columns([by])[0] if source.n_samples else np.empty(0)
         super().__init__(dataset_iterator, stable_order(column, by, descending=descending))
 
     def _arguments(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ComputedPositions", "Positions", "as_index_array", "composed", "narrowed", "taken"]
+__all__ = ["ComputedPositions", "IndexArrayOfInts", "Positions", "as_index_array", "composed", "narrowed", "taken"]
 
 IndexArrayOfInts = npt.NDArray[np.integer[Any]]
 

@@ -7,14 +7,17 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 
 __all__ = ["RepeatedDatasetIterator"]
 
 
+@layer("repeated")
 class RepeatedDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` ``times`` times, one pass after the other, all in the same order.
 
@@ -27,8 +30,6 @@ class RepeatedDatasetIterator(DatasetIteratorView):
     Raises:
         ConfigError: ``times`` is no integer or negative, or there would be more than ``sys.maxsize`` samples.
     """
-
-    _layer_name = "repeated"
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, times: SupportsIndex) -> None:
         self._times = checked_integer("the times of a repeated iterator", times, at_least=0)

@@ -9,8 +9,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
@@ -20,6 +22,7 @@ from data_stack.exception import ConfigError
 __all__ = ["ResampledDatasetIterator"]
 
 
+@layer("resampled")
 class ResampledDatasetIterator(DatasetIteratorView):
     """``n_samples`` samples of ``dataset_iterator`` drawn with replacement, each draw independent of the others.
 
@@ -40,8 +43,6 @@ class ResampledDatasetIterator(DatasetIteratorView):
         ConfigError: ``n_samples`` is negative, or positive where there is nothing to draw; weights are too many or too few, or
             one of them is not allowed; it is named with its position.
     """
-
-    _layer_name = "resampled"
 
     def __init__(
         self,

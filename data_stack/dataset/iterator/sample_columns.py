@@ -26,6 +26,7 @@ __all__ = [
     "is_plain_tensor",
     "kind_of",
     "rows_of",
+    "sample_reader",
     "stacked_rows",
     "tensors_of",
     "values_of",
@@ -120,17 +121,7 @@ class SampleStructure:
             read: Callable[[int], Any] = columns[0].__getitem__
             return read
         if self.form == "tuple":
-            # One closure each for the usual numbers of columns: a loop over them takes twice the time.
-            if len(columns) == 1:
-                (only,) = columns
-                return lambda index: (only[index],)
-            if len(columns) == 2:
-                first, second = columns
-                return lambda index: (first[index], second[index])
-            if len(columns) == 3:
-                first, second, third = columns
-                return lambda index: (first[index], second[index], third[index])
-            return lambda index: tuple([column[index] for column in columns])
+            return sample_reader(columns)
         if self.form == "dict":
             named = list(zip(self.keys, columns, strict=True))
             return lambda index: {key: column[index] for key, column in named}
@@ -169,6 +160,23 @@ class SampleStructure:
         if self.made_by is not None:
             return functools.partial(tuple.__new__, self.made_by)  # as _make() does, whatever the class makes of __new__
         return self._type()
+
+
+def sample_reader(columns: Sequence[Any]) -> Callable[[int], tuple[Any, ...]]:
+    """A function that gives the tuple of the columns' values at a position.
+
+    It is a closure each for the usual numbers of columns: a loop over them takes twice the time.
+    """
+    if len(columns) == 1:
+        (only,) = columns
+        return lambda index: (only[index],)
+    if len(columns) == 2:
+        first, second = columns
+        return lambda index: (first[index], second[index])
+    if len(columns) == 3:
+        first, second, third = columns
+        return lambda index: (first[index], second[index], third[index])
+    return lambda index: tuple([column[index] for column in columns])
 
 
 # ------------------------------------------------------------------ what a column holds

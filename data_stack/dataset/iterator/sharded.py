@@ -7,14 +7,17 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, IndexArrayOfInts, adapted, checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions, Positions
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts, Positions
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 
 __all__ = ["ShardedDatasetIterator"]
 
 
+@layer("sharded")
 class ShardedDatasetIterator(DatasetIteratorView):
     """The samples of rank ``rank`` of ``world``: all ranks together have every sample.
 
@@ -36,8 +39,6 @@ class ShardedDatasetIterator(DatasetIteratorView):
     Raises:
         ConfigError: ``world`` is not positive, ``rank`` outside of it, or ``uneven`` none of the three.
     """
-
-    _layer_name = "sharded"
 
     def __init__(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, adapted, checked_integer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.randomness import permutation
 from data_stack.dataset.randomness.seeds import derived_seed
@@ -12,6 +14,7 @@ from data_stack.dataset.randomness.seeds import derived_seed
 __all__ = ["ShuffledDatasetIterator"]
 
 
+@layer("shuffled")
 class ShuffledDatasetIterator(DatasetIteratorView):
     """Every sample of ``dataset_iterator`` once, in an order that ``seed``, ``epoch`` and their number alone decide.
 
@@ -27,8 +30,6 @@ class ShuffledDatasetIterator(DatasetIteratorView):
     Raises:
         ConfigError: ``seed`` or ``epoch`` is no integer, or ``epoch`` negative.
     """
-
-    _layer_name = "shuffled"
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, seed: SupportsIndex, *, epoch: SupportsIndex = 0) -> None:
         self._seed = checked_integer("the seed of a shuffled iterator", seed)

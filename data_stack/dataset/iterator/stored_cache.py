@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator.access import OneToOneAccess, access_to, brought_access
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
     Sample,
     adapted,
-    checked_indices,
 )
-from data_stack.dataset.iterator.registry import operation
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import OPERATIONS, layer
 from data_stack.dataset.iterator.stored_samples import OtherVersionError, StoredSamples, write_samples
-from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.storage_connectors.connector import Lease, StorageConnector
@@ -35,7 +34,8 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _LEASE_SECONDS = 3600.0
 
 
-class StoredCacheDatasetIterator(DatasetIterator):
+@layer("stored_cache")
+class StoredCacheDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator``, written once into a resource and read from there by every process.
 
     Making it reads nothing. The first access to a sample reads all samples from first to last, a block of about 1 MiB
@@ -73,8 +73,6 @@ class StoredCacheDatasetIterator(DatasetIterator):
         StorageError: at the first access, it could not be written; nothing was published.
     """
 
-    _layer_name = "stored_cache"
-
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
@@ -88,7 +86,7 @@ class StoredCacheDatasetIterator(DatasetIterator):
                 f"a stored cache needs a storage connector, e.g. FileStorageConnector('/data'), not {storage!r:.80}"
             )
         if version is None:
-            reason = operation("why_untold")(adapted(dataset_iterator))
+            reason = OPERATIONS["why_untold"](adapted(dataset_iterator))
             if reason is not None:
                 raise ConfigError(
                     f"a stored cache of this needs a version: without one it could give other samples than those below it, for "
@@ -98,48 +96,10 @@ class StoredCacheDatasetIterator(DatasetIterator):
         self._dataset_iterator, self._storage = dataset_iterator, storage
         self._given_identifier = None if identifier is None else checked_identifier(identifier)
         self._version = version
-        self._samples_fingerprint: str | None = None
-        self._begin()
 
-    def _begin(self) -> None:
-        self._source = adapted(self._dataset_iterator)
-        self._n_samples = len(self._source)
-        self._stored: StoredSamples | None = None
-        self._opening = ForkLock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        derived = ("_source", "_n_samples", "_stored", "_opening")
-        return {name: value for name, value in self.__dict__.items() if name not in derived}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
-
-    def __len__(self) -> int:
-        return self._n_samples
-
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < self._n_samples:
-            return (self._stored or self._opened()).sample(index)
-        return sample_or_view(self, index)
-
-    def __iter__(self) -> Iterator[Sample]:
-        if self._n_samples:
-            yield from self._opened().all_samples()
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``, in one request to the store where it has such."""
-        positions = checked_indices(indices, self._n_samples)
-        return self._opened().samples(positions) if len(positions) else []
-
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The samples at ``indices`` as columns, in one request to the store where it has such."""
-        return self._batch_at(checked_indices(indices, self._n_samples))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column; the others are not read."""
-        return self._column_at(key, None if indices is None else checked_indices(indices, self._n_samples))
+    def make_access(self) -> _StoredCacheAccess:
+        source = adapted(self._dataset_iterator)
+        return _StoredCacheAccess(source, self._storage, self._given_identifier, self._version)
 
     def fill(self) -> str:
         """Read and store all samples, unless that is done already.
@@ -147,22 +107,17 @@ class StoredCacheDatasetIterator(DatasetIterator):
         Returns:
             The identifier of the resource.
         """
-        self._opened()
+        self._cache().opened()
         return self.identifier
 
     @property
     def identifier(self) -> str:
         """The name of the resource."""
-        return self._given_identifier or f"caches/{self._fingerprint()}"
+        return self._cache().identifier
 
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        return lambda index: (self._stored or self._opened()).sample(index)
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        return self._opened().batch(positions) if self._n_samples else ()
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        return self._opened().column(key, positions) if self._n_samples else super().read_column(key)
+    def _cache(self) -> _StoredCacheAccess:
+        access: Any = brought_access(self)
+        return access  # type: ignore[no-any-return]  # that of this class
 
     def _arguments(self) -> dict[str, Any]:
         # Without the identifier: a recipe of a stranger shall not choose what is written, nor two epochs share a name.
@@ -173,20 +128,57 @@ class StoredCacheDatasetIterator(DatasetIterator):
         """The iterator that is read once."""
         return [self._dataset_iterator]
 
-    # ------------------------------------------------------------------ what is stored
+
+class _StoredCacheAccess(OneToOneAccess):
+    """Access to samples in a stored resource, which is opened or written when the first one is asked for; the rest as there."""
+
+    def __init__(self, source: DatasetIteratorIF, storage: StorageConnector, identifier: str | None, version: str | None) -> None:
+        super().__init__(access_to(source))
+        self._source, self._storage, self._given_identifier, self._version = source, storage, identifier, version
+        self._n_samples = self.below.n_samples
+        self._samples_fingerprint: str | None = None
+        self._stored: StoredSamples | None = None
+        self._opening = ForkLock()
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self._n_samples
+
+    @property
+    def identifier(self) -> str:
+        """The name of the resource."""
+        return self._given_identifier or f"caches/{self._fingerprint()}"
+
+    def sample(self, position: int) -> Sample:
+        return (self._stored or self.opened()).sample(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return self.opened().samples(positions) if len(positions) else []
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self.opened().batch(positions) if self.n_samples else ()
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if not self.n_samples:
+            return super().columns(keys, positions)
+        return [self.opened().column(key, positions) for key in keys]
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return islice(self.opened().all_samples(), stop) if start == 0 and stop else super().iterate(start, stop)
 
     def _fingerprint(self) -> str:
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
         if self._samples_fingerprint is None:
             # as an operation: a client's class may have a member of that name
-            found: str = operation("fingerprint")(self._source)
-            also = [operation("code_digest")(self._source), self._version]
+            found: str = OPERATIONS["fingerprint"](self._source)
+            also = [OPERATIONS["code_digest"](self._source), self._version]
             if any(also):
                 found = hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest()
             self._samples_fingerprint = found
         return self._samples_fingerprint
 
-    def _opened(self) -> StoredSamples:
+    def opened(self) -> StoredSamples:
+        """The stored samples, which are written now if need be."""
         stored = self._stored
         if stored is None:
             with self._opening:
@@ -207,18 +199,18 @@ class StoredCacheDatasetIterator(DatasetIterator):
         except OtherVersionError as error:
             logger.info("%s; the samples are stored anew", error)
             return None
-        if (stored.fingerprint, len(stored)) != (self._fingerprint(), self._n_samples):
+        if (stored.fingerprint, len(stored)) != (self._fingerprint(), self.n_samples):
             logger.warning(
                 "the cache %r in %r holds %d samples with fingerprint %s; these are %d with fingerprint %s, and are stored anew",
                 identifier,
                 self._storage,
                 len(stored),
                 stored.fingerprint,
-                self._n_samples,
+                self.n_samples,
                 self._fingerprint(),
             )
             return None
-        if not stored.adopt_classes(self._source._unchecked_reader()):
+        if not stored.adopt_classes(self.below.sample):
             logger.warning("the cache %r in %r holds named tuples of another class; it is stored anew", identifier, self._storage)
             return None
         return stored
@@ -230,9 +222,9 @@ class StoredCacheDatasetIterator(DatasetIterator):
             found = self._waited_for(lease)
             if found is not None:
                 return found
-            logger.info("storing %d samples as %r in %r", self._n_samples, identifier, self._storage)
+            logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
             with self._storage.create(identifier) as file:
-                write_samples(file, self._source, self._n_samples, self._fingerprint())
+                write_samples(file, self._source, self.n_samples, self._fingerprint())
             found = self._found()
         if found is None:
             raise ConfigError(

@@ -35,7 +35,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import IndexArrayOfInts, Sample
+from data_stack.dataset.iterator.contract import Sample
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.sample_codecs import MALFORMED, Codec, RowsCodec, codec_for, codec_of
 from data_stack.dataset.iterator.sample_columns import (
     Rows,

@@ -15,25 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.digests import DIGEST_BYTES, column_digests
+from data_stack.dataset.iterator.access import SampleAccess, brought_access
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, IndexArray, Sample
 from data_stack.dataset.iterator.deduplicated import equal_groups
-from data_stack.dataset.iterator.grouped import GroupedDatasetIterator, distinct, repeated_values
-from data_stack.dataset.iterator.iterator import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
-    Sample,
-    batch_at,
-    checked_indices,
-    checked_integer,
-    columns_at,
-)
+from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeated_values
+from data_stack.dataset.iterator.indices import checked_indices, checked_integer
 from data_stack.dataset.iterator.ordered import missing_values, stable_order
 from data_stack.dataset.iterator.ownership import copied, owned
-from data_stack.dataset.iterator.positions import narrowed
-from data_stack.dataset.iterator.stacking import emptied, stack_values, value_of
+from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable, ticks_of
@@ -49,11 +40,13 @@ __all__ = [
 
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]
+_Offsets = Mapping[int, Union[list[ColumnKey], None]]
 
 _DIGESTS_AT_ONCE = 1 << 16
 _MOST = 2**64 - 1
 
 
+@layer("windowed")
 class WindowedDatasetIterator(GroupedDatasetIterator):
     """Sample ``i`` is a window: ``length`` consecutive samples of ``dataset_iterator``, stacked.
 
@@ -102,8 +95,6 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             message names its position), or values cannot be compared or subtracted.
     """
 
-    _layer_name = "windowed"
-
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
@@ -124,18 +115,23 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         self._offsets = None if offsets is None else _checked_offsets(offsets, self._length)
         self._order: IndexArrayOfInts | None = None
         self._starts: range | IndexArrayOfInts = self._found_starts()
-        self._n_samples = len(self._starts)
+
+    def make_access(self) -> SampleAccess:
+        if self._offsets is None:
+            return _WindowedAccess(self._below(), self._starts, self._length, self._order)
+        return _OffsetsAccess(self._below(), self._starts, self._length, self._order, self._offsets)
 
     # ------------------------------------------------------------------ where windows are
 
     def _found_starts(self) -> range | IndexArrayOfInts:
         """Where in the order windows start; sets the order, if it is another one than that of the iterator."""
-        n_below = len(self._source)
+        below = self._below()
+        n_below = below.n_samples
         step = self._stride if self._overlap else max(self._stride, self._length)
         if n_below < self._length or (self._order_by is None and self._group_by is None):
             return range(0, max(0, n_below - self._length + 1), step)
         keys = [key for key in (self._order_by, self._group_by) if key is not None]
-        columns = dict(zip(keys, columns_at(self._source, keys, None), strict=True))
+        columns = dict(zip(keys, below.columns(keys), strict=True))
         order, starts_run = np.arange(n_below, dtype=np.intp), np.zeros(n_below, dtype=bool)
         starts_run[0] = True
         if self._order_by is not None:
@@ -164,24 +160,6 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             starts = starts_in_runs(runs, np.diff(runs, append=n_below), self._length, step)
         return narrowed(starts, n_below)
 
-    def _starts_at(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        starts = self._starts
-        if isinstance(starts, range):
-            return starts.start + indices.astype(np.intp) * starts.step
-        return starts.take(indices).astype(np.intp)
-
-    def _slots_of(self, index: int) -> IndexArrayOfInts:
-        start = int(self._starts[index])
-        return np.arange(start, start + self._length, dtype=np.intp)
-
-    def _slots_at(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        return self._starts_at(indices)[:, np.newaxis] + np.arange(self._length, dtype=np.intp)
-
-    def _positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
-        return slots if self._order is None else self._order.take(slots)
-
-    # ------------------------------------------------------------------ windows with offsets
-
     def read_offsets(self, indices: IndexArray) -> dict[int, Batch]:
         """The windows at ``indices`` as columns: for each offset the batch of its samples, each column of shape ``(n, ...)``.
 
@@ -189,97 +167,14 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             DatasetOutOfBoundsError: one of the positions lies outside.
             ConfigError: the windows have no offsets.
         """
-        if self._offsets is None:
+        access = brought_access(self)
+        if not isinstance(access, _OffsetsAccess):
             raise ConfigError("these windows have no offsets; read_batch gives their columns, shape (n, length, ...)")
-        positions = checked_indices(indices, self._n_samples)
+        positions = checked_indices(indices, len(self))
         if len(positions) == 0:
-            batches = self._batches_at(np.zeros(1, dtype=np.intp), self._offsets) if self._n_samples else {}
+            batches = access.batches_at(np.zeros(1, dtype=np.intp)) if len(self) else {}
             return {offset: emptied(batch) for offset, batch in batches.items()}
-        return self._batches_at(positions, self._offsets)
-
-    def _batches_at(self, indices: IndexArrayOfInts, offsets: Mapping[int, list[ColumnKey] | None]) -> dict[int, Batch]:
-        columns = self._columns_of_offsets(indices, offsets)
-        batches: dict[int, Batch] = {}
-        for offset, keys in offsets.items():
-            if keys is None:
-                batches[offset] = batch_at(
-                    self._source, self._positions_of(self._slots_of_offsets(indices, [offset]).reshape(-1))
-                )
-            elif isinstance(keys[0], str):
-                batches[offset] = {str(key): columns[offset, key] for key in keys}
-            else:
-                batches[offset] = tuple([columns[offset, key] for key in keys])
-        return batches
-
-    def _samples_at(self, indices: IndexArrayOfInts, offsets: Mapping[int, list[ColumnKey] | None]) -> list[dict[int, Sample]]:
-        samples_of: dict[int, Sequence[Sample]] = {}
-        whole = [offset for offset, keys in offsets.items() if keys is None]
-        if whole:
-            slots = self._slots_of_offsets(indices, whole)
-            wanted, inverse = distinct(slots)
-            samples = self._source.__getitems__(self._positions_of(wanted).tolist())
-            if inverse is not None:
-                samples = [samples[place] for place in inverse.tolist()]
-            samples = list(map(copied, samples))
-            samples_of.update({offset: samples[number :: len(whole)] for number, offset in enumerate(whole)})
-        columns = self._columns_of_offsets(indices, offsets)
-        for offset, keys in offsets.items():
-            if keys is not None:
-                rows = zip(*[columns[offset, key] for key in keys], strict=True)
-                samples_of[offset] = (
-                    [dict(zip(keys, row, strict=True)) for row in rows] if isinstance(keys[0], str) else list(rows)
-                )
-        return [{offset: samples_of[offset][row] for offset in offsets} for row in range(len(indices))]
-
-    def _columns_of_offsets(
-        self, indices: IndexArrayOfInts, offsets: Mapping[int, list[ColumnKey] | None]
-    ) -> dict[tuple[int, ColumnKey], Column]:
-        """The columns named at each offset; columns wanted at the same offsets are read together."""
-        offsets_of: dict[ColumnKey, list[int]] = {}
-        for offset, keys in offsets.items():
-            for key in dict.fromkeys(keys or ()):
-                offsets_of.setdefault(key, []).append(offset)
-        keys_of: dict[tuple[int, ...], list[ColumnKey]] = {}
-        for key, wanting in offsets_of.items():
-            keys_of.setdefault(tuple(wanting), []).append(key)
-        found = {}
-        for at, keys in keys_of.items():
-            wanted, inverse = distinct(self._slots_of_offsets(indices, at))
-            read = owned([tuple(columns_at(self._source, keys, self._positions_of(wanted)))])
-            for key, column in zip(keys, read, strict=True):
-                values = repeated_values(column, inverse)
-                for number, offset in enumerate(at):
-                    found[offset, key] = values[number :: len(at)]
-        return found
-
-    def _slots_of_offsets(self, indices: IndexArrayOfInts, offsets: Sequence[int]) -> IndexArrayOfInts:
-        lowest = min(self._offsets or (0,))
-        return self._starts_at(indices)[:, np.newaxis] + (np.array(offsets, dtype=np.intp) - lowest)
-
-    def _one(self, index: int) -> Sample:
-        if self._offsets is None:
-            return super()._one(index)
-        return self._samples_at(np.array([index], dtype=np.intp), self._offsets)[0]
-
-    def _several(self, indices: IndexArrayOfInts) -> list[Sample]:
-        if self._offsets is None:
-            return super()._several(indices)
-        return list(self._samples_at(indices, self._offsets)) if len(indices) else []
-
-    def _groups_at(self, indices: IndexArrayOfInts) -> Batch | None:
-        return super()._groups_at(indices) if self._offsets is None else None
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        if self._offsets is None:
-            return super()._columns_at(keys, positions)
-        if positions is None:
-            positions = np.arange(self._n_samples, dtype=np.intp)
-        read = positions if len(positions) or not self._n_samples else np.zeros(1, dtype=np.intp)
-        offsets = {key: columns for key, columns in self._offsets.items() if key in keys}
-        if len(read) == 0:
-            return [np.empty(0) for _ in keys]
-        samples = self._samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
-        return [stack_values([value_of(sample, key) for sample in samples])[: len(positions)] for key in keys]
+        return access.batches_at(positions)
 
     # ------------------------------------------------------------------ what it is
 
@@ -297,6 +192,124 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(super()._followed(meta))
         return followed if self._offsets is None else replace(followed, class_names=None, feature_names=None, column_names=None)
+
+
+class _WindowedAccess(GroupedAccess):
+    """Access to windows of ``length`` samples, that start at ``starts`` in ``order`` (None: that of the samples below)."""
+
+    def __init__(
+        self, below: SampleAccess, starts: range | IndexArrayOfInts, length: int, order: IndexArrayOfInts | None
+    ) -> None:
+        super().__init__(below, len(starts))
+        self._starts, self._length, self._order = starts, length, order
+
+    def starts_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
+        starts = self._starts
+        if isinstance(starts, range):
+            return starts.start + positions.astype(np.intp) * starts.step
+        return starts.take(positions).astype(np.intp)
+
+    def slots_of(self, position: int) -> IndexArrayOfInts:
+        start = int(self._starts[position])
+        return np.arange(start, start + self._length, dtype=np.intp)
+
+    def slots_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
+        return self.starts_at(positions)[:, np.newaxis] + np.arange(self._length, dtype=np.intp)
+
+    def positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
+        return slots if self._order is None else self._order.take(slots)
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        self.below.prefetch(self.positions_of(self.starts_at(positions)))
+
+
+class _OffsetsAccess(_WindowedAccess):
+    """Access to windows as dicts that have for each of ``offsets`` some columns, or all, of one sample."""
+
+    def __init__(
+        self,
+        below: SampleAccess,
+        starts: range | IndexArrayOfInts,
+        length: int,
+        order: IndexArrayOfInts | None,
+        offsets: _Offsets,
+    ) -> None:
+        super().__init__(below, starts, length, order)
+        self._offsets = offsets
+
+    def sample(self, position: int) -> Sample:
+        return self._samples_at(np.array([position], dtype=np.intp), self._offsets)[0]
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return list(self._samples_at(positions, self._offsets)) if len(positions) else []
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return stack_samples(self.samples(positions)) if len(positions) else self.empty_batch()
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if positions is None:
+            positions = np.arange(self.n_samples, dtype=np.intp)
+        read = positions if len(positions) or not self.n_samples else np.zeros(1, dtype=np.intp)
+        offsets = {key: columns for key, columns in self._offsets.items() if key in keys}
+        if len(read) == 0:
+            return [np.empty(0) for _ in keys]
+        samples = self._samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
+        return [stack_values([value_of(sample, key) for sample in samples])[: len(positions)] for key in keys]
+
+    def batches_at(self, positions: IndexArrayOfInts) -> dict[int, Batch]:
+        """For each offset the batch of its samples."""
+        columns = self._columns_of_offsets(positions, self._offsets)
+        batches: dict[int, Batch] = {}
+        for offset, keys in self._offsets.items():
+            if keys is None:
+                slots = self._slots_of_offsets(positions, [offset]).reshape(-1)
+                batches[offset] = self.below.batch(self.positions_of(slots))
+            elif isinstance(keys[0], str):
+                batches[offset] = {str(key): columns[offset, key] for key in keys}
+            else:
+                batches[offset] = tuple([columns[offset, key] for key in keys])
+        return batches
+
+    def _samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
+        samples_of: dict[int, Sequence[Sample]] = {}
+        whole = [offset for offset, keys in offsets.items() if keys is None]
+        if whole:
+            wanted, inverse = distinct(self._slots_of_offsets(positions, whole))
+            samples = self.below.samples(self.positions_of(wanted))
+            if inverse is not None:
+                samples = [samples[place] for place in inverse.tolist()]
+            samples = list(map(copied, samples))
+            samples_of.update({offset: samples[number :: len(whole)] for number, offset in enumerate(whole)})
+        columns = self._columns_of_offsets(positions, offsets)
+        for offset, keys in offsets.items():
+            if keys is not None:
+                rows = zip(*[columns[offset, key] for key in keys], strict=True)
+                samples_of[offset] = (
+                    [dict(zip(keys, row, strict=True)) for row in rows] if isinstance(keys[0], str) else list(rows)
+                )
+        return [{offset: samples_of[offset][row] for offset in offsets} for row in range(len(positions))]
+
+    def _columns_of_offsets(self, positions: IndexArrayOfInts, offsets: _Offsets) -> dict[tuple[int, ColumnKey], Column]:
+        """The columns named at each offset; columns wanted at the same offsets are read together."""
+        offsets_of: dict[ColumnKey, list[int]] = {}
+        for offset, keys in offsets.items():
+            for key in dict.fromkeys(keys or ()):
+                offsets_of.setdefault(key, []).append(offset)
+        keys_of: dict[tuple[int, ...], list[ColumnKey]] = {}
+        for key, wanting in offsets_of.items():
+            keys_of.setdefault(tuple(wanting), []).append(key)
+        found = {}
+        for at, keys in keys_of.items():
+            wanted, inverse = distinct(self._slots_of_offsets(positions, at))
+            read = owned([tuple(self.below.columns(keys, self.positions_of(wanted)))])
+            for key, column in zip(keys, read, strict=True):
+                values = repeated_values(column, inverse)
+                for number, offset in enumerate(at):
+                    found[offset, key] = values[number :: len(at)]
+        return found
+
+    def _slots_of_offsets(self, positions: IndexArrayOfInts, offsets: Sequence[int]) -> IndexArrayOfInts:
+        return self.starts_at(positions)[:, np.newaxis] + (np.array(offsets, dtype=np.intp) - min(self._offsets))
 
 
 # ---------------------------------------------------------------------- arguments

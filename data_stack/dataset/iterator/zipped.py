@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
-    IndexArray,
-    IndexArrayOfInts,
     Sample,
     adapted,
-    batch_at,
-    checked_indices,
     column_names,
-    columns_at,
-    whole,
 )
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of
-from data_stack.dataset.iterator.view import sample_or_view
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError
 
@@ -37,7 +33,8 @@ _Place = tuple[int, "ColumnKey | None"]
 """Where a column is: the number of the iterator, and its key there; None: the iterator's samples are bare values."""
 
 
-class ZippedDatasetIterator(DatasetIterator):
+@layer("zipped")
+class ZippedDatasetIterator(AccessedDatasetIterator):
     """Sample ``i`` has the columns of sample ``i`` of the first iterator, then those of the second, and so on.
 
     Tuples are joined end to end, a bare value being a tuple of one column; dicts are united. Dicts and tuples do not mix:
@@ -55,8 +52,6 @@ class ZippedDatasetIterator(DatasetIterator):
             others do not.
     """
 
-    _layer_name = "zipped"
-
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         self._iterators = list(iterators)
         if not self._iterators:
@@ -65,104 +60,17 @@ class ZippedDatasetIterator(DatasetIterator):
         if len(set(lengths)) > 1:
             raise ConfigError(f"iterators can be zipped if they are equally long; their lengths are {lengths}")
         self._n_samples = lengths[0]
-        self._prepare()
 
-    def _prepare(self) -> None:
-        self._parts = [adapted(iterator) for iterator in self._iterators]
-        self._readers = [part._unchecked_reader() for part in self._parts]
-        self._places: list[_Place] | dict[ColumnKey, _Place] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_iterators": self._iterators, "_n_samples": self._n_samples}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._prepare()
+    def make_access(self) -> SampleAccess:
+        return _ZippedAccess([access_to(adapted(iterator)) for iterator in self._iterators], self._n_samples)
 
     def __len__(self) -> int:
         return self._n_samples
 
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
-        if type(index) is int and 0 <= index < self._n_samples:
-            return self._sample_at(index)
-        return sample_or_view(self, index)
-
-    def __iter__(self) -> Iterator[Sample]:
-        for samples in zip(*[islice(part, self._n_samples) for part in self._parts], strict=True):
-            yield _side_by_side(samples)
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        """The samples at ``indices``, in one request to each iterator."""
-        positions = checked_indices(indices, self._n_samples).tolist()
-        if not positions:
-            return []
-        return [_side_by_side(samples) for samples in zip(*[part.__getitems__(positions) for part in self._parts], strict=True)]
-
-    def read_batch(self, indices: IndexArray) -> Batch:
-        """The samples at ``indices`` as columns, in one request to each iterator."""
-        return self._batch_at(checked_indices(indices, self._n_samples))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
-        """One column, in one request to the iterator that has it."""
-        return self._column_at(key, None if indices is None else checked_indices(indices, self._n_samples))
-
-    def _sample_at(self, index: int) -> Sample:
-        return _side_by_side([read(index) for read in self._readers])
-
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        return self._sample_at
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Batch:
-        batches = [batch_at(part, positions) for part in self._parts]
-        if self._n_samples == 0:  # () tells nothing of the columns
-            batches = [batch for batch in batches if not (isinstance(batch, tuple) and not batch)]
-        return _side_by_side(batches) if batches else ()
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> Column:
-        return self._columns_at([key], positions)[0]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
-        if self._n_samples == 0:
-            batch = self._batch_at(np.empty(0, dtype=np.intp))
-            if isinstance(batch, tuple) and not batch:  # nobody knows
-                return [np.empty(0) for _ in keys]
-            return [column_of(batch, key) for key in keys]  # type: ignore[arg-type]  # never a bare column
-        wanted: dict[int, list[tuple[int, ColumnKey | None]]] = {}
-        for slot, key in enumerate(keys):
-            number, key_there = self._place_of(key)
-            wanted.setdefault(number, []).append((slot, key_there))
-        columns: dict[int, Column] = {}
-        for number, slots in wanted.items():
-            for (slot, _), column in zip(slots, self._read_from(number, [key for _, key in slots], positions), strict=True):
-                columns[slot] = column
-        return [columns[slot] for slot in range(len(keys))]
-
-    def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
-        part, named = self._parts[number], [key for key in keys if key is not None]
-        if named:
-            return columns_at(part, named, whole(part, self._n_samples) if positions is None else positions)
-        batch = batch_at(part, np.arange(self._n_samples, dtype=np.intp) if positions is None else positions)
-        if not isinstance(batch, np.ndarray):
-            raise ConfigError(f"iterator {number} gave bare values first, and other samples later; they cannot be zipped")
-        return [batch] * len(keys)
-
-    def _place_of(self, key: ColumnKey) -> _Place:
-        places = self._places
-        if places is None:
-            places = self._places = _places_of([read(0) for read in self._readers])
-        if isinstance(places, dict):
-            if key in places:
-                return places[key]
-            raise ConfigError(f"samples have no column {key!r}: they have the columns {', '.join(map(repr, places))}")
-        if not hasattr(key, "__index__") or not -len(places) <= operator.index(key) < len(places):
-            raise ConfigError(f"samples have no column {key!r}: they have the columns 0 to {len(places) - 1}")
-        return places[operator.index(key)]
-
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
-            width = len(_places_of([self._readers[0](0)]))
+            width = len(_places_of([access_to(adapted(self._iterators[0])).sample(0)]))
             positions = [
                 position if isinstance(position, str) or not -width <= position < 0 else position + width
                 for position in positions
@@ -184,6 +92,82 @@ class ZippedDatasetIterator(DatasetIterator):
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
         """The iterators given."""
         return self._iterators
+
+
+class _ZippedAccess(SampleAccess):
+    """Access to the columns of several side by side; ``n_samples`` of each."""
+
+    def __init__(self, parts: Sequence[SampleAccess], n_samples: int) -> None:
+        self._parts, self.n_samples = parts, n_samples
+        self._places: list[_Place] | dict[ColumnKey, _Place] | None = None
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return any(part.releases_gil for part in self._parts)
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        return next((blocks for part in self._parts if (blocks := part.blocks()) is not None), None)
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        for part in self._parts:
+            part.prefetch(positions)
+
+    def locate(self, position: int) -> str | None:
+        return " and ".join(place for part in self._parts if (place := part.locate(position)) is not None) or None
+
+    def sample(self, position: int) -> Sample:
+        return _side_by_side([part.sample(position) for part in self._parts])
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        if not len(positions):
+            return []
+        return [_side_by_side(samples) for samples in zip(*[part.samples(positions) for part in self._parts], strict=True)]
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return map(_side_by_side, zip(*[part.iterate(start, stop) for part in self._parts], strict=True))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        batches = [part.batch(positions) for part in self._parts]
+        if self.n_samples == 0:  # () tells nothing of the columns
+            batches = [batch for batch in batches if not (isinstance(batch, tuple) and not batch)]
+        return _side_by_side(batches) if batches else ()
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if self.n_samples == 0:
+            batch = self.batch(np.empty(0, dtype=np.intp))
+            if isinstance(batch, tuple) and not batch:  # nothing tells which there would be
+                return [np.empty(0) for _ in keys]
+            return [column_of(batch, key) for key in keys]  # type: ignore[arg-type]  # never a bare column
+        wanted: dict[int, list[tuple[int, ColumnKey | None]]] = {}
+        for slot, key in enumerate(keys):
+            number, key_there = self._place_of(key)
+            wanted.setdefault(number, []).append((slot, key_there))
+        columns: dict[int, Column] = {}
+        for number, slots in wanted.items():
+            for (slot, _), column in zip(slots, self._read_from(number, [key for _, key in slots], positions), strict=True):
+                columns[slot] = column
+        return [columns[slot] for slot in range(len(keys))]
+
+    def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
+        part, named = self._parts[number], [key for key in keys if key is not None]
+        if named:
+            return [column[: self.n_samples] for column in part.columns(named, positions)]
+        batch = part.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
+        if not isinstance(batch, np.ndarray):
+            raise ConfigError(f"iterator {number} gave bare values first, and other samples later; they cannot be zipped")
+        return [batch] * len(keys)
+
+    def _place_of(self, key: ColumnKey) -> _Place:
+        places = self._places
+        if places is None:
+            places = self._places = _places_of([part.sample(0) for part in self._parts])
+        if isinstance(places, dict):
+            if key in places:
+                return places[key]
+            raise ConfigError(f"samples have no column {key!r}: they have the columns {', '.join(map(repr, places))}")
+        if not hasattr(key, "__index__") or not -len(places) <= operator.index(key) < len(places):
+            raise ConfigError(f"samples have no column {key!r}: they have the columns 0 to {len(places) - 1}")
+        return places[operator.index(key)]
 
 
 def _side_by_side(samples: Sequence[Any]) -> Any:

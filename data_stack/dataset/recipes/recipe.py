@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, adapted
 from data_stack.dataset.iterator.positions import ComputedPositions, as_index_array, narrowed
+from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.plain_data import canonical_json
 from data_stack.dataset.recipes.recipe_values import (
@@ -79,6 +81,7 @@ class Layer:
     arguments: Mapping[str, Any]
 
 
+@operation
 def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
     """Plain JSON data that names a stack exactly, see ``docs/stacking.md``."""
     nodes: list[dict[str, Any]] = []
@@ -131,6 +134,7 @@ def _simplified(value: Any) -> Any:
     return value
 
 
+@operation
 def fingerprint(iterator: DatasetIteratorIF) -> str:
     """SHA-256 of what decides the samples of a stack."""
     digests: dict[int, str] = {}
@@ -150,6 +154,7 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
     return digests[id(layers[-1].iterator)]
 
 
+@operation
 def code_digest(iterator: DatasetIteratorIF) -> str | None:
     """SHA-256 of the compiled code of the functions that a stack calls, and of the global values that they use; None if none.
 
@@ -166,6 +171,7 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
 
 
+@operation
 def why_untold(iterator: DatasetIteratorIF) -> str | None:
     """Why the fingerprint of a stack may be the same although its samples are others, or only of this process; None if neither.
 
@@ -277,7 +283,7 @@ def described_layer(iterator: Any, probed: bool = True) -> Layer:
     if probed and type(samples) in _PLAIN_SAMPLES:
         known.update(n_samples=len(samples), samples=samples)
     elif probed and _tells_content(iterator):
-        known.update(n_samples=len(iterator), **iterator._arguments(), content=iterator._source_content())
+        known.update(n_samples=len(iterator), **iterator._arguments(), content=access_to(iterator).tell_content())
     elif probed:
         known.update(probe(samples))
     return Layer(iterator, None, below, known)
@@ -294,8 +300,8 @@ def samples_content(iterator: Any) -> str:
 
 def _opened_by_factory(iterator: Any) -> DatasetIteratorIF | None:
     """What a factory opened; None where that is the loaded dataset itself."""
-    source: DatasetIteratorIF | None = vars(iterator).get("_source") if iterator._layer_name == "informed" else None
-    return source if "_layer_name" in vars(type(iterator)) else None
+    is_ours = iterator._layer_name == "informed" and "_layer_name" in vars(type(iterator))
+    return adapted(iterator._dataset_iterator) if is_ours else None
 
 
 def _origin_of(iterator: Any) -> Mapping[str, Any] | None:
@@ -322,11 +328,12 @@ def _tells_content(iterator: Any) -> bool:
     """Whether a source, which is no layer, says by itself what its samples are."""
     if isinstance(iterator, _AdaptedIterator):
         return type(iterator._adapted_samples) in _PLAIN_SAMPLES
-    return type(iterator) in _PLAIN_SAMPLES or (
-        isinstance(iterator, DatasetIteratorIF) and "_source_content" in iterator._shortcuts
-    )
+    if not isinstance(iterator, DatasetIteratorIF):
+        return type(iterator) in _PLAIN_SAMPLES
+    return type(access_to(iterator)).tell_content is not SampleAccess.tell_content
 
 
+@operation
 def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     """The same stack with its random layers drawn for another epoch.
 

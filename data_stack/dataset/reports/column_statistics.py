@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.iterator import Batch, DatasetIteratorIF, DeclaredColumn, batch_at
+from data_stack.dataset.iterator.contract import Batch, DatasetIteratorIF
 from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.moments import RunningMoments
@@ -140,7 +141,7 @@ def with_statistics(
         feature_names: names the positions of the vectors in the column of the sample proper.
     """
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
-    for _, batch in in_blocks(len(iterator), lambda positions: batch_at(iterator, positions)):
+    for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
         for key, column in _fields_of_batch(batch).items():
             if key in collectors:
                 collectors[key].add(column)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.reports import held_memory
 from data_stack.dataset.reports.markup import html_of_tree, readable, size_text
@@ -154,6 +155,7 @@ class Explanation:
         return f"… {len(parts):,} more {name}, together of {_samples_text(sum(part.n_samples or 0 for part in parts))}"
 
 
+@operation
 def explain(iterator: Any) -> Explanation:
     """Look at ``iterator`` and all that it is stacked on. Nothing is read; lengths are asked for.
 

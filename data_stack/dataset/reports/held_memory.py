@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.reports.markup import size_text
 
@@ -46,7 +47,8 @@ class HeldMemory:
         things: list[tuple[int, str]] = []
         if not isinstance(iterator, DatasetIteratorIF):  # a list, an array, a torch dataset
             things += self._things("", iterator, 0)
-        for name, value in _attributes(iterator):
+        access = iterator._sample_access if isinstance(iterator, DatasetIteratorIF) else None
+        for name, value in [*_attributes(iterator), *(() if access is None else _attributes(access))]:
             if isinstance(value, (range, ComputedPositions)) and name == "_positions":
                 things.append(
                     (0, _with_size("", "positions as a range" if isinstance(value, range) else "positions by a formula", 0))
@@ -71,7 +73,7 @@ class HeldMemory:
         elif hasattr(value, "untyped_storage"):  # a tensor, without importing torch
             if self._is_new(value):
                 yield from self._tensor(name, value)
-        elif isinstance(value, DatasetIteratorIF) or not self._is_new(value):
+        elif isinstance(value, (DatasetIteratorIF, SampleAccess)) or not self._is_new(value):
             return
         elif isinstance(value, (str, bytes, bytearray)):
             n_bytes = sys.getsizeof(value)

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.digests import column_digests, row_digests
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, batch_at, columns_at
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
 from data_stack.dataset.reports.markup import Block, Heading, Paragraph, Table, as_html, as_markdown, readable
 from data_stack.exception import ConfigError
 
@@ -229,7 +230,7 @@ def _target_beside(keys: tuple[ColumnKey, ...] | None, first: Any, iterators: Se
     try:
         for iterator in iterators:
             if len(iterator):
-                columns_at(iterator, [target], np.zeros(1, dtype=np.intp))
+                access_to(iterator).columns([target], np.zeros(1, dtype=np.intp))
     except ConfigError:
         return None
     return target
@@ -244,14 +245,15 @@ def _digest(
     targets: _Words,
 ) -> None:
     """Digest a split: its samples into ``samples``, shape ``(n, 2)``, its targets into ``targets``, unless there is none."""
+    access = access_to(iterator)
     try:
         if keys is None:
-            for start, batch in in_blocks(len(samples), lambda positions: batch_at(iterator, positions)):
+            for start, batch in in_blocks(len(samples), access.batch):
                 digests = _words(row_digests(batch))
                 samples[start : start + len(digests)] = digests
             return
         wanted = [*keys, *([] if target is None else [target])]
-        for start, columns in in_blocks(len(samples), lambda positions: columns_at(iterator, wanted, positions)):
+        for start, columns in in_blocks(len(samples), lambda positions: access.columns(wanted, positions)):
             digests = _words(row_digests(tuple(columns[: len(keys)])))
             samples[start : start + len(digests)] = digests
             if target is not None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted, checked_integer, column_at, columns_at
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.fluent import FoldOf
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.registry import layer, operation
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.randomness.seeds import derived_seed
@@ -115,7 +119,7 @@ class Division:
             part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
         elif self.time is not None:
             refusal = f"samples cannot be divided by the times in column {self.time!r}"
-            part_of = divided_by_time(column_at(iterator, self.time, None), shares, refusal)
+            part_of = divided_by_time(access_to(iterator).columns([self.time])[0], shares, refusal)
         else:
             part_of = _drawn(iterator, shares, derived_seed("split", self.seed), self.stratify, self.group_by)
         positions = positions_of_parts(part_of, len(shares.weights))
@@ -178,7 +182,7 @@ class Folding:
 
 def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
     refusal = f"parts cannot be told by column {by!r}"
-    classes = class_numbers(column_at(iterator, by, None), refusal)
+    classes = class_numbers(access_to(iterator).columns([by])[0], refusal)
     if classes.values.size != len(classes):
         raise ConfigError(
             f"{refusal}: its values have the shape {classes.values.shape[1:]}; name a part by one value, as 'train'"
@@ -190,7 +194,7 @@ def _drawn(
     iterator: DatasetIteratorIF, shares: Shares, seed: int | None, stratify: ColumnKey | None, group_by: ColumnKey | None
 ) -> npt.NDArray[np.integer[Any]]:
     keys = [key for key in (stratify, group_by) if key is not None]
-    columns = columns_at(iterator, keys, None) if keys else []
+    columns = access_to(iterator).columns(keys) if keys else []
     classes, groups = None, None
     if stratify is not None:
         classes = class_numbers(columns[0], f"samples cannot be stratified by column {stratify!r}")
@@ -230,6 +234,7 @@ def checked_n_folds(n_folds: SupportsIndex) -> int:
     return number
 
 
+@layer("split")
 class SplitPartIterator(DatasetIteratorView):
     """One part of a divided iterator, its samples in the iterator's order. What ``iterator.split(...)`` gives.
 
@@ -250,8 +255,6 @@ class SplitPartIterator(DatasetIteratorView):
     Raises:
         ConfigError: there is no such part, or as said there.
     """
-
-    _layer_name = "split"
 
     def __init__(
         self,
@@ -287,6 +290,7 @@ class SplitPartIterator(DatasetIteratorView):
         return tagged(meta, self._part if self._division.has_names else None)
 
 
+@layer("fold")
 class FoldPartIterator(DatasetIteratorView):
     """The training or the test part of one fold, its samples in the iterator's order. What ``iterator.folds(...)`` gives.
 
@@ -302,8 +306,6 @@ class FoldPartIterator(DatasetIteratorView):
     Raises:
         ConfigError: there is no such fold or side, or as said there.
     """
-
-    _layer_name = "fold"
 
     def __init__(
         self,
@@ -337,22 +339,8 @@ class FoldPartIterator(DatasetIteratorView):
         return self._folding.arguments()
 
 
-@dataclass(frozen=True)
-class Fold:
-    """One round of cross validation: ``train, test = fold``.
-
-    Attributes:
-        train: the samples of all other folds.
-        test: the samples of this fold; each sample is in the test part of exactly one fold.
-        number: which of the folds.
-    """
-
-    train: DatasetIteratorIF
-    test: DatasetIteratorIF
-    number: int = 0
-
-    def __iter__(self) -> Iterator[DatasetIteratorIF]:
-        return iter((self.train, self.test))
+class Fold(FoldOf[DatasetIteratorIF]):
+    """One round of cross validation: ``train, test = fold``."""
 
 
 def tagged(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
@@ -363,6 +351,7 @@ def tagged(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
     return replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=tag)
 
 
+@operation
 def split(
     iterator: DatasetIteratorIF,
     ratios: Sequence[float] | Mapping[str, float] | None = None,
@@ -385,6 +374,7 @@ def split(
     return division.arranged(parts)
 
 
+@operation
 def folds(
     iterator: DatasetIteratorIF,
     n_folds: SupportsIndex,

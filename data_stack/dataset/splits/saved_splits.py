@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, access_to
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.iterator import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.positions import Positions, as_index_array, composed
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, to_plain
@@ -268,7 +269,7 @@ def _positions_in(part: Any, dataset: Any, name: str) -> Positions:
 
 def _is_plain_view(part: Any) -> bool:
     """Whether it only chooses samples; a client's subclass may change them."""
-    return isinstance(part, DatasetIteratorView) and type(part)._located is DatasetIteratorView._located
+    return isinstance(part, DatasetIteratorView) and isinstance(access_to(part), (RearrangedAccess, NamedAccess))
 
 
 def _made_by(parts: list[Any]) -> str | None:

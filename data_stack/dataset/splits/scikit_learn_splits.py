@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.iterator import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers, counted, grouped_positions, narrowest
 from data_stack.dataset.splits.splitting import round_robin
 from data_stack.exception import ConfigError

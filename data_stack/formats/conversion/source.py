@@ -14,7 +14,8 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.iterator import ColumnKey, columns_at
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.columns import ColumnsDatasetIterator
@@ -73,7 +74,7 @@ class Source:
             (self.stored, [name for name in names if name in stored]),
         ):
             if chosen and iterator is not None:
-                columns = columns_at(iterator, [self.keys[name] for name in chosen], positions)
+                columns = access_to(iterator).columns([self.keys[name] for name in chosen], positions)
                 found.update(zip(chosen, columns, strict=True))
         return {name: self._with_texts(name, found[name]) for name in names}
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import (
-    ColumnKey,
-    DeclaredColumn,
-    IndexArrayOfInts,
-    checked_index,
-    checked_indices,
-    checked_integer,
-)
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, IndexArray, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.indices import checked_index, checked_indices, checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.plain_data import canonical_json
 from data_stack.dataset.recipes.recipe_values import Untold
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
@@ -46,7 +41,7 @@ _MOST_HELD_BYTES = 32 << 20
 _MOST_EXPECTED = 16
 
 
-class ParquetDataset(DatasetIterator):
+class ParquetDataset(AccessedDatasetIterator):
     """The rows of Parquet files: dicts with a value for each field.
 
     ::
@@ -95,6 +90,8 @@ class ParquetDataset(DatasetIterator):
         ConfigError: there is no such field, or the filter is none.
     """
 
+    _keeps_access = False
+
     def __init__(
         self,
         source: Any,
@@ -132,6 +129,13 @@ class ParquetDataset(DatasetIterator):
 
     # ------------------------------------------------------------------ what it is
 
+    if TYPE_CHECKING:  # samples are dicts
+
+        def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
+
+    def make_access(self) -> SampleAccess:
+        return _ParquetAccess(self)
+
     def __len__(self) -> int:
         return self._selected().n_rows
 
@@ -139,9 +143,6 @@ class ParquetDataset(DatasetIterator):
     def schema(self) -> Schema:
         """The fields of the samples."""
         return self._schema
-
-    def _declared_columns(self) -> dict[str, DeclaredColumn]:
-        return {field.name: DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable) for field in self._schema}
 
     @property
     def metadata(self) -> Mapping[bytes, bytes]:
@@ -157,11 +158,6 @@ class ParquetDataset(DatasetIterator):
     def is_local(self) -> bool:
         """Whether the files have paths on this machine; otherwise they are in a store, which takes its time to answer."""
         return self._footers.files.folder.path is not None
-
-    @property
-    def leaves_lock(self) -> bool:
-        """Whether most of the time that reading takes is spent without Python's lock, as images need it: then threads suit it."""
-        return any(field.codec.releases_gil for field in self._schema)
 
     def place_of(self, index: int) -> str:
         """Where a sample is stored, for messages: its row, row group and file.
@@ -208,16 +204,7 @@ class ParquetDataset(DatasetIterator):
 
     # ------------------------------------------------------------------ samples
 
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an integer; a view for a slice, list or mask."""
-        if type(index) is int:
-            return self._read_unchecked(checked_index(index, len(self)))
-        return sample_or_view(self, index)
-
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        return self._read_unchecked
-
-    def _read_unchecked(self, position: int) -> Sample:
+    def _sample(self, position: int) -> Sample:
         group, row = self._selected().locate(position)
         columns = self._cache.columns(group, self._names, 1)
         try:
@@ -225,7 +212,7 @@ class ParquetDataset(DatasetIterator):
         except CellError:
             return {name: self._value(group, name, columns[name], row) for name in self._names}  # raises with its name
 
-    def __iter__(self) -> Iterator[Sample]:
+    def _iterate(self) -> Iterator[Sample]:
         selection = self._selected()
         for block, group in enumerate(selection.groups.tolist()):
             rows = np.arange(selection.lengths[block])
@@ -243,50 +230,11 @@ class ParquetDataset(DatasetIterator):
                         yield dict(zip(self._names, sample, strict=True))
             del columns  # before the next ones are read
 
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        batch = self.read_batch(indices)
-        if not batch:
-            return [{} for _ in checked_indices(indices, len(self))]
-        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-
-    def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]:
-        """As any iterator; of no rows the columns are empty."""
-        return self._batch_at(checked_indices(indices, len(self)))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
-        """One column of the samples at ``indices`` (None: of all); no other is read.
-
-        Raises:
-            DatasetOutOfBoundsError: one of the positions lies outside.
-            ConfigError: there is no such column.
-        """
-        return self._column_at(key, None if indices is None else checked_indices(indices, len(self)))
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        return dict(zip(self._names, self._read(self._names, positions), strict=True))
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> npt.NDArray[Any]:
-        return self._columns_at([key], positions)[0]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
-        for key in keys:
-            if key not in self._schema:
-                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, self._names))}")
-        if positions is None:
-            positions = np.arange(len(self), dtype=np.int64)
-        return self._read([str(key) for key in keys], positions)
-
-    def _has_fixed_columns(self) -> bool:
-        return self._groups.are_gathered(self._names)
-
     def _arguments(self) -> dict[str, Any]:
         content = None if self._predicate is None else self._predicate.content()
         if '{"unnamed":' in canonical_json(content):  # no text or value in it is written like this
             content = Untold(content, f"a function in the filter {self._predicate!r:.80} has no name; give it one in a module")
         return {"fields": [field.to_json() for field in self._schema], "filter": content}
-
-    def _source_content(self) -> str:
-        return digest_of_row_groups(self._footers, self._chosen)
 
     def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
         """Columns of the samples at ``positions``, row group by row group."""
@@ -375,6 +323,64 @@ class ParquetDataset(DatasetIterator):
         self.__dict__.update(state)
         self._cache = GroupCache(self._reading, self._max_cached_bytes, self._n_samples_of)
         self._first_rows = FirstRows(self._groups)
+
+
+class _ParquetAccess(SourceAccess):
+    """Access to rows, whose row groups are the blocks."""
+
+    source: ParquetDataset
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self.source._selected().n_rows
+
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.source._groups.are_gathered(self.source._names)
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return any(field.codec.releases_gil for field in self.source.schema)
+
+    def sample(self, position: int) -> Sample:
+        return self.source._sample(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        batch = self.batch(positions)
+        if not batch:
+            return [{} for _ in positions]
+        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+
+    def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
+        names = self.source._names
+        return dict(zip(names, self.source._read(names, positions), strict=True))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+        for key in keys:
+            if key not in self.source.schema:
+                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, self.source._names))}")
+        if positions is None:
+            positions = np.arange(self.n_samples, dtype=np.int64)
+        return self.source._read([str(key) for key in keys], positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return itertools.islice(self.source._iterate(), stop) if start == 0 else super().iterate(start, stop)
+
+    def blocks(self) -> npt.NDArray[np.int64]:
+        return self.source.block_lengths
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        self.source.read_ahead(positions, None if keys is None else [str(key) for key in keys])
+
+    def locate(self, position: int) -> str:
+        return self.source.place_of(position)
+
+    def declare_columns(self) -> dict[str, DeclaredColumn]:
+        fields = self.source.schema
+        return {field.name: DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable) for field in fields}
+
+    def tell_content(self) -> str:
+        return digest_of_row_groups(self.source._footers, self.source._chosen)
 
 
 def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:

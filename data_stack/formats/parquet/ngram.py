@@ -12,18 +12,12 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIteratorIF, Sample
+from data_stack.dataset.iterator import DatasetIteratorIF, Sample, access_to
 from data_stack.dataset.iterator.grouped import distinct
-from data_stack.dataset.iterator.iterator import (
-    IndexArray,
-    IndexArrayOfInts,
-    checked_indices,
-    checked_integer,
-    columns_at,
-    has_fixed_columns,
-)
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.ordered import missing_values
-from data_stack.dataset.iterator.positions import narrowed
+from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.windowed import (
     equals_last,
     exceeds_gap,
@@ -32,8 +26,8 @@ from data_stack.dataset.iterator.windowed import (
     starts_in_runs,
 )
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.dataset import ParquetDataset
-from data_stack.formats.parquet.row_layer import RowLayer
+from data_stack.formats.parquet.row_layer import RowAccess, RowLayer
+from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["NGram", "NGramIterator"]
@@ -197,6 +191,7 @@ class NGram:
         return f"NGram({', '.join(f'{name}={value!r}' for name, value in self.arguments().items())})"
 
 
+@layer("ngrams")
 class NGramIterator(RowLayer):
     """Sequences of consecutive rows: sample ``i`` is ``{offset: {field: value}}``.
 
@@ -234,8 +229,6 @@ class NGramIterator(RowLayer):
             the row); or ``within_row_groups`` is wanted of samples without row groups.
     """
 
-    _layer_name = "ngrams"
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, ngram: NGram) -> None:
         if not isinstance(ngram, NGram):
             raise ConfigError(f"sequences are described by an NGram, not by {ngram!r:.80}")
@@ -251,7 +244,7 @@ class NGramIterator(RowLayer):
     def _stored(self) -> DatasetIteratorIF:
         """The rows as they are stored, below all transforms."""
         stored = self._source
-        while getattr(stored, "_layer_name", None) == "transformed":
+        while isinstance(stored, TransformedDatasetIterator):
             (stored,) = stored.underlying_iterators
         return stored
 
@@ -259,7 +252,7 @@ class NGramIterator(RowLayer):
 
     def _find(self, stored: DatasetIteratorIF) -> None:
         ngram, n_rows = self._ngram, len(stored)
-        blocks = _row_blocks(stored)
+        blocks = access_to(stored).blocks()
         if blocks is None and ngram.within_row_groups:
             raise ConfigError(
                 f"within_row_groups=True needs samples that have row groups (block_lengths), as those of a ParquetDataset; "
@@ -272,7 +265,7 @@ class NGramIterator(RowLayer):
         )
         key = ngram.timestamp_field
         keys = [key] if ngram.group_field is None else [key, ngram.group_field]
-        columns = columns_at(stored, keys, None)
+        columns = access_to(stored).columns(keys)
         missing = np.array([value is None for value in columns[0]] if columns[0].dtype == object else False)
         if not missing.any():
             missing = missing_values(columns[0], key)
@@ -344,30 +337,72 @@ class NGramIterator(RowLayer):
         """How many sequences begin in each row group, shape ``(n_row_groups,)``, those without any left out."""
         return self._block_lengths
 
-    def read_ahead(self, indices: IndexArray) -> None:
-        """Read the row groups in which sequences begin that will be asked for soon, as ``ParquetDataset.read_ahead`` does.
+    def make_access(self) -> NGramAccess:
+        wanted = self._ngram.get_field_names_at_all_timesteps()
+        names = wanted if self._stored() is self._source else None  # a transform may need others
+        return NGramAccess(self._source, self._ngram.fields, self._starts, self._order, self._block_lengths, names)
 
-        Rows that are no Parquet, or that a layer between chooses, are not read ahead.
+    # ------------------------------------------------------------------ as a layer
 
-        Args:
-            indices: of sequences, shape ``(n,)``; those that are wanted first come first.
+    def _arguments(self) -> dict[str, Any]:
+        return self._ngram.arguments()
 
-        Raises:
-            DatasetOutOfBoundsError: one of them lies outside.
-        """
-        stored, names = self._stored(), self._ngram.get_field_names_at_all_timesteps()
-        if isinstance(stored, ParquetDataset) and names:
-            first_rows = self._rows_in(self._starts.take(checked_indices(indices, len(self))).astype(np.intp))
-            stored.read_ahead(first_rows, names if stored is self._source else None)  # a transform may need others
+    @classmethod
+    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        (rows,) = underlying
+        return cls(rows, NGram(**arguments))
 
-    def _n_samples(self) -> int:
+
+class NGramAccess(RowAccess):
+    """Access to sequences of rows.
+
+    Args:
+        rows: the rows.
+        fields: for each offset the names of its fields.
+        starts: where in the order sequences start.
+        order: the rows in the order in which they make sequences; None for their own.
+        block_lengths: how many sequences begin in each row group.
+        names: of the fields to read ahead; None for those that were read last.
+    """
+
+    def __init__(
+        self,
+        rows: DatasetIteratorIF,
+        fields: Mapping[int, Sequence[str]],
+        starts: IndexArrayOfInts,
+        order: IndexArrayOfInts | None,
+        block_lengths: npt.NDArray[np.int64],
+        names: Sequence[str] | None,
+    ) -> None:
+        super().__init__(rows)
+        self._fields, self._starts, self._order, self._block_lengths = fields, starts, order, block_lengths
+        self._names, self._lowest = names, min(fields)
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
         return len(self._starts)
 
-    # ------------------------------------------------------------------ samples
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.fixed_columns
 
-    def _samples_at(self, positions: IndexArrayOfInts) -> list[Sample]:
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.releases_gil
+
+    def blocks(self) -> npt.NDArray[np.int64]:
+        return self._block_lengths
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[Any] | None = None) -> None:
+        if any(self._fields.values()):
+            self.below.prefetch(self.rows_in(self._starts.take(positions).astype(np.intp)), self._names)
+
+    def locate(self, position: int) -> str | None:
+        return self.below.locate(int(self.rows_in(self._starts[position : position + 1].astype(np.intp))[0]))
+
+    def some_samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples: list[dict[int, Any]] = [{} for _ in range(len(positions))]
-        for offset, columns in self._batch_at(positions).items():
+        for offset, columns in self.batch(positions).items():
             if not columns:
                 for sample in samples:
                     sample[offset] = {}
@@ -375,13 +410,13 @@ class NGramIterator(RowLayer):
                 sample[offset] = dict(zip(columns, row, strict=True))
         return samples
 
-    def _batch_at(self, positions: IndexArrayOfInts) -> Any:
-        return self._read(self._ngram.fields, positions)
+    def batch(self, positions: IndexArrayOfInts) -> Any:
+        return self._read(self._fields, positions)
 
-    def _columns_at(self, keys: Sequence[Any], positions: IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
+    def columns(self, keys: Sequence[Any], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         if positions is None:
-            positions = np.arange(len(self), dtype=np.intp)
-        fields, found = self._ngram.fields, []
+            positions = np.arange(self.n_samples, dtype=np.intp)
+        fields, found = self._fields, []
         for key in keys:
             offset, name = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
             if offset not in fields or not (name is None or name in fields[offset]):
@@ -398,9 +433,6 @@ class NGramIterator(RowLayer):
             found.append(whole)
         return found
 
-    def _has_fixed_columns(self) -> bool:
-        return has_fixed_columns(self._source)
-
     def _read(self, fields: Mapping[int, Sequence[str]], positions: IndexArrayOfInts) -> Columns:
         """Columns of each offset; those that are wanted at the same offsets are read together."""
         offsets_of: dict[str, list[int]] = {}
@@ -411,41 +443,23 @@ class NGramIterator(RowLayer):
         for name, offsets in offsets_of.items():
             names_of.setdefault(tuple(offsets), []).append(name)
         starts, n_samples = self._starts.take(positions).astype(np.intp), len(positions)
-        gathers = has_fixed_columns(self._source)
+        gathers = self.below.fixed_columns
         found: dict[tuple[int, str], npt.NDArray[Any]] = {}
         for at, names in names_of.items():
             # all rows of the first offset, then all of the next
             slots = ((np.array(at, dtype=np.intp) - self._lowest)[:, np.newaxis] + starts).reshape(-1)
             # rows are copied out of arrays faster than out of a column that was copied before, others are not decoded twice
             wanted, inverse = (slots, None) if gathers or not n_samples else distinct(slots)
-            for name, column in zip(names, columns_at(self._source, names, self._rows_in(wanted)), strict=True):
+            for name, column in zip(names, self.below.columns(names, self.rows_in(wanted)), strict=True):
                 for number, offset in enumerate(at):
                     # each its own part of memory: whoever gets the batch may write into it
                     its_own = slice(number * n_samples, (number + 1) * n_samples)
                     found[offset, name] = column[its_own] if inverse is None else column[inverse[its_own]]
         return {offset: {name: found[offset, name] for name in names} for offset, names in fields.items()}
 
-    def _rows_in(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
+    def rows_in(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
         """The rows at places of the order in which they make sequences."""
         return slots if self._order is None else self._order.take(slots).astype(np.intp)
-
-    # ------------------------------------------------------------------ as a layer
-
-    def _arguments(self) -> dict[str, Any]:
-        return self._ngram.arguments()
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        (rows,) = underlying
-        return cls(rows, NGram(**arguments))
-
-
-def _row_blocks(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
-    """How many of the samples each row group has, shape ``(n_row_groups,)``; None where there are none."""
-    lengths = getattr(iterator, "block_lengths", None)
-    if lengths is None or int(np.sum(lengths)) != len(iterator):
-        return None
-    return np.asarray(lengths, dtype=np.int64)
 
 
 def _falls(times: npt.NDArray[Any], key: str) -> npt.NDArray[np.bool_]:

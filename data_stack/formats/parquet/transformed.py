@@ -9,13 +9,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.iterator import ColumnKey, IndexArrayOfInts, batch_at, checked_integer, columns_at
+from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF, Sample, SampleAccess
+from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import join_columns
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
-from data_stack.formats.parquet.row_layer import RowLayer
+from data_stack.formats.parquet.row_layer import RowAccess, RowLayer
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.types import dtype_name
@@ -27,6 +29,7 @@ Columns = dict[str, npt.NDArray[Any]]
 _ROWS_AT_ONCE: Final = 1024
 
 
+@layer("transformed")
 class TransformedDatasetIterator(RowLayer):
     """The rows of ``dataset_iterator`` as a :class:`TransformSpec` makes them, whenever they are read; nothing is kept.
 
@@ -45,8 +48,6 @@ class TransformedDatasetIterator(RowLayer):
         ConfigError: the samples have no schema, or not the fields that are removed or selected. When reading: what the function
             gave is not of a field; the message names row and field.
     """
-
-    _layer_name = "transformed"
 
     def __init__(
         self,
@@ -70,98 +71,14 @@ class TransformedDatasetIterator(RowLayer):
         self._draws = spec.func is not None and has_parameter(spec.func, "rng")
         self._mixed_seed = derived_seed("transformed", self._seed, self._epoch)
 
-    def _n_samples(self) -> int:
-        return len(self._source)
+    def make_access(self) -> SampleAccess:
+        mixed_seed = self._mixed_seed if self._draws else None
+        return _TransformedAccess(self._source, self._spec, self._schema, mixed_seed)
 
     @property
     def schema(self) -> Schema:
         """The fields that come out."""
         return self._schema
-
-    # ------------------------------------------------------------------ samples
-
-    def _samples_at(self, positions: IndexArrayOfInts) -> list[Sample]:
-        batch = self._batch_at(positions)
-        return [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> Columns:
-        names = list(self._schema.fields)
-        if len(positions) == 0:
-            return {field.name: _empty(field) for field in self._schema}
-        func = self._spec.func
-        if func is None:
-            given = dict(zip(names, columns_at(self._source, names, positions), strict=True))
-            return {field.name: _checked(field, given[field.name], positions) for field in self._schema}
-        columns: Mapping[str, Any]
-        if self._spec.on in (None, "rows"):
-            columns = self._mapped_rows(func, positions)
-        else:
-            columns = self._mapped_columns(func, positions)
-        return {field.name: _checked(field, columns[field.name], positions) for field in self._schema}
-
-    def _mapped_rows(self, func: Callable[..., Any], positions: IndexArrayOfInts) -> dict[str, list[Any]]:
-        places = positions.tolist()
-        # what lies below may keep the arrays that it hands out, and a function may change what it is given
-        rows = [_own(row) for row in self._source.__getitems__(places)]
-        if self._draws:
-            mixed_seed = self._mixed_seed
-            made = [func(row, rng=derived_generator(mixed_seed, at)) for at, row in zip(places, rows, strict=True)]
-        else:
-            made = [func(row) for row in rows]
-        columns = {}
-        for name in self._schema.fields:
-            try:
-                columns[name] = [row[name] for row in made]
-            except (KeyError, TypeError, IndexError) as error:
-                at = next(at for at, row in enumerate(made) if not (isinstance(row, Mapping) and name in row))
-                found = ", ".join(map(str, made[at])) if isinstance(made[at], Mapping) else f"a {type(made[at]).__name__}"
-                raise ConfigError(
-                    f"the transform gave no field {name!r} for row {places[at]}, but {found}: it gives a dict of all fields; "
-                    f"name those that it drops in removed_fields"
-                ) from error
-        return columns
-
-    def _mapped_columns(self, func: Callable[..., Any], positions: IndexArrayOfInts) -> Mapping[str, Any]:
-        batch = batch_at(self._source, positions)
-        if not isinstance(batch, dict):
-            raise ConfigError(
-                f"a transform is of rows that are dicts; these are {type(batch).__name__}: name their columns first"
-            )
-        draws = {"rng": derived_generator(self._mixed_seed, int(positions[0]))} if self._draws else {}
-        names, n_rows = list(self._schema.fields), len(positions)
-        if self._spec.on == "pandas":
-            from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
-
-            made = func(as_frame(batch), **draws)
-            columns = columns_of_frame(made, names)
-        else:
-            made = columns = func(_own(batch), **draws)
-            if not isinstance(made, Mapping):
-                raise ConfigError(f"a transform on='numpy' gives a dict of columns, not a {type(made).__name__}")
-        for name in names:
-            if name not in columns:
-                raise ConfigError(
-                    f"the transform gave no field {name!r}, but {', '.join(map(str, columns)) or 'nothing'}; name what it drops "
-                    f"in removed_fields"
-                )
-            if len(columns[name]) != n_rows:
-                raise ConfigError(
-                    f"the transform gave {len(columns[name])} values of field {name!r} for {n_rows} rows; it gives one for each "
-                    f"row. Leave rows out by a predicate or by filter(…)"
-                )
-        return columns
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
-        names = [self._schema[str(key)].name for key in keys]
-        if positions is None:
-            positions = np.arange(len(self), dtype=np.intp)
-        if self._spec.func is None and len(positions):
-            read = columns_at(self._source, names, positions)
-            return [_checked(self._schema[name], column, positions) for name, column in zip(names, read, strict=True)]
-        parts = [
-            self._batch_at(positions[start : start + _ROWS_AT_ONCE]) for start in range(0, max(len(positions), 1), _ROWS_AT_ONCE)
-        ]
-        return [join_columns([part[name] for part in parts]) if len(parts) > 1 else parts[0][name] for name in names]
 
     # ------------------------------------------------------------------ as a layer
 
@@ -188,6 +105,105 @@ class TransformedDatasetIterator(RowLayer):
         spec = TransformSpec(given.pop("func"), edited, **given)
         (rows,) = underlying
         return cls(rows, spec, schema=None if stored is None else Schema.from_json(stored), **drawn)
+
+
+class _TransformedAccess(RowAccess):
+    """Access to transformed rows.
+
+    Args:
+        rows: what is transformed.
+        spec: how.
+        schema: of what comes out.
+        mixed_seed: of the function's draws; None where it does not draw.
+    """
+
+    def __init__(self, rows: DatasetIteratorIF, spec: TransformSpec, schema: Schema, mixed_seed: int | None) -> None:
+        super().__init__(rows)
+        self._spec, self._schema, self._mixed_seed = spec, schema, mixed_seed
+
+    def some_samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        batch = self.batch(positions)
+        return [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
+
+    def batch(self, positions: IndexArrayOfInts) -> Columns:
+        names = list(self._schema.fields)
+        if len(positions) == 0:
+            return {field.name: _empty(field) for field in self._schema}
+        func = self._spec.func
+        if func is None:
+            given = dict(zip(names, self.below.columns(names, positions), strict=True))
+            return {field.name: _checked(field, given[field.name], positions) for field in self._schema}
+        columns: Mapping[str, Any]
+        if self._spec.on in (None, "rows"):
+            columns = self._mapped_rows(func, positions)
+        else:
+            columns = self._mapped_columns(func, positions)
+        return {field.name: _checked(field, columns[field.name], positions) for field in self._schema}
+
+    def _mapped_rows(self, func: Callable[..., Any], positions: IndexArrayOfInts) -> dict[str, list[Any]]:
+        places = positions.tolist()
+        # what lies below may keep the arrays that it hands out, and a function may change what it is given
+        rows = [_own(row) for row in self.below.samples(positions)]
+        mixed_seed = self._mixed_seed
+        if mixed_seed is not None:
+            made = [func(row, rng=derived_generator(mixed_seed, at)) for at, row in zip(places, rows, strict=True)]
+        else:
+            made = [func(row) for row in rows]
+        columns = {}
+        for name in self._schema.fields:
+            try:
+                columns[name] = [row[name] for row in made]
+            except (KeyError, TypeError, IndexError) as error:
+                at = next(at for at, row in enumerate(made) if not (isinstance(row, Mapping) and name in row))
+                found = ", ".join(map(str, made[at])) if isinstance(made[at], Mapping) else f"a {type(made[at]).__name__}"
+                raise ConfigError(
+                    f"the transform gave no field {name!r} for row {places[at]}, but {found}: it gives a dict of all fields; "
+                    f"name those that it drops in removed_fields"
+                ) from error
+        return columns
+
+    def _mapped_columns(self, func: Callable[..., Any], positions: IndexArrayOfInts) -> Mapping[str, Any]:
+        batch = self.below.batch(positions)
+        if not isinstance(batch, dict):
+            raise ConfigError(
+                f"a transform is of rows that are dicts; these are {type(batch).__name__}: name their columns first"
+            )
+        mixed_seed = self._mixed_seed
+        draws = {} if mixed_seed is None else {"rng": derived_generator(mixed_seed, int(positions[0]))}
+        names, n_rows = list(self._schema.fields), len(positions)
+        if self._spec.on == "pandas":
+            from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
+
+            made = func(as_frame(batch), **draws)
+            columns = columns_of_frame(made, names)
+        else:
+            made = columns = func(_own(batch), **draws)
+            if not isinstance(made, Mapping):
+                raise ConfigError(f"a transform on='numpy' gives a dict of columns, not a {type(made).__name__}")
+        for name in names:
+            if name not in columns:
+                raise ConfigError(
+                    f"the transform gave no field {name!r}, but {', '.join(map(str, columns)) or 'nothing'}; name what it drops "
+                    f"in removed_fields"
+                )
+            if len(columns[name]) != n_rows:
+                raise ConfigError(
+                    f"the transform gave {len(columns[name])} values of field {name!r} for {n_rows} rows; it gives one for each "
+                    f"row. Leave rows out by a predicate or by filter(…)"
+                )
+        return columns
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+        names = [self._schema[str(key)].name for key in keys]
+        if positions is None:
+            positions = np.arange(self.n_samples, dtype=np.intp)
+        if self._spec.func is None and len(positions):
+            read = self.below.columns(names, positions)
+            return [_checked(self._schema[name], column, positions) for name, column in zip(names, read, strict=True)]
+        parts = [
+            self.batch(positions[start : start + _ROWS_AT_ONCE]) for start in range(0, max(len(positions), 1), _ROWS_AT_ONCE)
+        ]
+        return [join_columns([part[name] for part in parts]) if len(parts) > 1 else parts[0][name] for name in names]
 
 
 # ---------------------------------------------------------------------- what comes out

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.iterator import Indexable, adapted
+from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.exception import ConfigError, DataStackError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, is_data_file

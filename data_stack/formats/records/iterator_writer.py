@@ -10,7 +10,7 @@ import numpy as np
 from data_stack.codecs import Codecs
 from data_stack.codecs.codec import Column
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.iterator import Indexable, adapted
+from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.named_samples import by_name, samples_at_once

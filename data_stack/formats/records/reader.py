@@ -12,8 +12,18 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of, registered_types
-from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import ColumnKey, DeclaredColumn, IndexArrayOfInts, checked_index, checked_indices
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    ColumnKey,
+    IndexArray,
+    Sample,
+    SampleAccess,
+    SourceAccess,
+    sample_or_view,
+)
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.indices import checked_index
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequences_of
@@ -50,7 +60,7 @@ _Take = Callable[[_Integers], npt.NDArray[Any]]
 _Run = Callable[[int, int], npt.NDArray[Any]]
 
 
-class RecordReader(DatasetIterator):
+class RecordReader(AccessedDatasetIterator):
     """The samples of a record dataset: dicts with a value for each column.
 
     ::
@@ -94,6 +104,8 @@ class RecordReader(DatasetIterator):
         DatasetFileCorruptError: it is damaged or incomplete, as far as can be told without reading its records.
         ConfigError: there is no such column or codec.
     """
+
+    _keeps_access = False
 
     def __init__(
         self,
@@ -147,6 +159,13 @@ class RecordReader(DatasetIterator):
 
     # ------------------------------------------------------------------ what it is
 
+    if TYPE_CHECKING:  # samples are dicts
+
+        def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
+
+    def make_access(self) -> SampleAccess:
+        return _RecordAccess(self)
+
     def __len__(self) -> int:
         return self._length
 
@@ -164,10 +183,6 @@ class RecordReader(DatasetIterator):
     def schema(self) -> dict[str, Column]:
         """What each of these columns holds; dtype and shape only where a manifest tells."""
         return {name: self._files.schema[name] for name in self._keys}
-
-    def _declared_columns(self) -> dict[str, DeclaredColumn]:
-        # Of others the first value tells more, such as the dtype of an array.
-        return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.spec.items()}
 
     @property
     def manifest(self) -> RecordsManifest | None:
@@ -274,10 +289,10 @@ class RecordReader(DatasetIterator):
 
     # ------------------------------------------------------------------ many samples
 
-    def __iter__(self) -> Iterator[Sample]:
-        length, keys, start = self._length, self._keys, 0
-        while start < length:
-            stop = min(start + self._samples_at_once(), length)
+    def _iterate(self, start: int, end: int) -> Iterator[Sample]:
+        keys = self._keys
+        while start < end:
+            stop = min(start + self._samples_at_once(), end)
             try:
                 columns = self._lists(range(start, stop), lazily=True)
             except (DatasetFileCorruptError, RequestLimitError):  # those before the damage are whole; each may fit by itself
@@ -286,38 +301,6 @@ class RecordReader(DatasetIterator):
             else:
                 yield from _samples(keys, columns)
             start = stop
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        return list(_samples(self._keys, self._lists(self._checked(indices))))
-
-    def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]:
-        """As any iterator; of an empty dataset the columns are empty.
-
-        A column of numbers or arrays is as its dtype and shape say. Text, bytes, and whatever has no common shape, become an
-        array of objects, and so do sequences of different lengths.
-        """
-        rows = self._rows
-        if rows is None or type(indices) is not np.ndarray or indices.dtype != np.int64:
-            return self._batch_at(self._checked(indices))
-        if indices.ndim == 1 and indices.size > 1:
-            run, _ = _run_of(indices)
-            if run is not None and run.stop <= self._length:
-                return {name: read_run(run.start, run.stop) for name, (_, read_run) in rows.items()}
-            if run is None:
-                try:
-                    return {name: take(indices) for name, (take, _) in rows.items()}
-                except IndexError:  # each column checks the bounds on its way, and counts from the end
-                    pass  # told with the position below
-        return self._batch_at(self._checked(indices))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
-        """One column of the samples at ``indices`` (None: of all); no other is touched.
-
-        Raises:
-            DatasetOutOfBoundsError: one of the positions lies outside.
-            ConfigError: there is no such column.
-        """
-        return self._column_at(key, range(self._length) if indices is None else self._checked(indices))
 
     def _lists(self, indices: range | IndexArrayOfInts, *, lazily: bool = False) -> list[Iterable[Any]]:
         """The values of each column, each by itself; lists, or of a run ``lazily`` what :meth:`ValueColumn.iterated` gives."""
@@ -334,26 +317,6 @@ class RecordReader(DatasetIterator):
                     columns.append(column.values(_as_positions(positions)))
         self._settle(_BATCH_WEIGHT)
         return columns
-
-    def _checked(self, indices: IndexArray) -> range | IndexArrayOfInts:
-        """Positions; those that follow each other are not written out if they were not."""
-        if isinstance(indices, slice):
-            indices = range(self._length)[indices]
-        if isinstance(indices, range) and indices.step == 1 and 0 <= indices.start <= indices.stop <= self._length:
-            return indices
-        return checked_indices(indices, self._length)
-
-    def _batch_at(self, positions: range | IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        return dict(zip(self._keys, self._read_columns(self._keys, positions), strict=True))
-
-    def _column_at(self, key: ColumnKey, positions: range | IndexArrayOfInts | None) -> npt.NDArray[Any]:
-        return self._columns_at([key], positions)[0]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: range | IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
-        for key in keys:
-            if key not in self._codecs:
-                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, self._keys))}")
-        return self._read_columns([str(key) for key in keys], range(self._length) if positions is None else positions)
 
     def _read_columns(self, names: Sequence[str], indices: range | IndexArrayOfInts) -> list[npt.NDArray[Any]]:
         run, positions = _run_of(indices)
@@ -393,21 +356,8 @@ class RecordReader(DatasetIterator):
             self._references.check(name, len(column), wide, *entries[name])
             yield name, column, entries[name]
 
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        return self._read_unchecked
-
-    def _read_unchecked(self, position: int) -> Sample:
-        get = self._get
-        return self._sample(position) if get is None else get(position)
-
-    def _has_fixed_columns(self) -> bool:
-        return self._sequences.isdisjoint(self._keys) and all(self._column(name).is_fixed for name in self._keys)
-
     def _arguments(self) -> dict[str, Any]:
         return {"columns": self._keys, "codecs": self._options["codecs"]}
-
-    def _source_content(self) -> dict[str, Any]:
-        return self._files.content(self._keys)
 
     # ------------------------------------------------------------------ verification, end
 
@@ -565,6 +515,57 @@ class RecordReader(DatasetIterator):
         fewest = _FEWEST_IN_BLOCK if n_bytes <= _DECODED_BYTES else 1
         at_once = (_DECODED_BYTES if in_threads else _BLOCK_BYTES) // max(1, n_bytes)
         return min(max(fewest, at_once), _MOST_IN_BLOCK)
+
+
+class _RecordAccess(SourceAccess):
+    """Access to records; a short way is taken once all blocks are checked."""
+
+    source: RecordReader
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self.source._length
+
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        reader = self.source
+        return reader._sequences.isdisjoint(reader._keys) and all(reader._column(name).is_fixed for name in reader._keys)
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return any(codec.releases_gil for codec in self.source._codecs.values())
+
+    def sample(self, position: int) -> Sample:
+        reader = self.source
+        get = reader._get
+        return reader._sample(position) if get is None else get(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return list(_samples(self.source._keys, self.source._lists(positions)))
+
+    def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
+        reader = self.source
+        return dict(zip(reader._keys, reader._read_columns(reader._keys, positions), strict=True))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+        reader = self.source
+        for key in keys:
+            if key not in reader._codecs:
+                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, reader._keys))}")
+        return reader._read_columns([str(key) for key in keys], range(reader._length) if positions is None else positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return self.source._iterate(start, stop)
+
+    def locate(self, position: int) -> str:
+        return f"record {position} of {self.source._folder.name}"
+
+    def declare_columns(self) -> dict[str, DeclaredColumn]:
+        # Of others the first value tells more, such as the dtype of an array.
+        return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.source.spec.items()}
+
+    def tell_content(self) -> dict[str, Any]:
+        return self.source._files.content(self.source._keys)
 
 
 def _samples(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[Sample]:

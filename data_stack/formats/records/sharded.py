@@ -7,7 +7,7 @@ import itertools
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,19 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs
-from data_stack.dataset.iterator import DatasetIterator, IndexArray, Sample, sample_or_view
-from data_stack.dataset.iterator.iterator import (
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
     ColumnKey,
-    DeclaredColumn,
-    IndexArrayOfInts,
-    checked_index,
-    checked_indices,
-    checked_integer,
+    IndexArray,
+    Sample,
+    SampleAccess,
+    SourceAccess,
+    access_to,
+    sample_or_view,
 )
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.indices import checked_index, checked_integer
+from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import join_columns, stack_values
 from data_stack.exception import (
     ConfigError,
@@ -53,7 +57,7 @@ _MOST_OPEN_FILES = 4096
 _Integers = npt.NDArray[np.int64]
 
 
-class ShardedRecordReader(DatasetIterator):
+class ShardedRecordReader(AccessedDatasetIterator):
     """The samples of all shards, or of some, one shard after the other; otherwise as :class:`RecordReader`.
 
     A shard is a folder ``000000``, ``000001`` … that is a record dataset by itself; whatever else lies beside them is ignored.
@@ -69,6 +73,8 @@ class ShardedRecordReader(DatasetIterator):
         DatasetFileCorruptError: one is missing in between, or damaged as far as can be told without reading its records.
         ConfigError: there is no such column or codec, or no shard is chosen.
     """
+
+    _keeps_access = False
 
     def __init__(
         self,
@@ -126,6 +132,13 @@ class ShardedRecordReader(DatasetIterator):
 
     # ------------------------------------------------------------------ what it is
 
+    if TYPE_CHECKING:  # samples are dicts
+
+        def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
+
+    def make_access(self) -> SampleAccess:
+        return _ShardedAccess(self)
+
     def __len__(self) -> int:
         return self._length
 
@@ -138,10 +151,6 @@ class ShardedRecordReader(DatasetIterator):
     def schema(self) -> dict[str, Column]:
         """What each of these columns holds in the first shard; in others it may differ in what was not declared."""
         return self._shard(0).schema
-
-    def _declared_columns(self) -> dict[str, DeclaredColumn]:
-        # Of others the first value tells more, such as the dtype of an array.
-        return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.spec.items()}
 
     @property
     def shards(self) -> int:
@@ -168,7 +177,7 @@ class ShardedRecordReader(DatasetIterator):
     def __getitem__(self, index: Any) -> Any:
         """As of a :class:`RecordReader`."""
         if type(index) is int and 0 <= index < self._length:
-            return self._read_unchecked(index)
+            return self._sample(index)
         if type(index) is tuple and len(index) == 2:
             return self.read(*index)
         return sample_or_view(self, index)
@@ -181,57 +190,6 @@ class ShardedRecordReader(DatasetIterator):
             )
         number, position = self._find(checked_index(index, self._length))
         return self._shard(number).read(position, columns)
-
-    def __iter__(self) -> Iterator[Sample]:
-        for number, length in enumerate(self._lengths):
-            if length:
-                yield from itertools.islice(self._shard(number), length)
-
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
-        positions = checked_indices(indices, self._length)
-        found: list[Sample] = [None] * len(positions)
-        for number, places, local in self._by_shard(positions):
-            samples = self._shard(number).__getitems__(local)
-            if places is None:
-                return samples
-            for place, sample in zip(places.tolist(), samples, strict=True):
-                found[place] = sample
-        return found
-
-    def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]:
-        """As of a :class:`RecordReader`; one request to each shard."""
-        return self._batch_at(checked_indices(indices, self._length))
-
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> npt.NDArray[Any]:
-        """One column of the samples at ``indices`` (None: of all); no other is touched.
-
-        Raises:
-            DatasetOutOfBoundsError: one of the positions lies outside.
-            ConfigError: there is no such column.
-        """
-        return self._column_at(key, None if indices is None else checked_indices(indices, self._length))
-
-    def _batch_at(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        keys = list(self.spec)
-        return dict(zip(keys, self._columns_at(keys, positions), strict=True))
-
-    def _column_at(self, key: ColumnKey, positions: IndexArrayOfInts | None) -> npt.NDArray[Any]:
-        return self._columns_at([key], positions)[0]
-
-    def _columns_at(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[npt.NDArray[Any]]:
-        parts: list[tuple[int, _Integers | None, _Integers | None]] = []
-        if positions is None:
-            parts = [(number, None, None) for number, length in enumerate(self._lengths) if length]
-        else:
-            parts += self._by_shard(positions)
-        if not parts:
-            filled = next((number for number, length in enumerate(self._lengths) if length), 0)
-            return self._shard(filled)._columns_at(keys, np.empty(0, np.intp))
-        pieces = [self._shard(number)._columns_at(keys, local) for number, _, local in parts]
-        if len(pieces) == 1:
-            return pieces[0]
-        order = None if positions is None else np.concatenate([places for _, places, _ in parts if places is not None])
-        return [_joined([piece[place] for piece in pieces], order) for place in range(len(keys))]
 
     def _by_shard(self, positions: IndexArrayOfInts) -> Iterator[tuple[int, _Integers | None, _Integers]]:
         """For each shard: its number, places among ``positions`` (None: all), and the positions in it, in their order."""
@@ -255,21 +213,15 @@ class ShardedRecordReader(DatasetIterator):
         number = bisect.bisect_right(self._stops_list, position)
         return number, position - self._starts_list[number]
 
-    def _unchecked_reader(self) -> Callable[[int], Sample]:
-        return self._read_unchecked
-
-    def _read_unchecked(self, index: int) -> Sample:
+    def _sample(self, index: int) -> Sample:
         number = bisect.bisect_right(self._stops_list, index)
         reader = self._readers[number]
         if reader is None or not reader.has_open_files:
             reader = self._shard(number)
-        return reader._read_unchecked(index - self._starts_list[number])
+        return reader[index - self._starts_list[number]]
 
     def _arguments(self) -> dict[str, Any]:
         return self._shard(0)._arguments()
-
-    def _source_content(self) -> list[dict[str, Any]]:
-        return [self._shard(number)._source_content() for number in range(len(self._names))]
 
     # ------------------------------------------------------------------ shards
 
@@ -356,6 +308,71 @@ class ShardedRecordReader(DatasetIterator):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
+
+
+class _ShardedAccess(SourceAccess):
+    """Access to records in shards: a batch is one request to each."""
+
+    source: ShardedRecordReader
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self.source._length
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return access_to(self.source._shard(0)).releases_gil
+
+    def sample(self, position: int) -> Sample:
+        return self.source._sample(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        found: list[Sample] = [None] * len(positions)
+        for number, places, local in self.source._by_shard(positions):
+            samples = access_to(self.source._shard(number)).samples(local)
+            if places is None:
+                return samples
+            for place, sample in zip(places.tolist(), samples, strict=True):
+                found[place] = sample
+        return found
+
+    def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
+        keys = list(self.source.spec)
+        return dict(zip(keys, self.columns(keys, positions), strict=True))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+        lengths = self.source._lengths
+        parts: list[tuple[int, _Integers | None, _Integers | None]] = []
+        if positions is None:
+            parts = [(number, None, None) for number, length in enumerate(lengths) if length]
+        else:
+            parts += self.source._by_shard(positions)
+        if not parts:
+            filled = next((number for number, length in enumerate(lengths) if length), 0)
+            return access_to(self.source._shard(filled)).columns(keys, np.empty(0, np.intp))
+        pieces = [access_to(self.source._shard(number)).columns(keys, local) for number, _, local in parts]
+        if len(pieces) == 1:
+            return pieces[0]
+        order = None if positions is None else np.concatenate([places for _, places, _ in parts if places is not None])
+        return [_joined([piece[place] for piece in pieces], order) for place in range(len(keys))]
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        first = 0
+        for number, length in enumerate(self.source._lengths):
+            if first < stop and first + length > start:
+                yield from access_to(self.source._shard(number)).iterate(max(0, start - first), min(length, stop - first))
+            first += length
+
+    def locate(self, position: int) -> str | None:
+        number, local = self.source._find(position)
+        return access_to(self.source._shard(number)).locate(local)
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return access_to(self.source._shard(0)).declare_columns()
+
+    def tell_content(self) -> list[Any]:
+        source = self.source
+        return [access_to(source._shard(number)).tell_content() for number in range(len(source._names))]
 
 
 def shard_names(folder: Folder) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from data_stack.codecs import Codecs
 from data_stack.codecs.codec import Column
-from data_stack.dataset.iterator.iterator import checked_integer
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.exception import ConfigError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, checked_columns, idx_name, parsed_spec, shard_name
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest

@@ -253,7 +253,7 @@ class AutomaticWorkers(Workers):
         self._start_seconds += n_bytes / _BYTES_SENT_A_SECOND
         if n_processors() == 1:
             self._refusal = "there is one processor"
-        elif self._maker.leaves_lock:
+        elif self._maker.releases_gil:
             self._refusal = "the source decodes without the GIL, as it says"
         else:
             too_much = f"{n_bytes / 1e9:.1f} GB in memory are too much to send"

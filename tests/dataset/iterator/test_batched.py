@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.batched import BatchedDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMeta
@@ -117,7 +118,7 @@ def test_batches_obey_the_law(n_samples: int, batch_size: int, drop_last: bool, 
         for key in keys:
             assert same(batches.read_column(key, indices), stack_values([value_of(batch, key) for batch in chosen]))
         positions = np.array(indices) % len(expected)
-        assert same(batches._columns_at(keys, positions), [batches.read_column(key, indices) for key in keys])
+        assert same(access_to(batches).columns(keys, positions), [batches.read_column(key, indices) for key in keys])
     for index in (len(expected), -len(expected) - 1):
         with pytest.raises(DatasetOutOfBoundsError):
             batches[index]
@@ -150,6 +151,7 @@ def test_several_batches_are_one_request_and_the_short_one_another() -> None:
         ("batch", [8, 9]),
         ("batch", [0, 1, 2, 3, 4, 5, 6, 7]),
         ("batch", [8, 9]),
+        ("batch", [0]),  # to know once whether samples have columns
         (1, [8, 9]),
         (1, [0, 1, 2, 3, 4, 5, 6, 7]),
     ]

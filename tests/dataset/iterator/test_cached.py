@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.cached import CachedDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimated_bytes
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
@@ -72,7 +73,7 @@ def test_a_cache_gives_what_its_source_gives_whatever_it_keeps(data: st.DataObje
         assert repr(cache.__getitems__(some)) == repr(source.__getitems__(some))
         assert repr(cache.read_batch(some)) == repr(source.read_batch(some) if n_samples else ())
         assert repr(cache.read_column(key, some)) == repr(source.read_column(key, some))
-        assert repr(cache._columns_at([key, 0], None)) == repr(source._columns_at([key, 0], None))
+        assert repr(access_to(cache).columns([key, 0])) == repr(access_to(source).columns([key, 0]))
         assert [repr(cache[i]) for i in indices] == [repr(source[i]) for i in indices]
         assert repr(list(pickle.loads(pickle.dumps(cache)))) == repr(list(cache)) == repr(list(source))
 
@@ -144,7 +145,7 @@ def test_with_a_limit_a_view_keeps_nothing_larger_alive() -> None:
     for cache in caches:
         cache.__getitems__([3])
 
-    (limited,), (unlimited,) = [cache._kept[3][0] for cache in caches]
+    (limited,), (unlimited,) = [access_to(cache)._kept[3][0] for cache in caches]
 
     assert isinstance(limited, Pair)
     assert limited.a[0].base is None
@@ -263,7 +264,7 @@ def test_threads_get_the_right_samples(max_bytes: int | None) -> None:
     info = cache.cache_info()
     assert all(right)
     assert info.misses == len(source.read)
-    assert info.n_bytes == sum(n_bytes for _, n_bytes in cache._kept.values())
+    assert info.n_bytes == sum(n_bytes for _, n_bytes in access_to(cache)._kept.values())
     assert max_bytes is None or info.n_bytes <= max_bytes
     assert max_bytes is not None or len(source.read) == len(set(source.read))
 

@@ -21,6 +21,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.mapped import MappedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
@@ -186,7 +187,7 @@ def test_several_columns_map_each_sample_once_and_columns_of_many_samples_hold_f
         calls.append(sample[0])
         return (*sample, 1)
 
-    columns = MappedDatasetIterator(source, counted)._columns_at([1, 0], None)
+    columns = access_to(MappedDatasetIterator(source, counted)).columns([1, 0])
 
     assert calls == list(range(3000))
     assert [column.tolist() for column in columns] == [[1] * 3000, list(range(3000))]

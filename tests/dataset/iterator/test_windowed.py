@@ -23,6 +23,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
 from data_stack.dataset.iterator.windowed import WindowedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
@@ -97,7 +98,7 @@ def assert_lawful(iterator: DatasetIteratorIF, expected: list[Any], keys: Sequen
         assert same(iterator.read_batch([]), _emptied(stack_samples(expected[:1])))
         assert all(same(iterator.read_column(key, [])[:0], stack_values([value_of(expected[0], key)])[:0]) for key in keys)
         assert all(same(iterator.read_column(key), stack_values([value_of(each, key) for each in expected])) for key in keys)
-        columns = iterator._columns_at(list(keys), np.arange(n_samples))
+        columns = access_to(iterator).columns(list(keys), np.arange(n_samples))
         assert same(columns, [stack_values([value_of(each, key) for each in expected]) for key in keys])
     for index in (n_samples, -n_samples - 1):
         with pytest.raises(DatasetOutOfBoundsError):

@@ -24,6 +24,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
@@ -118,8 +119,12 @@ def test_several_columns_come_from_each_iterator_together() -> None:
     dicts = Samples([{"a": i, "b": -i} for i in range(3)]).zip(Samples([{"c": "x"}] * 3))
     bare = Samples([1, 2, 3]).zip(Samples([4, 5, 6]))
 
-    assert [column.tolist() for column in dicts._columns_at(["b", "c", "a"], np.array([2, 0]))] == [[-2, 0], ["x", "x"], [2, 0]]
-    assert [column.tolist() for column in bare._columns_at([1, 0, -1], None)] == [[4, 5, 6], [1, 2, 3], [4, 5, 6]]
+    assert [column.tolist() for column in access_to(dicts).columns(["b", "c", "a"], np.array([2, 0]))] == [
+        [-2, 0],
+        ["x", "x"],
+        [2, 0],
+    ]
+    assert [column.tolist() for column in access_to(bare).columns([1, 0, -1])] == [[4, 5, 6], [1, 2, 3], [4, 5, 6]]
 
 
 def test_iterators_of_unequal_lengths_are_refused_with_their_lengths() -> None:

@@ -32,7 +32,7 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.iterator import adapted
+from data_stack.dataset.iterator.contract import adapted
 from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.meta import MetaFactory
 from data_stack.dataset.recipes.functions import named_function

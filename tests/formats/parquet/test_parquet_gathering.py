@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_stack.dataset.iterator.access import access_to
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.columns import ArrayColumn, ObjectColumn, objects
 from data_stack.formats.parquet.gathering import Gathering
@@ -113,4 +114,4 @@ def test_positions_outside_are_an_error_before_anything_is_gathered(tmp_path: Pa
 
     for outside in (-1, 100):
         with pytest.raises(IndexError, match=f"none at {outside}"):
-            dataset._batch_at(np.array([5, 55, outside]))
+            access_to(dataset).batch(np.array([5, 55, outside]))

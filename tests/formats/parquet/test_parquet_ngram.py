@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.dataset.iterator import AccessedDatasetIterator, SampleAccess, SequenceDatasetIterator, SourceAccess
+from data_stack.dataset.iterator.access import access_to
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
@@ -33,25 +34,36 @@ PETASTORM = Path(__file__).parent / "fixtures" / "petastorm"
 COUNTS: dict[str, dict[str, int]] = json.loads((PETASTORM / "timeseries.expected.json").read_text())["ngrams"]
 
 
-class Rows(DatasetIterator):
+class Rows(AccessedDatasetIterator):
     """Rows of a table in memory, with row groups; counts what is read."""
 
     def __init__(self, block_lengths: list[int] | None = None, **columns: Any) -> None:
         self._columns = {name: values if isinstance(values, np.ndarray) else np.array(values) for name, values in columns.items()}
         self._rows = SequenceDatasetIterator(list(self._columns.values())).as_dict(*self._columns)
-        if block_lengths is not None:
-            self.block_lengths = np.array(block_lengths)
+        self.blocks = None if block_lengths is None else np.array(block_lengths)
         self.n_read = dict.fromkeys(self._columns, 0)
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    def make_access(self) -> SampleAccess:
+        return _RowsAccess(self)
 
-    def __getitem__(self, index: int) -> Any:
-        return self._rows[index]
 
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        self.n_read[key] += len(self) if indices is None else len(indices)
-        return self._rows.read_column(key, indices)
+class _RowsAccess(SourceAccess):
+    source: Rows
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return len(self.source._rows)
+
+    def sample(self, position: int) -> Any:
+        return self.source._rows[position]
+
+    def columns(self, keys: Any, positions: Any = None) -> Any:
+        for key in keys:
+            self.source.n_read[key] += self.n_samples if positions is None else len(positions)
+        return access_to(self.source._rows).columns(keys, positions)
+
+    def blocks(self) -> Any:
+        return self.source.blocks
 
 
 def timed(times: Any, **options: Any) -> Rows:
@@ -360,21 +372,19 @@ def test_small_batches_of_sequences_that_are_read_together_are_those_that_were_a
 def test_what_is_wanted_of_sequences_is_read_ahead(frames: ParquetDataset) -> None:
     ngrams = NGramIterator(frames, NGram({0: ["frame"], 1: ["frame"]}, 1, "time"))
 
-    ngrams.read_ahead(np.array([299 - 1, 64]))
+    access_to(ngrams).prefetch(np.array([299 - 1, 64]))
 
     end = time.monotonic() + 20
     while not (frames._cache.has(4, ["frame"]) and frames._cache.has(1, ["frame"])):
         assert time.monotonic() < end
         time.sleep(0.002)
     assert not frames._cache.has(0, ["frame"])
-    with pytest.raises(DatasetOutOfBoundsError):
-        ngrams.read_ahead(np.array([299]))
 
 
 def test_sequences_of_rows_that_are_not_read_ahead_may_be_told_to() -> None:
     ngrams = NGramIterator(timed(range(9)), of_length(3))
 
-    ngrams.read_ahead(np.arange(3))
+    access_to(ngrams).prefetch(np.arange(3))
 
     assert ngrams.read_batch([1])[2]["row"].tolist() == [3]
 

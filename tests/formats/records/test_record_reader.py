@@ -20,7 +20,7 @@ from layer_laws import as_plain, check_all_ways_agree
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.png import PngCodec
 from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
-from data_stack.dataset.iterator.iterator import columns_at
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import (
     ConfigError,
@@ -197,7 +197,7 @@ def test_only_the_columns_asked_for_are_touched(tmp_path: Path) -> None:
     with RecordReader(tmp_path) as reader:
         assert reader.read_column("id").tolist() == [sample["id"] for sample in expected]
         assert reader[3, ["id"]] == {"id": 1}
-        assert [column.tolist() for column in columns_at(reader, ["id"], np.array([1]))] == [[-1]]
+        assert [column.tolist() for column in access_to(reader).columns(["id"], np.array([1]))] == [[-1]]
         assert set(reader._opened) == {"id"}
         with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name'.*name\.bag"):
             reader[4]

@@ -1,0 +1,499 @@
+"""How samples are read below the public methods: what a layer holds of what lies below it, and what a loader asks."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.positions import (
+    ComputedPositions,
+    IndexArrayOfInts,
+    Positions,
+    as_index_array,
+    composed,
+    taken,
+)
+from data_stack.dataset.iterator.stacking import Batch, Column, column_of, emptied, stack_samples, stack_values, value_of
+
+__all__ = [
+    "DeclaredColumn",
+    "DefaultAccess",
+    "NamedAccess",
+    "OneToOneAccess",
+    "RearrangedAccess",
+    "SampleAccess",
+    "SourceAccess",
+    "Ways",
+    "access_to",
+    "brought_access",
+    "default_access",
+    "stack_columns",
+]
+
+_POSITIONS_AT_ONCE = 1 << 16
+
+
+class DeclaredColumn(NamedTuple):
+    """What a schema says of a column: its type (None if values tell more), the extents of a value (None: they vary), and more."""
+
+    dtype: str | None = None
+    shape: tuple[int | None, ...] | None = None
+    is_nullable: bool = False
+
+
+class SampleAccess(ABC):
+    """Reads samples at positions that were checked already, and tells what is known of them.
+
+    An iterator makes one of itself (:meth:`~data_stack.dataset.iterator.AccessedDatasetIterator.make_access`), a layer holds
+    that of what it is stacked on (:func:`access_to`), and a loader asks that of the top. Here is a whole layer, which a loader
+    treats like those of data_stack::
+
+        class Doubled(OneToOneAccess):
+            def sample(self, position):
+                return 2 * self.below.sample(position)
+
+        class DoubledIterator(AccessedDatasetIterator):
+            def __init__(self, numbers):
+                self._numbers = numbers
+
+            def make_access(self):
+                return Doubled(access_to(self._numbers))
+
+            @property
+            def underlying_iterators(self):
+                return [self._numbers]
+
+    A subclass defines ``n_samples`` and ``sample``, and of the rest what it can do better, or knows better, than the defaults.
+    Ints are Python's, in ``[0, n_samples)``; arrays of positions are of integers, shape ``(n,)``, each in that range, and not
+    written to. Threads may share an access; it is not pickled with its iterator, but made again.
+
+    Attributes:
+        n_samples: how many there are.
+        fixed_columns: whether the columns of a batch have one dtype and shape, whichever samples it has. Then reading only
+            copies rows of arrays, and several batches may be read as one.
+        releases_gil: whether reading them spends its time outside of the GIL, as image codecs do; then threads suit it.
+    """
+
+    n_samples: int
+    fixed_columns: bool = False
+    releases_gil: bool = False
+
+    # ------------------------------------------------------------------ samples
+
+    @abstractmethod
+    def sample(self, position: int) -> Any:
+        """One sample."""
+        raise NotImplementedError
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        """The samples at ``positions``, in that order."""
+        return [self.sample(position) for position in positions.tolist()]
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        """The samples at ``positions`` as stacked columns; see ``DatasetIteratorIF.read_batch``."""
+        return stack_samples(self.samples(positions)) if len(positions) else self.empty_batch()
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        """Several columns of the samples at ``positions`` (None: of all), in one request; see ``DatasetIteratorIF.read_column``.
+
+        Raises:
+            ConfigError: the samples have no such column.
+        """
+        samples = self.iterate(0, self.n_samples) if positions is None else self.samples(positions)
+        return stack_columns(samples, keys, self)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Any]:
+        """The samples from ``start`` to ``stop``, one after the other."""
+        for position in range(start, stop):
+            yield self.sample(position)
+
+    def empty_batch(self) -> Batch:
+        """The columns of no samples, with the dtype and shape of sample 0; ``()`` where there is none."""
+        return emptied(self.batch(np.zeros(1, dtype=np.intp))) if self.n_samples else ()
+
+    # ------------------------------------------------------------------ what is known of them
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        """How many neighbours are read together, shape ``(n_blocks,)``, of sum ``n_samples``; None where all are alike."""
+        return None
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:  # noqa: B027  # most have nothing to do
+        """Begin to read the blocks of samples that will be asked for soon, those first that are wanted first; returns at once.
+
+        Args:
+            positions: of the samples.
+            keys: of the columns that will be asked for; None for those that were asked for last.
+        """
+
+    def locate(self, position: int) -> str | None:
+        """Where a sample is stored, for messages: ``"row 3 of row group 0 of a.parquet"``; None where nothing tells."""
+        return None
+
+    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
+        """What these samples are rearranged from, and their positions in it (None: all, in order): by default itself.
+
+        Layers that only rearrange samples say it, so that however many of them are read in one request.
+        """
+        return self, None
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        """The columns of dict samples, where a schema says which there are; None where only a sample tells."""
+        return None
+
+    def tell_content(self) -> Any:
+        """Plain data that differs where the samples of a source do, beside the arguments of its class: the digests of its files.
+
+        A source whose access does not redefine it is known by some of its samples, which tell no difference for sure.
+        """
+        return None
+
+
+class SourceAccess(SampleAccess):
+    """Access to samples that are stacked on nothing: a base for formats, and for stores of one's own.
+
+    Where a source reads by itself, give its access the ``source``, and let the class say ``_keeps_access = False``: one that was
+    kept would keep its source, and both stay in memory after their last user. Accesses to one source are equal.
+
+    Args:
+        source: the iterator that reads; None where the access does.
+    """
+
+    def __init__(self, source: Any = None) -> None:
+        self.source = source
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) and self.source is not None and self.source is other.source)
+
+    def __hash__(self) -> int:
+        return id(self) if self.source is None else id(self.source)
+
+
+class OneToOneAccess(SampleAccess):
+    """Access to samples each of which is made of the one at its position below; a base for maps, encoders, renamings.
+
+    It tells blocks and places of what lies below, and reads ahead there. A subclass defines ``sample``.
+
+    Args:
+        below: what the samples are made of.
+        keeps_values: whether values are handed on as they are, so that ``fixed_columns`` and ``releases_gil`` are those below.
+    """
+
+    def __init__(self, below: SampleAccess, *, keeps_values: bool = False) -> None:
+        self.below, self._keeps_values = below, keeps_values
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self.below.n_samples
+
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._keeps_values and self.below.fixed_columns
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._keeps_values and self.below.releases_gil
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        return self.below.blocks()
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        self.below.prefetch(positions)
+
+    def locate(self, position: int) -> str | None:
+        return self.below.locate(position)
+
+
+class NamedAccess(OneToOneAccess):
+    """Access to the same samples, whose columns are found by the names, too, that a meta has for them.
+
+    Args:
+        below: the samples.
+        key_of: gives for a name the column's position, and any other key as it is.
+    """
+
+    def __init__(self, below: SampleAccess, key_of: Callable[[int | str], int | str]) -> None:
+        super().__init__(below, keeps_values=True)
+        self._key_of = key_of
+
+    def sample(self, position: int) -> Any:
+        return self.below.sample(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return self.below.samples(positions)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self.below.batch(positions)
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        return self.below.columns([self._key_of(key) for key in keys], positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Any]:
+        return self.below.iterate(start, stop)
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        self.below.prefetch(positions, None if keys is None else [self._key_of(key) for key in keys])
+
+    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
+        return self.below.unwrap()
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return self.below.declare_columns()
+
+
+class RearrangedAccess(SampleAccess):
+    """Access to the samples of ``source`` at ``positions``: a view, a shuffle, a shard, a fold.
+
+    Positions are composed once, so that a view of a view reads from the bottom directly.
+
+    Args:
+        source: what is looked through.
+        positions: in ``source``; a range or a formula stays such.
+    """
+
+    def __init__(self, source: SampleAccess, positions: Positions) -> None:
+        self._source, inner = source.unwrap()
+        self._positions = composed(positions, inner)
+        # a memoryview gives an int in half the time of an array's item()
+        at: Any = self._positions
+        self._at = memoryview(at) if isinstance(at, np.ndarray) else at
+        self._read = self._source.sample
+        self.n_samples = len(self._positions)
+
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._source.fixed_columns
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._source.releases_gil
+
+    def sample(self, position: int) -> Any:
+        return self._read(self._at[position])
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return self._source.samples(taken(self._positions, positions))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self._source.batch(taken(self._positions, positions))
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        wanted = as_index_array(self._positions) if positions is None else taken(self._positions, positions)
+        return self._source.columns(keys, wanted)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Any]:
+        read = self._read
+        for first in range(start, stop, _POSITIONS_AT_ONCE):  # as Python ints, but never all of them at once
+            block = range(first, min(first + _POSITIONS_AT_ONCE, stop))
+            for position in as_index_array(composed(block, self._positions)).tolist():
+                yield read(position)
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        """Those of the source, as far as its samples are here, if they are in its order."""
+        below = self._source.blocks()
+        positions = self._positions
+        if below is None or isinstance(positions, ComputedPositions):
+            return None
+        ends = np.cumsum(below)
+        if isinstance(positions, range):
+            if positions.step < 0 and len(positions) > 1:
+                return None
+            n_before = np.clip(-(-(ends - positions.start) // abs(positions.step)), 0, len(positions))
+        elif len(positions) and bool((positions[1:] < positions[:-1]).any()):
+            return None
+        else:
+            n_before = np.searchsorted(positions, ends)
+        return np.diff(n_before, prepend=0)
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        self._source.prefetch(taken(self._positions, positions), keys)
+
+    def locate(self, position: int) -> str | None:
+        return self._source.locate(int(self._at[position]))
+
+    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
+        return self._source, self._positions
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return self._source.declare_columns()
+
+
+# ---------------------------------------------------------------------- access to any iterator
+
+# What each way is built on where a class has none of its own. (Keys are the names of public methods.)
+_BUILT_ON = {
+    "__getitem__": (),
+    "__iter__": ("__getitem__", "__len__"),
+    "__getitems__": ("__getitem__", "__len__"),
+    "read_batch": ("__getitem__", "__len__"),
+    "read_column": ("__getitem__", "__len__"),
+}
+
+
+class Ways(NamedTuple):
+    """By which way a class is read: by the access that it brings, by public methods of its own, or by the defaults.
+
+    Attributes:
+        is_accessed: its access, for all: no public method was redefined below it.
+        is_in_place: it brings an access, and has as many samples.
+        accessed: the public methods for which it stands.
+        own: those that the class redefined.
+        defaults: those whose default, which a redefinition may call by ``super()``, is the access.
+    """
+
+    is_accessed: bool
+    is_in_place: bool
+    accessed: frozenset[str]
+    own: frozenset[str]
+    defaults: frozenset[str]
+
+    @classmethod
+    def of(cls, kind: type) -> Ways:
+        """Which of them are of the samples of this very class: what is defined the furthest below in its ancestry decides.
+
+        A class that redefines ``__getitem__`` or ``__len__`` and nothing else changes its samples: no way of its parent, neither
+        the access nor another method, leads to them.
+        """
+        mro = kind.__mro__
+
+        def depth_of(name: str) -> int:
+            return next((depth for depth, ancestor in enumerate(mro) if name in vars(ancestor)), len(mro))
+
+        access = depth_of("make_access")
+        accessed, own, defaults = set(), set(), set()
+        for name, foundations in _BUILT_ON.items():
+            itself, below = depth_of(name), [depth_of(foundation) for foundation in foundations]
+            if access <= min(itself, *below, len(mro)) and access < len(mro):
+                accessed.add(name)
+            elif itself <= min(below, default=itself):
+                own.add(name)
+            # One that redefines both calls its parent's by super().
+            if access <= min((each for each in below if each != itself), default=len(mro)) and access < len(mro):
+                defaults.add(name)
+        is_in_place = access < len(mro) and access <= depth_of("__len__")
+        is_accessed = is_in_place and len(accessed) == len(_BUILT_ON)
+        return cls(is_accessed, is_in_place, frozenset(accessed), frozenset(own), frozenset(defaults))
+
+
+class DefaultAccess(SampleAccess):
+    """Access to an iterator by its public methods, where its class brings no access or redefined some of them below it.
+
+    Args:
+        iterator: any ``DatasetIteratorIF``; only those of its methods are called that its class has of its own.
+    """
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iterator
+        self._ways: Ways = iterator._sample_ways
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DefaultAccess) and self._iterator is other._iterator
+
+    def __hash__(self) -> int:
+        return id(self._iterator)
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return len(self._iterator)
+
+    def sample(self, position: int) -> Any:
+        return self._iterator[position]
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        if "__getitems__" in self._ways.own:
+            samples: list[Any] = self._iterator.__getitems__(positions.tolist())
+            return samples
+        return self._brought().samples(positions) if "__getitems__" in self._ways.accessed else super().samples(positions)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        if "read_batch" in self._ways.own:
+            batch: Batch = self._iterator.read_batch(positions)
+            return batch
+        return self._brought().batch(positions) if "read_batch" in self._ways.accessed else super().batch(positions)
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if "read_column" in self._ways.own:
+            return [self._iterator.read_column(key, positions) for key in keys]
+        keys = [self._iterator._column_key(key) for key in keys]
+        if "read_column" in self._ways.accessed:
+            return self._brought().columns(keys, positions)
+        if len(keys) > 1 and self.n_samples and "read_batch" in self._ways.own:
+            batch = self.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
+            if not isinstance(batch, np.ndarray):
+                return [column_of(batch, key) for key in keys]
+        return super().columns(keys, positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Any]:
+        if "__iter__" in self._ways.accessed:
+            return self._brought().iterate(start, stop)
+        if "__iter__" in self._ways.own and start == 0:
+            return itertools.islice(self._iterator, stop)
+        return super().iterate(start, stop)
+
+    # Samples that a subclass changes lie where they lay before.
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        return self._brought().blocks() if self._ways.is_in_place else None
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        if self._ways.is_in_place:
+            self._brought().prefetch(positions, keys)
+
+    def locate(self, position: int) -> str | None:
+        return self._brought().locate(position) if self._ways.is_in_place else None
+
+    def _brought(self) -> SampleAccess:
+        return brought_access(self._iterator)
+
+
+class _BuiltAccess(DefaultAccess):
+    """What the defaults of the public methods are: built on the others, for redefinitions that call them by ``super()``.
+
+    Args:
+        iterator: any ``DatasetIteratorIF``.
+        name: of the method whose default it is.
+    """
+
+    def __init__(self, iterator: Any, name: str) -> None:
+        super().__init__(iterator)
+        self._ways = self._ways._replace(own=self._ways.own - {name}, accessed=self._ways.accessed - {name})
+
+
+def access_to(iterator: Any) -> SampleAccess:
+    """The access that the class of an iterator brings; :class:`DefaultAccess` where it brings none, or redefined what it reads.
+
+    Args:
+        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.adapted`.
+    """
+    return brought_access(iterator) if iterator._sample_ways.is_accessed else DefaultAccess(iterator)
+
+
+def brought_access(iterator: Any) -> SampleAccess:
+    """The access that a class made of an iterator, whatever a subclass redefined; made when it is first asked for."""
+    access: SampleAccess | None = iterator._sample_access
+    if access is None:
+        access = iterator.make_access()
+        if iterator._keeps_access:
+            iterator._sample_access = access
+    return access
+
+
+def default_access(iterator: Any, name: str) -> SampleAccess:
+    """What the default of a public method reads by, which the class may have redefined and called by ``super()``."""
+    return brought_access(iterator) if name in iterator._sample_ways.defaults else _BuiltAccess(iterator, name)
+
+
+def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:
+    """Columns of samples, which are ``access``'s: of none they have the dtype and shape of sample 0."""
+    values: list[list[Any]] = [[] for _ in keys]
+    for sample in samples:
+        for key, column in zip(keys, values, strict=True):
+            column.append(value_of(sample, key))
+    if values and not values[0] and access.n_samples:
+        first = access.sample(0)
+        return [stack_values([value_of(first, key)])[:0] for key in keys]
+    return [stack_values(column) for column in values]

@@ -1,0 +1,366 @@
+"""The contract that everything which gives samples fulfils: random access, batches, columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, brought_access, default_access
+from data_stack.dataset.iterator.fluent import ColumnKey, FluentIterator
+from data_stack.dataset.iterator.indices import IndexArray, checked_index, checked_indices
+from data_stack.dataset.iterator.registry import LAYERS
+from data_stack.dataset.iterator.stacking import Batch, Column
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.exception import ConfigError
+
+__all__ = [
+    "AccessedDatasetIterator",
+    "Batch",
+    "Column",
+    "ColumnKey",
+    "DatasetIterator",
+    "DatasetIteratorIF",
+    "IndexArray",
+    "Indexable",
+    "InformedDatasetIteratorIF",
+    "Sample",
+    "adapted",
+    "column_key",
+    "column_key_by",
+    "column_keys",
+    "column_names",
+    "sample_or_view",
+]
+
+_Value = TypeVar("_Value")
+
+Sample = Any
+"""What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
+
+
+class DatasetIteratorIF(FluentIterator["DatasetIteratorIF"], ABC):
+    """Samples with a length and random access.
+
+    A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and ``underlying_iterators``. It
+    need not call ``super().__init__()``: this class keeps no state. Wrappers resolve negative, numpy and boolean indices
+    before they ask, so a plain ``__getitem__`` suffices everywhere; one that shall itself understand slices and index
+    arrays ends in :func:`data_stack.dataset.iterator.sample_or_view`.
+
+    A subclass that redefines ``__getitem__`` or ``__len__`` gets the defaults below for whatever it does not redefine
+    along with it, even where its parent had a faster way: that way leads to the parent's samples, not to its own.
+    """
+
+    _sample_ways: ClassVar[Ways]
+    """By which of its ways this very class is read."""
+
+    _sample_access: SampleAccess | None = None
+    """The access that the class makes, once it was asked for."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._sample_ways = Ways.of(cls)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of samples, exact, known without reading them."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """The sample at an int position; iterators of data_stack also give a view for a slice or an index array.
+
+        Raises:
+            DatasetOutOfBoundsError: the position lies outside; it is an IndexError.
+        """
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators that this one is stacked on; empty at a source."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        try:
+            n_samples = f"{len(self):,} samples"
+        except Exception:  # noqa: BLE001  # whatever is wrong with it, it can be shown
+            n_samples = "unknown length"
+        return f"<{type(self).__name__}: {n_samples}>"
+
+    def __iter__(self) -> Iterator[Sample]:
+        return default_access(self, "__iter__").iterate(0, len(self))
+
+    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+        """The samples at ``indices``, in that order (PyTorch's protocol for fetching a batch).
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+        """
+        return default_access(self, "__getitems__").samples(checked_indices(indices, len(self)))
+
+    def read_batch(self, indices: IndexArray) -> Batch:
+        """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
+
+        Tuple (and list) samples give a tuple of arrays, dict samples a dict of arrays, bare samples one array. Values
+        that have no common shape, strings, bytes and other objects give an object array; a source that has numpy's own arrays of
+        strings hands these out. Tensors arrive as numpy arrays.
+        For no indices the columns are empty, with the dtype and shape of sample 0; of an empty iterator the batch is ``()``.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: the samples differ in their number of columns or in their keys.
+        """
+        return default_access(self, "read_batch").batch(checked_indices(indices, len(self)))
+
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+        """One column of the samples at ``indices`` (None: of all), shape ``(n, ...)``, stacked as in :meth:`read_batch`.
+
+        The array may share its memory with the iterator: do not write into it.
+
+        Raises:
+            DatasetOutOfBoundsError: one of the positions lies outside.
+            ConfigError: the samples have no such column.
+        """
+        positions = None if indices is None else checked_indices(indices, len(self))
+        (column,) = default_access(self, "read_column").columns([self._column_key(key)], positions)
+        return column
+
+    # ------------------------------------------------------------------ what a layer is
+
+    _layer_name: ClassVar[str | None] = None
+    """Stands for the class in a recipe, see :func:`~data_stack.dataset.iterator.registry.layer`."""
+
+    def _column_key(self, key: ColumnKey) -> ColumnKey:
+        """``key``, or the position of the column that it names."""
+        return key
+
+    def _arguments(self) -> dict[str, Any]:
+        """What decides the samples besides the iterators below a layer, and the files of a source: what it was made with.
+
+        Plain values, arrays, functions, encoders.
+        """
+        return {}
+
+    def _stacked_on(self) -> list[DatasetIteratorIF]:
+        """The iterators that this layer was made with."""
+        return self.underlying_iterators
+
+    @classmethod
+    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        """The layer of this class on ``underlying``, made with what :meth:`_arguments` gave."""
+        return cls(*underlying, **arguments)
+
+    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
+        return meta
+
+
+class DatasetIterator(DatasetIteratorIF):
+    """A source of samples: stacked on nothing, unless a subclass says otherwise."""
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """Empty."""
+        return []
+
+
+class AccessedDatasetIterator(DatasetIterator):
+    """An iterator that is its constructor and an access to its samples, which all ways to them go by.
+
+    A subclass defines :meth:`make_access`, and ``underlying_iterators`` if it is stacked on something.
+    """
+
+    _keeps_access: ClassVar[bool] = True
+    """Whether the access is kept until the iterator goes; False where it refers to the iterator."""
+
+    @abstractmethod
+    def make_access(self) -> SampleAccess:
+        """The access to the samples of this class; called when it is first needed, and again in another process.
+
+        A source or layer whose subclass redefines ``__getitem__``, ``read_batch`` and the like is read by these instead.
+        """
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return brought_access(self).n_samples
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an int; a view for a slice or an index array."""
+        if type(index) is int:
+            access = self._sample_access or brought_access(self)
+            if 0 <= index < access.n_samples:
+                return access.sample(index)
+        return sample_or_view(self, index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_sample_access"}
+
+
+class InformedDatasetIteratorIF(DatasetIteratorIF):
+    """Samples that know which dataset they are of."""
+
+    @property
+    def dataset_meta(self) -> DatasetMetaIF:
+        """Name, tag and identifier of the dataset, and where in a sample the target is."""
+        raise NotImplementedError
+
+    def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
+        # Positions are what layers, their recipes and what follows of a meta go by.
+        arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
+        stacked = super()._stacked(layer, *others, **arguments)
+        meta = MetaFactory.copy_dataset_meta(stacked._followed(self.dataset_meta))
+        meta = replace(meta, provenance=(*meta.provenance, stacked._layer_name or type(stacked).__name__))
+        return LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
+
+    def _class_column(self, by: ColumnKey | None) -> ColumnKey:
+        return super()._class_column(None if by is None else column_key(self, by))
+
+    def _column_key(self, key: ColumnKey) -> ColumnKey:
+        return column_key(self, key)
+
+    def __repr__(self) -> str:
+        try:
+            meta = self.dataset_meta
+            names = None if _is_mapped(meta) else getattr(meta, "column_names", None)  # a map may have changed them
+            columns = f", columns {', '.join(names)}" if names else ""
+            return super().__repr__().replace(">", f" of {meta.identifier!r}{columns}>")
+        except Exception:  # noqa: BLE001  # as above
+            return super().__repr__()
+
+
+def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
+    """What ``iterator[index]`` means for any index; for ``__getitem__`` to end in when it was asked for no plain position.
+
+    An integer of any kind (negative, numpy, 0-d array) becomes ``iterator[p]`` with an int ``0 <= p < len(iterator)``;
+    a slice, list, index array or mask becomes a view.
+
+    Raises:
+        DatasetOutOfBoundsError: a position lies outside.
+        TypeError: ``index`` is neither.
+    """
+    if getattr(index, "ndim", 0) == 0 and hasattr(index, "__index__"):
+        return iterator[checked_index(index, len(iterator))]
+    if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
+        raise TypeError(f"a sample is found by an integer, a slice, or a list or array of integers, not by {index!r}")
+    layer = "informed_view" if isinstance(iterator, InformedDatasetIteratorIF) else "view"
+    return LAYERS[layer]._rebuilt([iterator], {"indices": index})
+
+
+def column_names(iterator: Any) -> tuple[str, ...]:
+    """The names of the columns of tuple samples, by the iterator's meta; ``()`` if they have none.
+
+    Above a map, which may change the columns, sample 0 is read: other than as many values as there are names have no names.
+    """
+    return _names_by(iterator.dataset_meta, access_to(iterator)) if isinstance(iterator, InformedDatasetIteratorIF) else ()
+
+
+def _names_by(meta: DatasetMetaIF, samples: SampleAccess) -> tuple[str, ...]:
+    names: tuple[str, ...] = getattr(meta, "column_names", None) or ()
+    if names and _is_mapped(meta) and samples.n_samples:
+        sample = samples.sample(0)
+        return names if isinstance(sample, (tuple, list)) and len(sample) == len(names) else ()
+    return names
+
+
+def column_key(iterator: Any, key: ColumnKey) -> ColumnKey:
+    """``key``, or the position of the column that the meta of ``iterator`` calls so.
+
+    Raises:
+        ConfigError: its columns have names, and this is none of them.
+    """
+    if not isinstance(key, str) or not isinstance(iterator, InformedDatasetIteratorIF):
+        return key
+    return column_key_by(iterator.dataset_meta, access_to(iterator), key)
+
+
+def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) -> ColumnKey:
+    """The same of samples whose meta is known."""
+    if not isinstance(key, str):
+        return key
+    names = _names_by(meta, samples)
+    if names and key not in names:
+        raise ConfigError(f"samples have no column {key!r}: they have the columns {', '.join(map(repr, names))}")
+    return names.index(key) if names else key
+
+
+def _is_mapped(meta: Any) -> bool:
+    return "mapped" in getattr(meta, "provenance", ())
+
+
+def _with_positions(iterator: Any, argument: str, value: Any) -> Any:
+    """An argument of a layer with positions for the names of columns."""
+    if argument in ("column", "columns", "by", "order_by", "group_by", "stratify", "time"):
+        if isinstance(value, (list, tuple)):
+            return [column_key(iterator, key) for key in value]
+        return column_key(iterator, value)
+    if argument == "names" and value == []:
+        return list(column_names(iterator))
+    if argument == "encoders" and isinstance(value, Mapping):
+        return column_keys(iterator, value)
+    if argument == "offsets" and isinstance(value, Mapping):
+        return {at: keys and [column_key(iterator, key) for key in keys] for at, keys in value.items()}
+    return value
+
+
+def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[ColumnKey, _Value]:
+    """A mapping by columns with positions for their names.
+
+    Raises:
+        ConfigError: as :func:`column_key`; or a column is there by its name and by its position.
+    """
+    keyed = {column_key(iterator, key): value for key, value in values.items()}
+    if len(keyed) < len(values):
+        raise ConfigError(f"a column is named twice, by its name and by its position, among {', '.join(map(repr, values))}")
+    return keyed
+
+
+class Indexable(Protocol):
+    """Whatever has a number of samples and one at each index: a list, an array, a map-style dataset of another library."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+class _AdaptedIterator(DatasetIterator):
+    """Gives whatever has ``len`` and ``[i]``, such as a list or a torch dataset, the methods of the contract."""
+
+    def __init__(self, samples: Any) -> None:
+        self._adapted_samples = samples
+
+    def __len__(self) -> int:
+        return len(self._adapted_samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self._adapted_samples[index]
+
+
+def adapted(samples: Any) -> DatasetIteratorIF:
+    """``samples`` itself if it is an iterator of ours, otherwise behind the contract; nothing is read.
+
+    Raises:
+        ConfigError: it is nothing that has samples, or a list or dict of iterators where one is meant.
+    """
+    if isinstance(samples, DatasetIteratorIF):
+        return samples
+    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+        raise ConfigError(f"samples come from an iterator, or whatever has len() and [i], not from {samples!r:.80}")
+    if isinstance(samples, Mapping):
+        if any(isinstance(part, DatasetIteratorIF) for part in samples.values()):
+            raise ConfigError(f"a dict of iterators is no iterator: choose one of {', '.join(map(repr, samples))}")
+        if samples and 0 not in samples:
+            raise _no_samples(samples)
+    elif hasattr(samples, "columns") and (hasattr(samples, "iloc") or hasattr(samples, "column_names")):  # of pandas, of Arrow
+        raise _no_samples(samples)
+    elif isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
+        raise ConfigError("a list of iterators is no iterator: give them one by one, as in combine(*iterators)")
+    return _AdaptedIterator(samples)
+
+
+def _no_samples(columns: Any) -> ConfigError:
+    return ConfigError(
+        f"a {type(columns).__name__} of columns is no iterator: its [0] is no sample. Make one of the columns: "
+        f"SequenceDatasetIterator([columns[name] for name in names]).as_dict(*names)"
+    )

@@ -1,0 +1,139 @@
+"""Checks what is given as positions, counts and seeds."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
+__all__ = ["IndexArray", "checked_index", "checked_indices", "checked_integer", "checked_positions", "out_of_bounds"]
+
+IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
+"""Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
+
+
+def checked_index(index: SupportsIndex, length: int) -> int:
+    """The position ``0 <= p < length`` that ``index`` means, negative ones counted from the end.
+
+    Raises:
+        DatasetOutOfBoundsError: it lies outside.
+        TypeError: it is no integer.
+    """
+    position = operator.index(index)
+    if -length <= position < length:
+        return position if position >= 0 else position + length
+    raise out_of_bounds(position, length)
+
+
+def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArray[np.intp]:
+    """The positions that ``indices`` mean in ``length`` samples: shape ``(n,)``, each in ``[0, length)``.
+
+    Args:
+        indices: integers (a list, range, numpy array or tensor), one bool for each sample, or a slice. An array that
+            needs no conversion is returned as it is, not copied.
+        length: number of samples.
+
+    Raises:
+        DatasetOutOfBoundsError: a position lies outside, or there is not one bool for each sample.
+        TypeError: not a one-dimensional array of integers or bools.
+    """
+    if type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1 and indices.size:
+        if int(indices.view(np.uintp).max()) < length:  # one look at what is nearly always given; negative ones are large here
+            return indices
+    elif isinstance(indices, slice):
+        return np.arange(*indices.indices(length), dtype=np.intp)
+    try:
+        array = np.asarray(indices)
+    except ValueError as error:  # a list of lists of different lengths
+        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}") from error
+    if array.dtype == object and array.ndim == 1 and len(array) and all(isinstance(each, (bool, np.bool_)) for each in array):
+        array = array.astype(bool)  # a mask of pandas, which would otherwise be read as the positions 0 and 1
+    if array.dtype == object and array.ndim == 1:
+        integers = [_integer_at(place, index) for place, index in enumerate(array)]
+        try:
+            array = np.array(integers, dtype=np.intp)
+        except OverflowError:  # larger than any iterator
+            raise out_of_bounds(max(integers, key=abs), length) from None
+    if array.ndim != 1:
+        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_described(indices, array)}")
+    if array.dtype == bool:
+        if array.size != length:
+            raise DatasetOutOfBoundsError(f"a mask of {array.size} values cannot select from an iterator of {length} samples")
+        return np.flatnonzero(array)
+    if array.size == 0:  # numpy makes floats of an empty list
+        return np.empty(0, dtype=np.intp)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"indices must be integers or bools, got {_described(indices, array)}")
+    lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
+    if lowest < -length or highest >= length:
+        offender = lowest if lowest < -length else highest
+        raise out_of_bounds(offender, length, place=int((array == offender).argmax()))
+    positions = array.astype(np.intp, copy=False)
+    return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
+
+
+def checked_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range | IndexArrayOfInts:
+    """As :func:`checked_indices`, to be kept: a slice or range stays a range, anything else is copied, as narrow as it can be.
+
+    Raises:
+        DatasetOutOfBoundsError, TypeError: as there.
+    """
+    if isinstance(indices, slice):
+        picked = range(length)[indices]
+        return picked if len(picked) > 1 else range(picked.start, picked.start + len(picked))  # their step may be any integer
+    if isinstance(indices, range):
+        if len(indices) == 0:
+            return range(0)
+        lowest, highest = sorted((indices[0], indices[-1]))
+        if lowest < -length or highest >= length:
+            raise out_of_bounds(lowest if lowest < -length else highest, length)
+        if len(indices) == 1:
+            return range(lowest % length, lowest % length + 1)
+        if lowest >= 0:
+            return indices
+        if highest < 0:
+            return range(indices.start + length, indices.stop + length, indices.step)
+    return narrowed(checked_indices(indices, length), length)
+
+
+def checked_integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
+    """``value`` as a plain int, for arguments such as counts and seeds.
+
+    Raises:
+        ConfigError: it is no integer (of Python or numpy), or out of range.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be an integer, got {value!r:.80}") from None
+    if at_least is not None and number < at_least:
+        raise ConfigError(f"{name} must be at least {at_least}, got {number}")
+    if at_most is not None and number > at_most:
+        raise ConfigError(f"{name} must be at most {at_most}, got {number}")
+    return number
+
+
+def out_of_bounds(position: int, length: int, place: int | None = None) -> DatasetOutOfBoundsError:
+    """What to raise for a position that lies outside of ``length`` samples; ``place``: where it stands among several."""
+    allowed = f"allowed are {-length} to {length - 1}" if length else "it is empty"
+    # Python refuses to write out numbers of more than 4,300 digits
+    shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
+    where = "" if place is None else f", number {place} of the indices"
+    return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")
+
+
+def _integer_at(place: int, index: Any) -> int:
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise TypeError(f"indices must be integers or bools; number {place} of them is {index!r:.80}") from None
+
+
+def _described(indices: object, array: npt.NDArray[Any]) -> str:
+    return f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"

@@ -1,0 +1,209 @@
+"""A layer and a source written outside of data_stack are treated like ours: by their access, which the loader asks."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    OneToOneAccess,
+    SampleAccess,
+    SequenceDatasetIterator,
+    SourceAccess,
+    access_to,
+)
+from data_stack.dataset.iterator.contract import adapted
+from data_stack.exception import LoadingError
+from data_stack.loader import BlockShuffled, Loader
+from data_stack.loader.jobs import BatchMaker, EpochStacks
+
+# ---------------------------------------------------------------------- a source and a layer of somebody else
+
+
+class PagesAccess(SourceAccess):
+    """Numbers on pages, which are read outside of the GIL, as it says."""
+
+    releases_gil = True
+
+    def __init__(self, source: Any, page_length: int, n_pages: int) -> None:
+        super().__init__(source)
+        self._page_length, self._n_pages = page_length, n_pages
+        self.n_samples = page_length * n_pages
+
+    def sample(self, position: int) -> dict[str, Any]:
+        if position == self.source.torn:
+            raise OSError("a page is torn")
+        return {"x": position}
+
+    def blocks(self) -> npt.NDArray[np.int64]:
+        return np.full(self._n_pages, self._page_length)
+
+    def prefetch(self, positions: Any, keys: Any = None) -> None:
+        self.source.prefetched += positions.tolist()
+
+    def locate(self, position: int) -> str:
+        return f"line {position % self._page_length} of page {position // self._page_length}"
+
+
+class Pages(AccessedDatasetIterator):
+    _keeps_access = False
+
+    def __init__(self, page_length: int = 10, n_pages: int = 6, torn: int | None = None) -> None:
+        self._page_length, self._n_pages, self.torn = page_length, n_pages, torn
+        self.prefetched: list[int] = []
+
+    def make_access(self) -> SampleAccess:
+        return PagesAccess(self, self._page_length, self._n_pages)
+
+
+class NegatedAccess(OneToOneAccess):
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.releases_gil
+
+    def sample(self, position: int) -> dict[str, Any]:
+        return {"x": -self.below.sample(position)["x"]}
+
+
+class Negated(AccessedDatasetIterator):
+    def __init__(self, numbers: Any) -> None:
+        self._numbers = numbers
+
+    def make_access(self) -> SampleAccess:
+        return NegatedAccess(access_to(adapted(self._numbers)))
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return [self._numbers]
+
+
+# ---------------------------------------------------------------------- what they get
+
+
+def test_all_ways_to_the_samples_come_with_one_method() -> None:
+    negated = Negated(Pages())
+
+    assert (len(negated), negated[-1], list(negated)[3]) == (60, {"x": -59}, {"x": -3})
+    assert negated.__getitems__([1, 2]) == [{"x": -1}, {"x": -2}]
+    assert negated.read_batch([5, 4])["x"].tolist() == negated.read_column("x", [5, 4]).tolist() == [-5, -4]
+    assert negated[10:20].read_column("x", [0]).tolist() == [-10]
+    assert negated.read_batch([])["x"].shape == (0,)
+    assert pickle.loads(pickle.dumps(negated))[7] == {"x": -7}
+
+
+def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
+    negated = Negated(Pages())
+
+    batches = [batch["x"].tolist() for batch in Loader(negated, 10, shuffle=BlockShuffled(window=1), seed=2)]
+
+    assert sorted(-number for batch in batches for number in batch) == list(range(60))
+    assert all(len({-number // 10 for number in batch}) == 1 for batch in batches)
+    assert access_to(negated[5:25]).blocks().tolist() == [5, 10, 5, 0, 0, 0]  # type: ignore[union-attr]  # it tells them
+
+
+def test_blocks_that_come_next_are_read_ahead_below_the_layer() -> None:
+    source = Pages()
+
+    for _ in Loader(Negated(source), 5, shuffle=BlockShuffled(window=1), seed=1, workers=1, worker_kind="threads"):
+        pass
+
+    assert {position // 10 for position in source.prefetched} >= {1, 2, 3, 4}
+
+
+def test_the_place_of_a_sample_that_cannot_be_read_is_told() -> None:
+    source = Pages(torn=23)
+
+    with pytest.raises(LoadingError, match=r"sample 23 \(line 3 of page 2\) could not be read: OSError: a page is torn"):
+        list(Loader(Negated(source), 5, worker_kind="inline"))
+    with pytest.raises(LoadingError, match=r"sample 3 \(line 3 of page 2\)"):
+        list(Loader(Negated(DatasetIteratorView(source, range(20, 30))), 5, worker_kind="inline"))
+
+
+def test_a_source_that_releases_the_gil_gets_threads_and_no_processes() -> None:
+    maker = BatchMaker(EpochStacks(Negated(Pages()[3:]), redraw=False))
+
+    assert maker.releases_gil
+    assert maker.can_join
+    assert not maker.only_gathers
+    assert not BatchMaker(EpochStacks(Pages().map(dict), redraw=False)).releases_gil
+
+
+def test_views_of_a_source_outside_are_read_in_one_request() -> None:
+    source = Pages()
+    combined: Any = source[5:9].combine(source[::-1])
+
+    requests = access_to(combined)._requests(np.array([0, 4, 1]))  # type: ignore[attr-defined]  # that of a combination
+
+    assert [wanted.tolist() for _, wanted, _ in requests] == [[5, 6, 59]]
+
+
+# ---------------------------------------------------------------------- subclasses, and clients
+
+
+def test_a_subclass_that_redefines_samples_keeps_their_places() -> None:
+    class Doubled(Negated):
+        def __getitem__(self, index: Any) -> Any:
+            return {"x": 2 * super().__getitem__(index)["x"]}
+
+    doubled = Doubled(Pages())
+
+    assert doubled.read_batch([4])["x"].tolist() == [-8]
+    assert access_to(DatasetIteratorView(doubled, [2])).samples(np.array([0])) == [{"x": -4}]
+    assert access_to(DatasetIteratorView(doubled, [2])).locate(0) == "line 2 of page 0"
+    assert access_to(doubled).tell_content() is None
+
+
+def test_a_redefinition_that_calls_the_default_by_super_gets_what_the_class_above_reads() -> None:
+    class Shifted(SequenceDatasetIterator):
+        def read_batch(self, indices: Any) -> Any:
+            return tuple(column + 1 for column in super().read_batch(indices))
+
+    class ShiftedOfDoubled(SequenceDatasetIterator):
+        def __getitem__(self, index: Any) -> Any:
+            return tuple(2 * value for value in super().__getitem__(index))
+
+    class Both(ShiftedOfDoubled):
+        def read_batch(self, indices: Any) -> Any:
+            return tuple(column + 1 for column in super().read_batch(indices))
+
+    assert access_to(Shifted([np.arange(4)])).batch(np.array([3]))[0].tolist() == [4]
+    assert access_to(Both([np.arange(4)])).batch(np.array([3]))[0].tolist() == [7]
+    assert DatasetIteratorView(Both([np.arange(4)]), [1, 3]).read_column(0).tolist() == [2, 6]
+
+
+def test_a_client_with_three_members_is_read_by_these() -> None:
+    class Client(DatasetIterator):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> tuple[int, str]:
+            return index, "abc"[index]
+
+    access = access_to(Client())
+
+    assert access.samples(np.array([2, 0])) == [(2, "c"), (0, "a")]
+    assert [column.tolist() for column in access.columns([1, 0])] == [["a", "b", "c"], [0, 1, 2]]
+    assert (access.blocks(), access.locate(0), access.fixed_columns, access.releases_gil) == (None, None, False, False)
+
+
+def test_a_stack_goes_when_its_last_user_does() -> None:
+    stack: Any = Negated(Pages()).take(20).select("x").map(dict).cache().shuffle(1)
+    assert stack[3]
+    held = weakref.ref(stack.underlying_iterators[0].underlying_iterators[0])
+    gc.disable()
+    try:
+        del stack
+
+        assert held() is None
+    finally:
+        gc.enable()
