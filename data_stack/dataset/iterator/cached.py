@@ -93,6 +93,7 @@ class CachedDatasetIterator(AccessedDatasetIterator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._dataset_iterator, self._max_bytes = state["dataset_iterator"], state["max_bytes"]
+        brought_access(self)
 
     def cache_info(self) -> CacheInfo:
         """How often samples were found, and what is kept."""

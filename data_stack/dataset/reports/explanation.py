@@ -291,10 +291,11 @@ def _notes(node: _Node) -> Iterator[str]:
 
 
 def _notes_on_class(of: type[DatasetIteratorIF]) -> Iterator[str]:
-    base = DatasetIteratorIF
-    if of.read_batch is base.read_batch and of.__getitems__ is base.__getitems__:
+    ways = of._sample_ways
+    brought = ways.own | ways.accessed
+    if not brought & {"read_batch", "__getitems__"}:
         yield "read sample by sample: neither read_batch nor __getitems__ is overridden"
-    if of.read_column is base.read_column:
+    if "read_column" not in brought:
         yield "decodes whole samples to read a column: read_column is not overridden"
 
 
