@@ -101,7 +101,22 @@ def contact_sheet(
     target_pos = found[1] if target_pos is None else column_key(iterator, target_pos)
     class_names = class_names if class_names is not None else getattr(meta, "class_names", None)
     feature_names = feature_names if feature_names is not None else getattr(meta, "feature_names", None)
+    return _draw_samples(iterator, first, (sample_pos, target_pos), n_samples, n_columns, seed, title, class_names, feature_names)
 
+
+def _draw_samples(
+    iterator: DatasetIteratorIF,
+    first: Any,
+    positions: tuple[Position, Position],
+    n_samples: int | None,
+    n_columns: int | None,
+    seed: int | None,
+    title: str,
+    class_names: Any,
+    feature_names: Any,
+) -> Image.Image:
+    sample_pos, target_pos = positions
+    n_total = len(iterator)
     is_picture = as_picture(content(first, sample_pos)) is not None
     n_samples = min(n_samples or (_N_PICTURES if is_picture else _N_ROWS), n_total)
     chosen, classes = _choose(iterator, target_pos, n_samples, seed)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -24,6 +24,7 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
+from data_stack.io.copy_report import Copied, CopyFault, CopyReport, Outcome
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.resources import StreamedResource
@@ -31,9 +32,8 @@ from data_stack.io.storage_connectors.connector import Digest, ResourceInfo, Sto
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.util.logger import logger
 
-__all__ = ["Copied", "CopyFault", "CopyReport", "Parcel", "Seal", "Wanted", "check_apart", "copy_parcels"]
+__all__ = ["Parcel", "Seal", "Wanted", "check_apart", "copy_parcels"]
 
-Outcome = Literal["copied", "shared", "present"]
 
 _TICK_SECONDS = 0.1
 _MOST_SEAL_BYTES = 64 << 20
@@ -84,67 +84,6 @@ class Parcel:
     name: str
     resources: tuple[Wanted, ...]
     seal: Seal | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """A resource that is in the target now (after a dry run: that would be).
-
-    Attributes:
-        identifier: its name.
-        size: length in bytes.
-        outcome: ``"copied"``: read and sent; ``"shared"``: the target had its content already, perhaps under another name, and
-            nothing was sent; ``"present"``: it was there already.
-    """
-
-    identifier: str
-    size: int
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class CopyFault:
-    """A resource or dataset that was not copied.
-
-    Attributes:
-        identifier: its name.
-        problem: why, and what to do.
-    """
-
-    identifier: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class CopyReport:
-    """What a copy did, or (``dry_run``) would do.
-
-    Attributes:
-        source, target: the stores, without credentials.
-        complete: names of the parcels (datasets) that are whole at the target, sorted.
-        resources: what is at the target, sorted by identifier; seals (manifests) included.
-        skipped: what is not to be copied, such as the unfinished work of somebody else.
-        faults: what should have been copied and is not; their parcels have no seal.
-        seconds: duration.
-        dry_run: whether nothing was stored.
-    """
-
-    source: str
-    target: str
-    complete: tuple[str, ...]
-    resources: tuple[Copied, ...]
-    skipped: tuple[CopyFault, ...]
-    faults: tuple[CopyFault, ...]
-    seconds: float
-    dry_run: bool
-
-    def count(self, outcome: str) -> int:
-        """How many resources came to this."""
-        return sum(each.outcome == outcome for each in self.resources)
-
-    def size(self, outcome: str) -> int:
-        """Bytes of the resources that came to this."""
-        return sum(each.size for each in self.resources if each.outcome == outcome)
 
 
 def copy_parcels(

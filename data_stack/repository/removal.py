@@ -109,15 +109,7 @@ def remove_dataset(
         raise ConfigError(f"{name!r:.80} is no name of a dataset; give its version as version=… (--version)")
     connector = as_storage_connector(storage)
     stored = take_inventory(connector, [name])
-    innermost = connector
-    while isinstance(innermost, CachedStorageConnector):
-        innermost = innermost.remote
-    can_delete = type(innermost).delete_resource is not StorageConnector.delete_resource
-    if not (stored.is_listed and can_delete):
-        raise UnsupportedStorageOperationError(
-            f"{connector!r} cannot {'delete' if stored.is_listed else 'list'} resources, so no dataset can be removed from it; "
-            f"remove what lies below {name + '/'!r} by the store's own means, {MANIFEST} first"
-        )
+    _check_removable(connector, name, is_listed=stored.is_listed)
     chosen = _chosen(list(stored.versions.values()), name, version, all_versions)
     others = stored.loose if all_versions or (version is None and not chosen) else []
     if not chosen and not others:
@@ -133,6 +125,18 @@ def remove_dataset(
         for identifier in others if not dry_run else ():
             _delete(connector, identifier)
     return RemovalReport(repr(connector), name, tuple(removed), dry_run)
+
+
+def _check_removable(connector: StorageConnector, name: str, *, is_listed: bool) -> None:
+    innermost = connector
+    while isinstance(innermost, CachedStorageConnector):
+        innermost = innermost.remote
+    can_delete = type(innermost).delete_resource is not StorageConnector.delete_resource
+    if not (is_listed and can_delete):
+        raise UnsupportedStorageOperationError(
+            f"{connector!r} cannot {'delete' if is_listed else 'list'} resources, so no dataset can be removed from it; "
+            f"remove what lies below {name + '/'!r} by the store's own means, {MANIFEST} first"
+        )
 
 
 def _chosen(versions: list[StoredVersion], name: str, version: str | None, all_versions: bool) -> list[StoredVersion]:

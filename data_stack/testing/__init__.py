@@ -38,7 +38,7 @@ _MODULES = {
 }
 
 # Before any of them is imported: a failed assert then shows its values, as in a test module.
-pytest.register_assert_rewrite(*_MODULES.values())
+pytest.register_assert_rewrite(*_MODULES.values(), "data_stack.testing.storage_samples", "data_stack.testing.storage_upkeep")
 
 
 def __getattr__(name: str) -> object:
