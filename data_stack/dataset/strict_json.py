@@ -40,7 +40,9 @@ class JsonObject:
     def unsealed(cls, data: bytes, what: str) -> JsonObject:
         """Parse what :func:`sealed_json` wrote; every byte must mean what was written."""
         try:
-            fields = json.loads(data.decode("ascii"), object_pairs_hook=_distinct, parse_constant=_refused, parse_float=_refused)
+            fields = json.loads(
+                data.decode("ascii"), object_pairs_hook=distinct_fields, parse_constant=_refused, parse_float=_refused
+            )
             sealed = cls(fields, what)
             stated, actual = sealed.text("digest"), _digest(sealed._fields)
         except (ValueError, RecursionError) as error:  # RecursionError: a million opening brackets
@@ -117,7 +119,12 @@ def _digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An ``object_pairs_hook`` for ``json.loads``.
+
+    Raises:
+        ValueError: a name occurs twice, of which others might read the other value.
+    """
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a name occurs twice in an object")

@@ -15,7 +15,15 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
 
-__all__ = ["HOME", "Storage", "as_storage_connector", "check_there", "default_storage", "storage_connector_from_url"]
+__all__ = [
+    "HOME",
+    "Storage",
+    "as_storage_connector",
+    "check_there",
+    "default_storage",
+    "existing_storage",
+    "storage_connector_from_url",
+]
 
 Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 """A store: a connector, or the URL or path of one."""
@@ -64,6 +72,18 @@ def as_storage_connector(storage: Storage | None) -> StorageConnector:
     if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
         raise ConfigError(f"a store is a StorageConnector, a URL or a path, not the {type(storage).__name__} {storage!r:.80}")
     return storage
+
+
+def existing_storage(storage: Storage | None) -> StorageConnector:
+    """As :func:`as_storage_connector`; a folder that is named by its path or URL has to be there.
+
+    Raises:
+        ConfigError: it is no store. StorageError: there is no such folder.
+    """
+    connector = as_storage_connector(storage)
+    if isinstance(storage, (str, os.PathLike)):
+        check_there(connector)
+    return connector
 
 
 def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> None:

@@ -20,7 +20,7 @@ from data_stack.exception import (
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.parallel import Workers
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
-from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.repository.repository import default_repository
 
 __all__ = ["DatasetUsage", "DiskUsage", "ExpectedResource", "Inventory", "StoredVersion", "disk_usage", "take_inventory"]
@@ -154,13 +154,14 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
     Args:
         storage: a connector, URL or path; None for the default store.
         names: datasets, or versions as ``"digits/1.0.0"``; none: all of the store.
-        must_exist: whether a name of which nothing is stored is an error.
+        must_exist: whether a folder that is not there is an error, and a name of which nothing is stored.
 
     Raises:
         MalformedIdentifierError: no dataset can have such a name.
         DatasetNotFoundError: nothing is stored of one of ``names``, and ``must_exist``.
+        StorageError: there is no such folder, likewise.
     """
-    connector = as_storage_connector(storage)
+    connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
     for name in names:
         checked_identifier(f"{name}/{MANIFEST}")
     try:

@@ -17,6 +17,7 @@ from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, Ta
 from data_stack.dataset.recipes.functions import function_at, registered_function
 from data_stack.dataset.recipes.plain_data import from_plain, shown
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests, samples_content
+from data_stack.dataset.strict_json import distinct_fields
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -161,16 +162,9 @@ def _parsed(recipe: Any) -> Any:
     if not isinstance(recipe, (str, bytes, bytearray)):
         raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
     try:
-        return json.loads(recipe, object_pairs_hook=_distinct, parse_constant=_no_number)
+        return json.loads(recipe, object_pairs_hook=distinct_fields, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # RecursionError: a million opening brackets
         raise RecipeError(f"this is no JSON of a recipe: {error!s:.200}") from error
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("a name occurs twice in an object")
-    return fields
 
 
 def _no_number(text: str) -> NoReturn:

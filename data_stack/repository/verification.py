@@ -29,7 +29,7 @@ from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import BLOCK_BYTES, Digest, ResourceInfo, StorageConnector, StoreFinding
-from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.default_storage import Storage, existing_storage
 from data_stack.repository.inventory import ExpectedResource, StoredVersion, take_inventory
 from data_stack.repository.repository import default_repository
 
@@ -137,7 +137,7 @@ def verify_datasets(names: Sequence[str] = (), storage: Storage | None = None) -
         DatasetNotFoundError: no dataset has that name, and nothing is stored of it. PluginError: its plugin is broken, likewise.
         ConfigError: it has no manifest, and is written for the original DataStack.
     """
-    connector = as_storage_connector(storage)
+    connector = existing_storage(storage)
     for name in names or take_inventory(connector).prepared_versions:
         yield from _verified(name, connector)
 
@@ -203,10 +203,10 @@ def verify_storage(
 
     Raises:
         DatasetNotFoundError: nothing is stored of one of ``names``.
-        StorageUnavailableError: the store does not answer.
+        StorageUnavailableError: the store does not answer. StorageError: there is no such folder.
     """
     started = time.perf_counter()
-    connector = as_storage_connector(storage)
+    connector = existing_storage(storage)
     while isinstance(connector, CachedStorageConnector):  # what is held there says nothing of what is stored
         connector = connector.remote
     if sample is not None and seed is None:

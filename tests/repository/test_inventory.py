@@ -9,6 +9,7 @@ import pytest
 import data_stack
 from data_stack import DatasetCard, DatasetFactory, DatasetNotFoundError, FileStorageConnector, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import StorageError
 
 
 class LettersFactory(DatasetFactory):
@@ -80,3 +81,9 @@ def test_a_whole_store_is_verified_block_by_block(folder: Path) -> None:
 def test_a_dataset_of_which_nothing_is_stored_is_an_error(folder: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match="numbers"):
         data_stack.verify_storage(folder, ["numbers"])
+
+
+def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:
+    for look in (data_stack.verify_storage, data_stack.disk_usage):
+        with pytest.raises(StorageError, match="no folder"):
+            look(tmp_path / "typo")
