@@ -25,7 +25,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
@@ -70,6 +70,7 @@ from data_stack.io.storage_connectors.fsspec.pointer import (
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.url import StorageURL
+from data_stack.util.executor import waiting
 
 _OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
@@ -432,19 +433,17 @@ class FsspecStorageConnector(StorageConnector):
                 renewed.append(path)
 
         uploads: deque[Future[tuple[bytes, bytes, str | None]]] = deque()
-        with contextlib.ExitStack() as stack:
-            executor: ThreadPoolExecutor | None = None
+        try:
             for part in _parts_of(resource):
                 if n_bytes == 0 and len(part) <= self._inline_bytes:
                     inline = part  # as the last part is the only short one, it is all there is
                     blocks.extend(block_digests(memoryview(part), block_bytes))
-                elif executor is None and len(part) < PART_BYTES:
+                elif not uploads and len(part) < PART_BYTES:
                     take(self._store_part(part, block_bytes))
                 else:
-                    executor = executor or stack.enter_context(ThreadPoolExecutor(_MOST_UPLOADS, "data_stack-upload"))
                     if len(uploads) == _MOST_UPLOADS:
                         take(uploads.popleft().result())
-                    uploads.append(executor.submit(self._store_part, part, block_bytes))
+                    uploads.append(waiting.submit(self._store_part, part, block_bytes))
                 whole.update(part)
                 n_bytes += len(part)
                 if n_bytes > MAX_RESOURCE_BYTES:
@@ -454,6 +453,8 @@ class FsspecStorageConnector(StorageConnector):
                     )
             for upload in uploads:
                 take(upload.result())
+        finally:
+            wait(uploads)
         if n_bytes == 0:
             inline = b""
         pointer = Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes, bytes(blocks), b"".join(parts), inline)
