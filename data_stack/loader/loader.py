@@ -19,7 +19,6 @@ from data_stack.io.progress import new_bar, shows_progress
 from data_stack.loader.arguments import check_function, checked_bool, checked_shard, checked_timeout, chosen_order
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
-from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.iteration import Iteration
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.orders import Order
@@ -264,10 +263,6 @@ class Loader:
         return plan.rank, plan.world
 
     @property
-    def place(self) -> EpochPosition:
-        """Where the consumer is: epoch and position of the batch that comes next; what :meth:`state_dict` names, by itself."""
-        return replace(self._session.place)
-
     def __repr__(self) -> str:
         plan, seed = self._session.plan, self._session.seed
         where = f", rank {plan.rank} of {plan.world}" if plan.world > 1 else ""

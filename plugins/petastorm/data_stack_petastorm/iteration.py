@@ -14,7 +14,7 @@ import numpy as np
 
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet import NGram, ParquetDataset, Schema
-from data_stack.loader import BlockShuffled, EpochPosition, InOrder, Lanes, Loader, LoaderState, Order
+from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, LoaderState, Order
 from data_stack.loader.state import check_seal, seal
 from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, shuffled_rows, the_one
 from data_stack_petastorm.rows import batch_as_tuples, rows_of
@@ -49,7 +49,7 @@ class Reader:
 
     _batches: Iterator[Any] | None
     _rows: Iterator[Any]
-    _before: EpochPosition | None  # where the loader was before the chunk that came last
+    _before: tuple[int, int, int] | None  # where the loader was before the chunk that came last
     _n_given: int
     _n_to_skip: int
 
@@ -158,7 +158,7 @@ class Reader:
         if self._batches is None:
             self._refuse_shards_without_rows()
             self._batches = iter(self._loader)
-        self._before = self._loader.place
+        self._before = self._loader.tell()
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -166,7 +166,7 @@ class Reader:
             raise
         except BaseException:
             self._batches = None
-            self._loader.load_state_dict(self._loader.state_dict())  # tried again, if it is asked for again
+            self._loader.seek(*self._before)  # tried again, if it is asked for again
             raise
         name = self.schema.name
         if self.batched_output:
@@ -216,10 +216,8 @@ class Reader:
         if n_given == self._n_of_chunk:  # the loader is behind them
             n_given = 0
         elif self._before is not None:
-            place = self._before
-            before = replace(
-                LoaderState.from_dict(state), epoch=place.epoch, position=place.position, first_epoch=place.first_epoch
-            )
+            epoch, position, first_epoch = self._before
+            before = replace(LoaderState.from_dict(state), epoch=epoch, position=position, first_epoch=first_epoch)
             state = before.to_dict()
         chunk = {"rows": n_given, "rows_at_once": self._n_at_once, "shards": self._loader.plan.world}
         return seal({_STATE: 1, "loader": state, **chunk, "is_over": is_over})
@@ -266,7 +264,7 @@ class Reader:
     @property
     def epoch(self) -> int:
         """Of the row that was given last; before the first one, of that."""
-        return self._loader.epoch if self._before is None else int(self._before.epoch)
+        return self._loader.epoch if self._before is None else self._before[0]
 
     def __repr__(self) -> str:
         what = "row groups" if self.batched_output else "rows" if self.ngram is None else "n-grams"
