@@ -242,7 +242,7 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None, att
     attempts = _ATTEMPTS if attempts is None else attempts
     if kind == "processes":
         if master is not None:
-            raise ConfigError("--master is of a cluster; leave it out, or use --engine spark")
+            raise ConfigError("--master is of a Spark cluster; leave it out, or use --engine spark")
         from data_stack.distributed import ProcessEngine
 
         return ProcessEngine(n_processes, attempts=attempts)
