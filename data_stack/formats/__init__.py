@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from data_stack.formats.columns import ColumnsDatasetIterator
     from data_stack.formats.conversion import ConversionReport, convert
     from data_stack.formats.csv import CSVDatasetIterator, read_csv, read_csv_matrix
-    from data_stack.formats.hdf5 import HDF5DatasetIterator, HDF5Writer, dataset_keys
+    from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys, write_hdf5
     from data_stack.formats.idx import IdxDatasetIterator, IdxReader, read_idx, write_idx
     from data_stack.formats.image_folder import ImageFolderIterator, ImageFolderWriter
     from data_stack.formats.numpy_arrays import (
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         load_tensors,
         save_tensors,
         write_tensor,
-        write_tensors,
     )
     from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
 
@@ -51,13 +50,12 @@ _MODULES = {
     "load_tensors": "torch_tensors",
     "save_tensors": "torch_tensors",
     "write_tensor": "torch_tensors",
-    "HDF5Writer": "hdf5",
     "ImageFolderIterator": "image_folder",
     "ImageFolderWriter": "image_folder",
     "npz_keys": "numpy_arrays",
     "write_npz": "numpy_arrays",
     "TensorsDatasetIterator": "torch_tensors",
-    "write_tensors": "torch_tensors",
+    "write_hdf5": "hdf5",
     "WebDatasetIterator": "webdataset",
     "WebDatasetWriter": "webdataset",
     "convert": "conversion",
@@ -69,7 +67,6 @@ __all__ = [
     "ColumnsDatasetIterator",
     "ConversionReport",
     "HDF5DatasetIterator",
-    "HDF5Writer",
     "IdxDatasetIterator",
     "IdxReader",
     "ImageFolderIterator",
@@ -90,11 +87,11 @@ __all__ = [
     "read_npy",
     "read_npz",
     "save_tensors",
+    "write_hdf5",
     "write_idx",
     "write_npy",
     "write_npz",
     "write_tensor",
-    "write_tensors",
 ]
 
 

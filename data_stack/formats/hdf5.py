@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import math
 import os
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -25,9 +25,9 @@ from data_stack.util.exact import python_values
 from data_stack.util.request_limit import check_request, limit_bytes
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
-__all__ = ["HDF5DatasetIterator", "HDF5Writer", "dataset_keys"]
+__all__ = ["HDF5DatasetIterator", "dataset_keys", "write_hdf5"]
 
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30
@@ -326,138 +326,29 @@ def dataset_keys(resource: Any) -> list[str]:
     return sorted(found)
 
 
-class HDF5Writer:
-    """Writes columns of one length into an HDF5 file, batch by batch, plain and contiguous, so that rows are read by position.
-
-    ::
-
-        with connector.create("train.h5") as file, HDF5Writer(file, {"x": ("float32", (64,)), "text": (str, ())}, 1000) as writer:
-            writer.extend({"x": rows, "text": texts})
+def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays as an HDF5 file, plain and contiguous, so that rows are read by position.
 
     Args:
-        file: a binary file that can be read, written and sought; its errors are raised as they are, once HDF5 has returned.
-        columns: dtype and shape of one value of each, by the path of the dataset; the dtype ``str`` for text of any length.
-        n_samples: how many there will be.
+        file: a binary file open for writing; it is written once, from memory, as HDF5 aborts where a file of Python fails.
+        columns: arrays by the path of their dataset; those of dtype object hold text of any length.
 
     Raises:
         ConfigError: a column cannot have its name or dtype.
     """
-
-    def __init__(self, file: Any, columns: Mapping[str, tuple[Any, Sequence[int]]], n_samples: int) -> None:
-        self._n_samples, self._n_written = n_samples, 0
-        self._file = _Sink(file)
-        self._root = h5py.File(self._file, "w")
-        self._datasets: dict[str, Any] = {}
-        try:
-            for name, (dtype, shape) in columns.items():
-                if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
-                    raise ConfigError(f"{name!r} cannot be the path of an HDF5 dataset; rename the column")
-                stored = h5py.string_dtype() if dtype is str else np.dtype(dtype)
-                if stored.kind not in "biufc" and dtype is not str:
-                    raise ConfigError(f"column {name!r} of dtype {stored} has no counterpart in HDF5; leave it out")
-                try:
-                    self._datasets[name] = self._root.create_dataset(name, (n_samples, *shape), stored)
-                except (ValueError, TypeError, OSError) as error:  # a path through another dataset, for one
-                    raise ConfigError(f"HDF5 cannot have a dataset {name!r}: {error}") from error
-            self._file.check()
-        except BaseException:
-            self._root.close()
-            raise
-
-    def extend(self, columns: Mapping[str, Any]) -> None:
-        """Write the next samples: an array, or a list of texts, for each column, all of one length.
-
-        Raises:
-            ConfigError: the values have another shape, or are too many.
-        """
-        end = self._n_written + len(next(iter(columns.values()), ()))
-        if columns.keys() != self._datasets.keys() or end > self._n_samples:
-            raise ConfigError(
-                f"{end} samples of {', '.join(columns)}, where {self._n_samples} of {', '.join(self._datasets)} belong"
-            )
+    memory = io.BytesIO()
+    with h5py.File(memory, "w") as root:
         for name, values in columns.items():
-            dataset = self._datasets[name]
-            rows = np.asarray(values, dtype=object if h5py.check_string_dtype(dataset.dtype) else None)
-            if rows.shape != (end - self._n_written, *dataset.shape[1:]):
-                raise ConfigError(f"values of column {name!r} have the shape {rows.shape[1:]}, not {dataset.shape[1:]}")
-            if len(rows):
-                dataset[self._n_written : end] = rows
-            self._file.check()
-        self._n_written = end
-
-    def close(self) -> None:
-        """Finish.
-
-        Raises:
-            ConfigError: samples are missing.
-        """
-        if self._root:
-            self._root.close()
-            self._file.check()
-            if self._n_written != self._n_samples:
-                raise ConfigError(f"{self._n_written} samples were written, {self._n_samples} were announced")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if exc_type is None:
-            self.close()
-        else:
-            self._root.close()
-
-
-class _Sink:
-    """Remembers what fails instead of raising it into HDF5, for the reason that :class:`_Recorder` has."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._failure: Exception | None = None
-
-    def check(self) -> None:
-        """Raise what went wrong."""
-        if self._failure is not None:
-            raise self._failure
-
-    def write(self, data: Any) -> int:
-        n_bytes = len(memoryview(data).cast("B"))
-        self._do(lambda: self._file.write(data))
-        return n_bytes
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        data: bytes = self._do(lambda: self._file.read(len(view))) or b""
-        view[:] = data + bytes(len(view) - len(data))
-        return len(view)
-
-    def read(self, size: int = -1) -> bytes:
-        data: bytes = self._do(lambda: self._file.read(size)) or b""
-        return data
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        position: int = self._do(lambda: self._file.seek(offset, whence)) or 0
-        return position
-
-    def tell(self) -> int:
-        position: int = self._do(self._file.tell) or 0
-        return position
-
-    def truncate(self, size: int | None = None) -> int:
-        self._do(lambda: self._file.truncate(size))
-        return size or 0
-
-    def flush(self) -> None:
-        self._do(self._file.flush)
-
-    def _do(self, action: Callable[[], Any]) -> Any:
-        if self._failure is None:
+            if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
+                raise ConfigError(f"{name!r} cannot be the path of an HDF5 dataset; rename the column")
+            if values.dtype.kind not in "biufcO":
+                raise ConfigError(f"column {name!r} of dtype {values.dtype} has no counterpart in HDF5; leave it out")
+            dtype = h5py.string_dtype() if values.dtype.kind == "O" else values.dtype
             try:
-                return action()
-            except Exception as error:  # noqa: BLE001  # raised by check()
-                self._failure = error
-        return None
+                root.create_dataset(name, data=values, dtype=dtype)
+            except (ValueError, TypeError, OSError) as error:  # a path through another dataset, for one
+                raise ConfigError(f"HDF5 cannot have a dataset {name!r}: {error}") from error
+    file.write(memory.getbuffer())
 
 
 def _dataset_at(file: _File, key: str) -> Any:

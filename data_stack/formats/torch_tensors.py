@@ -38,7 +38,6 @@ __all__ = [
     "tensor_of",
     "tensors_of",
     "write_tensor",
-    "write_tensors",
 ]
 
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -343,11 +342,10 @@ def save_tensors(file: Any, tensors: Any) -> None:
 
 
 class _Storage:
-    """Stands in the pickle for the bytes under a number; torch reads those of 0 from ``data/0``."""
+    """Stands in the pickle for the bytes of the one tensor, which torch reads from ``data/0``."""
 
-    def __init__(self, number: int, dtype: np.dtype[Any], n_elements: int) -> None:
-        storage_class = getattr(torch, f"{_STORAGE_NAMES[dtype.name]}Storage")
-        self.persistent_id = ("storage", storage_class, str(number), "cpu", n_elements)
+    def __init__(self, dtype: np.dtype[Any], n_elements: int) -> None:
+        self.persistent_id = ("storage", getattr(torch, f"{_STORAGE_NAMES[dtype.name]}Storage"), "0", "cpu", n_elements)
 
 
 class _Tensor:
@@ -391,62 +389,25 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
     Raises:
         ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is none of these.
     """
-    stored_dtype, whole = _stored_dtype(dtype), tuple(map(int, shape))
-    _write(file, _Tensor(_Storage(0, stored_dtype, math.prod(whole)), whole), [(blocks, whole, stored_dtype)])
-
-
-def write_tensors(
-    file: Any,
-    columns: Mapping[str, Iterable[npt.ArrayLike]],
-    *,
-    shapes: Mapping[str, Sequence[int]],
-    dtypes: Mapping[str, npt.DTypeLike],
-) -> None:
-    """Write a dict of tensors from blocks of rows, without ever holding one; plain ``torch.load`` reads it.
-
-    Args:
-        file: any binary file open for writing; it need not be able to seek.
-        columns: for each tensor blocks as for :func:`write_tensor`, which are taken when the tensors before are written.
-        shapes: the shape of each tensor.
-        dtypes: the dtype of each, one of those of :func:`write_tensor`.
-
-    Raises:
-        ConfigError: the blocks of a tensor do not add up to its shape, or it cannot have its dtype.
-    """
-    tensors, parts = {}, []
-    for number, (name, blocks) in enumerate(columns.items()):
-        stored_dtype, whole = _stored_dtype(dtypes[name]), tuple(map(int, shapes[name]))
-        tensors[name] = _Tensor(_Storage(number, stored_dtype, math.prod(whole)), whole)
-        parts.append((blocks, whole, stored_dtype))
-    _write(file, tensors, parts)
-
-
-def _stored_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     stored_dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
     if stored_dtype.name not in _STORAGE_NAMES:
         raise ConfigError(f"a tensor of dtype {stored_dtype} cannot be written; one of {', '.join(_STORAGE_NAMES)} can")
-    return stored_dtype
-
-
-def _write(file: Any, content: Any, parts: Sequence[tuple[Iterable[npt.ArrayLike], tuple[int, ...], np.dtype[Any]]]) -> None:
-    """Write what torch.save() would of ``content``, whose storages are filled from blocks, by number."""
-    pickled = io.BytesIO()
-    _Pickler(pickled, protocol=2).dump(content)
+    whole, n_written = tuple(map(int, shape)), 0
+    n_elements, pickled = math.prod(whole), io.BytesIO()
+    _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(stored_dtype, n_elements), whole))
     with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
         archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickled.getvalue())
         archive.writestr(zipfile.ZipInfo("archive/byteorder"), b"little")
-        for number, (blocks, whole, dtype) in enumerate(parts):
-            member = zipfile.ZipInfo(f"archive/data/{number}")
-            member.extra = _padding(archive.start_dir, member.filename)
-            n_elements, n_written = math.prod(whole), 0
-            with archive.open(member, "w", force_zip64=True) as stream:
-                for block in blocks:
-                    array = np.ascontiguousarray(block, dtype)
-                    n_written += array.size
-                    if array.size:
-                        stream.write(array.reshape(-1).view(np.uint8).data)
-            if n_written != n_elements:
-                raise ConfigError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
+        member = zipfile.ZipInfo("archive/data/0")
+        member.extra = _padding(archive.start_dir, member.filename)
+        with archive.open(member, "w", force_zip64=True) as stream:
+            for block in blocks:
+                array = np.ascontiguousarray(block, stored_dtype)
+                n_written += array.size
+                if array.size:
+                    stream.write(array.reshape(-1).view(np.uint8).data)
+        if n_written != n_elements:
+            raise ConfigError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
         archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")
 
 

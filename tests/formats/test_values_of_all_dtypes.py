@@ -23,10 +23,10 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStack
 from data_stack.formats import records
 from data_stack.formats.conversion import convert
 from data_stack.formats.conversion.source import open_source
-from data_stack.formats.hdf5 import HDF5DatasetIterator, HDF5Writer
+from data_stack.formats.hdf5 import HDF5DatasetIterator, write_hdf5
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, write_npz
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetWriter, Schema
-from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator, load_tensors, write_tensors
+from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator, load_tensors, write_tensor
 from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
 from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource
@@ -171,8 +171,8 @@ def by_npz(values: list[Any], path: Path) -> list[Found]:
 
 def by_hdf5(values: list[Any], path: Path) -> list[Found]:
     column = stack_values(values)
-    with path.open("w+b") as file, HDF5Writer(file, {"x": (column.dtype, column.shape[1:])}, len(column)) as writer:
-        writer.extend({"x": column})
+    with path.open("wb") as file:
+        write_hdf5(file, {"x": column})
     with resource(path) as opened:
         return read_in_both_ways(HDF5DatasetIterator(opened, {"x": "x"}), "x")
 
@@ -180,9 +180,9 @@ def by_hdf5(values: list[Any], path: Path) -> list[Found]:
 def by_torch(values: list[Any], path: Path) -> list[Found]:
     column = stack_values(values)
     with path.open("wb") as file:
-        write_tensors(file, {"x": [column]}, shapes={"x": column.shape}, dtypes={"x": column.dtype})
+        write_tensor(file, [column], shape=column.shape, dtype=column.dtype)
     with resource(path) as opened:
-        return read_in_both_ways(TensorsDatasetIterator(opened, {"x": "x"}), "x")
+        return read_in_both_ways(TorchDatasetIterator({"x": opened}), "x")
 
 
 RECORDS = ("array", "npy", "i64", "u64", "json", "msgpack", "tree", "utf8", "bytes")

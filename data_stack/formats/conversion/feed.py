@@ -14,7 +14,7 @@ from data_stack.formats.conversion.source import Source
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.util.executor import waiting
 
-__all__ = ["Feed", "progress_bar", "read_ahead"]
+__all__ = ["Feed", "Prepare", "progress_bar", "read_ahead", "size_of"]
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -34,62 +34,45 @@ class Feed:
     Args:
         source: what to read; threads share it where ``jobs`` is more than 1.
         jobs: threads that read ahead; 1 to read where it is asked for.
-        tick: told of samples as they are read, in parts of 1 where only some of the columns are.
+        tick: told of samples as they are read.
     """
 
-    def __init__(self, source: Source, jobs: int, tick: Callable[[float], None]) -> None:
+    def __init__(self, source: Source, jobs: int, tick: Callable[[int], Any]) -> None:
         self.source, self._jobs, self._tick = source, jobs, tick
         self.n_samples = len(source)
         self._batch_samples: int | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """The columns."""
-        return list(self.source.schema)
 
     def skip(self, n_samples: int) -> None:
         """Count samples that need not be read."""
         self._tick(n_samples)
 
-    def batches(
-        self,
-        names: Sequence[str] | None = None,
-        stored: Collection[str] = (),
-        *,
-        start: int = 0,
-        prepare: Prepare = lambda first, columns: columns,
-        counts: bool = True,
-    ) -> Iterator[Any]:
+    def batches(self, stored: Collection[str] = (), *, start: int = 0, prepare: Prepare | None = None) -> Iterator[Any]:
         """Batches from sample ``start`` on, as ``prepare`` makes them of columns by name.
 
         Args:
-            names: columns to read; None for all.
-            stored: those of them that are read as the bytes of their files.
+            stored: columns that are read as the bytes of their files.
             start: the first sample.
-            prepare: what to make of a batch.
-            counts: whether the progress is told.
+            prepare: what to make of a batch; None to leave it as it is.
         """
-        chosen = self.names if names is None else list(names)
-        size = self.size_of_batch(chosen, stored)
-        share = len(chosen) / len(self.names)
+        size, names = self.size_of_batch(stored), list(self.source.schema)
         firsts = range(start, self.n_samples, size)
 
         def read(first: int) -> Any:
             positions = np.arange(first, min(first + size, self.n_samples), dtype=np.intp)
-            return prepare(first, self.source.read(positions, chosen, stored))
+            columns = self.source.read(positions, names, stored)
+            return columns if prepare is None else prepare(first, columns)
 
         for first, batch in zip(firsts, read_ahead(read, firsts, self._jobs), strict=True):
             yield batch
-            if counts:
-                self._tick(share * (min(first + size, self.n_samples) - first))
+            self._tick(min(first + size, self.n_samples) - first)
 
-    def size_of_batch(self, names: Sequence[str] | None = None, stored: Collection[str] = ()) -> int:
+    def size_of_batch(self, stored: Collection[str] = ()) -> int:
         """How many samples a batch has, by the size of the first ones."""
         positions = np.arange(min(_LOOKED_AT, self.n_samples), dtype=np.intp)
         if not len(positions):
             return 1
-        columns = self.source.read(positions, self.names if names is None else names, stored)
-        n_bytes = sum(_size_of(column) for column in columns.values()) / len(positions)
+        columns = self.source.read(positions, self.source.schema, stored)
+        n_bytes = sum(map(size_of, columns.values())) / len(positions)
         return int(max(1, min(_MOST_IN_BATCH, _BATCH_BYTES // max(1, n_bytes))))
 
 
@@ -101,24 +84,18 @@ def read_ahead(read: Callable[[_Item], _Made], items: Sequence[_Item], jobs: int
     yield from waiting.map(read, items, at_once=jobs)
 
 
-def _size_of(column: npt.NDArray[Any]) -> int:
+def size_of(column: npt.NDArray[Any]) -> int:
+    """About how many bytes the values of a column take."""
     if column.dtype.kind != "O":
         return int(column.nbytes)
     return sum(getattr(value, "nbytes", None) or sys.getsizeof(value) for value in column)
 
 
 @contextlib.contextmanager
-def progress_bar(what: str, n_samples: int, progress: bool | None) -> Iterator[Callable[[float], None]]:
+def progress_bar(what: str, n_samples: int, progress: bool | None) -> Iterator[Callable[[int], Any]]:
     """Gives what counts samples on a bar on standard error, if there is somebody to look at it."""
     if not shows_progress(progress):
         yield lambda n_more: None
         return
-    done = 0.0
     with new_bar(desc=what, total=n_samples, unit=" samples") as bar:
-
-        def tick(n_more: float) -> None:
-            nonlocal done
-            done += n_more
-            bar.update(int(done + 1e-6) - bar.n)
-
-        yield tick
+        yield bar.update

@@ -66,6 +66,11 @@ class Source:
         """Whether a column can be read as the bytes of its files."""
         return self.stored is not None and self.schema[name].codec_type in media_types()
 
+    @property
+    def stored_names(self) -> list[str]:
+        """The columns that can be read as the bytes of their files."""
+        return [name for name in self.schema if self.can_give_stored(name)]
+
     def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Values]:
         """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
         found: dict[str, Values] = {}

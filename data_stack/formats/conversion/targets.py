@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,14 +16,16 @@ from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import records
-from data_stack.formats.conversion.feed import Feed
+from data_stack.formats.conversion.feed import Feed, Prepare, size_of
 from data_stack.formats.conversion.source import Source
 from data_stack.formats.image_folder import METADATA, ImageFolderWriter
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.webdataset import KEY, SHARD_INDEX, FieldEncoder, WebDatasetWriter, field_of_column, write_shard
+from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.io.storage_errors import storage_errors
+from data_stack.util.request_limit import check_request
 
 __all__ = ["TARGETS", "Target"]
 
@@ -30,6 +33,8 @@ _DEFAULT_SHARDLEN: Final = 10_000
 _LOOKED_AT: Final = 16
 #: dtypes that torch has.
 _TORCH: Final = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))
+
+_INTEGERS: Final = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 
 _Array = npt.NDArray[Any]
 _Begun = Callable[[int], None]
@@ -86,6 +91,33 @@ class Target(ABC):
     def write(self, feed: Feed, begun: _Begun) -> int:
         """Write the dataset; the number of samples that an earlier attempt had left."""
 
+    def _has_all(self, n_there: int, source: Source) -> bool:
+        """Whether so many samples are all that are to be written.
+
+        Raises:
+            ConfigError: they are more.
+        """
+        if n_there > len(source):
+            raise ConfigError(
+                f"{self.location.full_name} holds {n_there:,} samples already, more than the {len(source):,} to be written; "
+                f"remove it, or choose another target"
+            )
+        return n_there == len(source)
+
+    def _append(
+        self, writer: Any, feed: Feed, append: Callable[[Any], Any], begun: _Begun | None = None, prepare: Prepare | None = None
+    ) -> int:
+        """Append what ``writer`` does not have yet, batch by batch; the number of samples that it had."""
+        with writer:
+            n_there = len(writer)
+            self._has_all(n_there, feed.source)
+            if begun is not None:
+                begun(n_there)
+            feed.skip(n_there)
+            for batch in feed.batches(feed.source.stored_names, start=n_there, prepare=prepare):
+                append(batch)
+        return n_there
+
 
 # ---------------------------------------------------------------------- records
 
@@ -114,33 +146,22 @@ class _Records(Target):
             return False
         with records.open(folder) as reader:
             n_there = len(reader)
-        if n_there > len(source):
-            raise ConfigError(
-                f"{self.location.full_name} holds {n_there:,} samples already, more than the {len(source):,} to be written; "
-                f"choose another folder"
-            )
-        return n_there == len(source)
+        return self._has_all(n_there, source)
 
     def write(self, feed: Feed, begun: _Begun) -> int:
-        source = feed.source
-        spec = {name: _record_column(column) for name, column in source.schema.items()}
-        stored = [name for name in source.schema if source.can_give_stored(name)]
+        spec = {name: _record_column(column) for name, column in feed.source.schema.items()}
         folder = self.location.as_folder()
         writer: Any = (
             records.RecordWriter(folder, spec)
             if self.shardlen is None
             else records.ShardedRecordWriter(folder, spec, shardlen=self.shardlen)
         )
-        with writer:
-            n_there = len(writer)
-            if n_there > feed.n_samples:
-                raise ConfigError(f"{self.location.full_name} holds {n_there:,} samples already, more than are to be written")
-            begun(n_there)
-            feed.skip(n_there)
-            for columns in feed.batches(stored=stored, start=n_there):
-                writer.extend(columns)
-                writer.flush()  # no more than a batch is to be done again
-        return n_there
+
+        def append(columns: dict[str, Any]) -> None:
+            writer.extend(columns)
+            writer.flush()  # no more than a batch is to be done again
+
+        return self._append(writer, feed, append, begun)
 
 
 def _record_column(column: Column) -> Column:
@@ -172,29 +193,14 @@ class _Parquet(Target):
                 f"{self.location.full_name} is a file; choose another name, Parquet is written as a folder of files"
             )
         manifest = ParquetManifest.read(self.location.as_folder())
-        if manifest is None:
-            return False
-        if manifest.n_rows > len(source):
-            raise ConfigError(
-                f"{self.location.full_name} holds {manifest.n_rows:,} samples already, more than the {len(source):,} to be "
-                f"written; choose another folder"
-            )
-        return manifest.n_rows == len(source)
+        return manifest is not None and self._has_all(manifest.n_rows, source)
 
     def write(self, feed: Feed, begun: _Begun) -> int:
         from data_stack.formats.parquet import ParquetWriter
 
-        source = feed.source
-        stored = [name for name in source.schema if source.can_give_stored(name)]
-        with ParquetWriter(self.location.as_folder(), self._schema(source), rows_per_file=self.shardlen) as writer:
-            n_there = len(writer)
-            if n_there > feed.n_samples:
-                raise ConfigError(f"{self.location.full_name} holds {n_there:,} samples already, more than are to be written")
-            begun(n_there)
-            feed.skip(n_there)
-            for columns in feed.batches(stored=stored, start=n_there):
-                writer.append_columns(columns, encoded=stored)
-        return n_there
+        stored = feed.source.stored_names
+        writer = ParquetWriter(self.location.as_folder(), self._schema(feed.source), rows_per_file=self.shardlen)
+        return self._append(writer, feed, lambda columns: writer.append_columns(columns, encoded=stored), begun)
 
     def _schema(self, source: Source) -> Any:
         from data_stack.formats.conversion.parquet_columns import parquet_schema
@@ -229,16 +235,16 @@ class _Folder(Target):
     def write(self, feed: Feed, begun: _Begun) -> int:
         path = self.location.path
         if path is None:
-            return self._write_at(self.location, feed)
+            return self._write_into(self.location.as_folder(), feed)
         part = self._part
-        n_there = self._write_at(part, feed)
+        n_there = self._write_into(part.as_folder(), feed)
         with storage_errors(f"rename {part.full_name} to", path):
             os.rename(str(part.path), path)
         return n_there
 
     @abstractmethod
-    def _write_at(self, location: Location, feed: Feed) -> int:
-        """Write all at ``location``; the number of samples that were there."""
+    def _write_into(self, folder: Folder, feed: Feed) -> int:
+        """Write all into a folder; the number of samples that were there."""
 
 
 class _WebDataset(_Folder):
@@ -270,26 +276,24 @@ class _WebDataset(_Folder):
     def write(self, feed: Feed, begun: _Begun) -> int:
         if not self._is_file:
             return super().write(feed, begun)
-        write_shard(self.location.folder, self.location.name, (each for batch in self._samples(feed, 0) for each in batch))
+        batches = feed.batches(feed.source.stored_names, prepare=self._to_samples(feed.source))
+        write_shard(self.location.folder, self.location.name, (sample for batch in batches for sample in batch))
         return 0
 
-    def _write_at(self, location: Location, feed: Feed) -> int:
+    def _write_into(self, folder: Folder, feed: Feed) -> int:
         shardlen = _DEFAULT_SHARDLEN if self.shardlen is None else self.shardlen
-        with WebDatasetWriter(location.as_folder(), name=self.location.name, shardlen=shardlen) as writer:
-            n_there = len(writer)
-            if n_there > feed.n_samples:
-                raise ConfigError(f"{location.full_name} holds {n_there:,} samples, more than are to be written; remove it")
-            feed.skip(n_there)
-            for batch in self._samples(feed, n_there):
-                for sample in batch:
-                    writer.append(sample)
-        return n_there
+        writer = WebDatasetWriter(folder, name=self.location.name, shardlen=shardlen)
 
-    def _samples(self, feed: Feed, start: int) -> Iterator[list[dict[str, Any]]]:
-        """Samples with the bytes of their fields, which are made where they are read."""
-        source, encoder = feed.source, FieldEncoder()
+        def append(samples: list[dict[str, Any]]) -> None:
+            for sample in samples:
+                writer.append(sample)
+
+        return self._append(writer, feed, append, prepare=self._to_samples(feed.source))
+
+    def _to_samples(self, source: Source) -> Prepare:
+        """Makes samples of columns, with the bytes of their fields; called in the threads that read ahead."""
+        encoder = FieldEncoder()
         fields = {name: _field(name, column) for name, column in source.schema.items() if name != KEY}
-        stored = [name for name in fields if source.can_give_stored(name)]
 
         def prepare(first: int, columns: dict[str, Any]) -> list[dict[str, Any]]:
             samples: list[dict[str, Any]] = []
@@ -300,7 +304,7 @@ class _WebDataset(_Folder):
                 samples.append(sample)
             return samples
 
-        return feed.batches(stored=stored, start=start, prepare=prepare)
+        return prepare
 
 
 def _field(name: str, column: Column) -> str:
@@ -335,44 +339,58 @@ class _Images(_Folder):
             if name != "image" and _plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
                 raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
 
-    def _write_at(self, location: Location, feed: Feed) -> int:
-        source = feed.source
-        stored = [name for name in source.schema if source.can_give_stored(name)]
-        with ImageFolderWriter(location.as_folder()) as writer:
-            n_there = len(writer)
-            if n_there > feed.n_samples:
-                raise ConfigError(f"{location.full_name} holds {n_there:,} samples, more than are to be written; remove it")
-            feed.skip(n_there)
-            for columns in feed.batches(stored=stored, start=n_there):
-                for row in range(len(columns["image"])):
-                    sample = {name: values[row] for name, values in columns.items()}
-                    if np.ndim(sample["image"]) == 3 and np.shape(sample["image"])[2] == 1:
-                        raise ConfigError(
-                            f"image {len(writer)} has the shape {np.shape(sample['image'])}: PNG would lose its last axis; "
-                            f"give it without (.map), or choose another format"
-                        )
-                    writer.append(sample)
-        return n_there
+    def _write_into(self, folder: Folder, feed: Feed) -> int:
+        writer = ImageFolderWriter(folder)
+
+        def append(columns: dict[str, Any]) -> None:
+            for row, image in enumerate(columns["image"]):
+                if np.ndim(image) == 3 and np.shape(image)[2] == 1:
+                    raise ConfigError(
+                        f"image {len(writer)} has the shape {np.shape(image)}: PNG would lose its last axis; give it without "
+                        f"(.map), or choose another format"
+                    )
+                writer.append({name: values[row] for name, values in columns.items()})
+
+        return self._append(writer, feed, append)
 
 
 # ---------------------------------------------------------------------- one file, one shape a column
 
 
 class _OneFile(Target):
-    """A file of columns whose values have one dtype and shape. It is whole or not there; an interrupted one begins anew."""
+    """A file of columns whose values have one dtype and shape; they are collected in memory, and written at once."""
+
+    #: Letters of the kinds of dtypes that the format has, as numpy calls them.
+    dtype_kinds = "biufc"
+    has_text = True
 
     def is_finished(self, source: Source) -> bool:
         return self.location.is_file()
 
     def check(self, source: Source) -> None:
         super().check(source)
-        for name in source.schema:
-            self._fixed(source, name)
+        for name, column in source.schema.items():
+            kind = _plain_type(column.type)
+            if not (kind == "utf8" and self.has_text) and kind not in media_types() | {"array", "npy", *_INTEGERS}:
+                raise ConfigError(
+                    f"column {name!r} is of type {column.type!r}, which {self.kind} cannot hold; leave it out (--columns …), or "
+                    f"choose records or webdataset"
+                )
+            if column.dtype is not None:
+                self._check_dtype(column.dtype, name)
 
     def write(self, feed: Feed, begun: _Begun) -> int:
+        parts: dict[str, list[_Array]] = {name: [] for name in feed.source.schema}
+        n_bytes = 0
+        for batch in feed.batches():
+            n_bytes += sum(size_of(column) for column in batch.values())
+            check_request(n_bytes, f"the samples of {feed.source.name!r}, which {self.kind} holds in one piece,")
+            for name, values in batch.items():
+                parts[name].append(values)
+        columns = {name: self._joined(name, parts.pop(name), column) for name, column in feed.source.schema.items()}
         with self.location.folder.create(self.location.name) as file:
             try:
-                self._write_into(file, feed)
+                self._save(file, columns)
             except (TypeError, ValueError) as error:
                 if isinstance(error, ConfigError):
                     raise
@@ -380,79 +398,53 @@ class _OneFile(Target):
         return 0
 
     @abstractmethod
-    def _write_into(self, file: Any, feed: Feed) -> None:
+    def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         """Write all into a file."""
 
-    def _fixed(self, source: Source, name: str) -> tuple[Any, tuple[int, ...]]:
-        """The dtype (``str`` for text) and shape of the values of a column.
+    def _joined(self, name: str, parts: list[_Array], column: Column) -> _Array:
+        """All values of a column, of shape ``(n_samples, ...)``; text as dtype object.
 
         Raises:
-            ConfigError: they have none in common that the format has.
+            ConfigError: they have no dtype and shape in common that the format has.
         """
-        column = source.schema[name]
-        kind = _plain_type(column.type)
-        if kind == "utf8" and self.kind != "torch":
-            return str, ()
-        if kind in ("i64", "u64", "int"):
-            dtype: Any = column.dtype or np.dtype(np.uint64 if kind == "u64" else np.int64)
-            return self._checked(dtype, name), ()
-        if kind not in media_types() and kind not in ("array", "npy"):
-            raise ConfigError(
-                f"column {name!r} is of type {column.type!r}, which {self.kind} cannot hold; leave it out (--columns …), or "
-                f"choose records or webdataset"
-            )
-        if column.dtype is not None and column.shape is not None and None not in column.shape:
-            return self._checked(column.dtype, name), tuple(int(size) for size in column.shape if size is not None)
-        if not len(source):
-            raise ConfigError(f"column {name!r} has no values, and so no shape, which {self.kind} needs")
-        positions = np.unique(np.linspace(0, len(source) - 1, _LOOKED_AT).astype(np.intp))
-        values = source.read(positions, [name])[name]
-        if values.dtype.kind == "O":
-            self._refuse(values, np.shape(values[0]), name, positions)
-        return self._checked(values.dtype, name), values.shape[1:]
+        kind, dtype, fixed = _plain_type(column.type), column.dtype, column.shape
+        if kind == "utf8":
+            return np.concatenate([np.empty(0, object), *parts])
+        if kind in _INTEGERS:
+            dtype, fixed = dtype or _INTEGERS[kind], ()
+        if not parts:
+            if dtype is None or fixed is None or None in fixed:
+                raise ConfigError(f"column {name!r} has no values, and so no shape, which {self.kind} needs")
+            parts = [np.empty((0, *map(int, fixed)), dtype)]  # type: ignore[arg-type]  # no None is among them
+        first, shape = 0, np.shape(parts[0][0]) if len(parts[0]) else parts[0].shape[1:]
+        for part in parts:
+            if part.dtype.kind == "O" or part.shape[1:] != shape:
+                self._refuse(part, shape, name, first)
+            first += len(part)
+        values = np.concatenate(parts)
+        if dtype is not None and values.dtype != dtype:
+            values = values.astype(dtype)
+        self._check_dtype(values.dtype, name)
+        return values
 
-    def _checked(self, dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-        kinds = "biufcmM" if self.kind == "npz" else "biufc"
-        if dtype.kind not in kinds or (self.kind == "torch" and dtype.name not in _TORCH):
+    def _check_dtype(self, dtype: np.dtype[Any], name: str) -> None:
+        if dtype.kind not in self.dtype_kinds:
             raise ConfigError(
                 f"column {name!r} is of dtype {dtype}, which {self.kind} cannot hold; map it to another, or leave it out"
             )
-        return dtype
 
-    def _refuse(self, values: Any, shape: tuple[int, ...], name: str, positions: Any) -> None:
+    def _refuse(self, values: _Array, shape: tuple[int, ...], name: str, first: int) -> None:
         odd = next((row for row, value in enumerate(values) if np.shape(value) != shape), None)
         if odd is None:
             raise ConfigError(
-                f"column {name!r} has values from sample {positions[0]} on that no dtype holds together: map them to one, leave "
+                f"column {name!r} has values from sample {first} on that no dtype holds together: map them to one, leave "
                 f"it out (--columns …), or choose records or webdataset"
             )
         raise ConfigError(
-            f"column {name!r} of sample {positions[odd]} has the shape {np.shape(values[odd])}, others have {shape}: in "
+            f"column {name!r} of sample {first + odd} has the shape {np.shape(values[odd])}, others have {shape}: in "
             f"{self.kind} all values of a column have one shape. Bring them to one (.map), leave it out (--columns …), or choose "
             f"records or webdataset"
         )
-
-    def _block(self, values: Any, name: str, first: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Array:
-        """Values as an array of that dtype and shape."""
-        array = np.asarray(values)
-        if array.dtype.kind == "O" or array.shape[1:] != shape:
-            self._refuse(array, shape, name, range(first, first + len(array)))
-        if array.dtype != dtype:
-            cast = array.astype(dtype)
-            if not np.can_cast(array.dtype, dtype, "safe") and not np.array_equal(cast, array):
-                raise ConfigError(
-                    f"column {name!r} has values of dtype {array.dtype} from sample {first} on, others are {dtype}: map them"
-                )
-            array = cast
-        return array
-
-    def _blocks(self, feed: Feed, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[_Array]:
-        def prepare(first: int, columns: dict[str, Any]) -> _Array:
-            return self._block(columns[name], name, first, dtype, shape)
-
-        if not feed.n_samples:
-            yield np.empty((0, *shape), dtype)
-        yield from feed.batches([name], prepare=prepare)
 
 
 class _HDF5(_OneFile):
@@ -460,67 +452,49 @@ class _HDF5(_OneFile):
 
     kind = "hdf5"
 
-    def _write_into(self, file: Any, feed: Feed) -> None:
-        from data_stack.formats.hdf5 import HDF5Writer
+    def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
+        from data_stack.formats.hdf5 import write_hdf5
 
-        fixed = {name: self._fixed(feed.source, name) for name in feed.names}
-
-        def prepare(first: int, columns: dict[str, Any]) -> dict[str, Any]:
-            return {
-                name: columns[name].tolist() if dtype is str else self._block(columns[name], name, first, dtype, shape)
-                for name, (dtype, shape) in fixed.items()
-            }
-
-        with HDF5Writer(file, fixed, feed.n_samples) as writer:
-            for columns in feed.batches(prepare=prepare):
-                writer.extend(columns)
+        write_hdf5(file, columns)
 
 
 class _Npz(_OneFile):
-    """One array a column, each written in a pass of its own; text as strings of the longest one's length."""
+    """One array a column; text as strings of the longest one's length."""
 
     kind = "npz"
+    dtype_kinds = "biufcmM"
 
-    def _write_into(self, file: Any, feed: Feed) -> None:
+    def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.numpy_arrays import write_npz
 
-        columns: dict[str, Iterator[_Array]] = {}
-        shapes: dict[str, tuple[int, ...]] = {}
-        for name in feed.names:
-            dtype, shape = self._fixed(feed.source, name)
-            columns[name] = self._texts(feed, name) if dtype is str else self._blocks(feed, name, dtype, shape)
-            shapes[name] = (feed.n_samples, *shape)
-        write_npz(file, columns, shapes=shapes)
+        arrays = {name: _fixed_text(values, name) if values.dtype == object else values for name, values in columns.items()}
+        write_npz(file, {name: [array] for name, array in arrays.items()}, shapes={n: array.shape for n, array in arrays.items()})
 
-    def _texts(self, feed: Feed, name: str) -> Iterator[_Array]:
-        longest, first = 1, 0
-        for batch in feed.batches([name], counts=False):
-            for row, text in enumerate(batch[name]):
-                if text.endswith("\0"):
-                    raise ConfigError(f"column {name!r} of sample {first + row} ends with a NUL, which NumPy's strings lose")
-                longest = max(longest, len(text))
-            first += len(batch[name])
-        if not first:
-            yield np.empty(0, f"U{longest}")
-        for batch in feed.batches([name]):
-            yield np.array(batch[name].tolist(), f"U{longest}")
+
+def _fixed_text(values: _Array, name: str) -> _Array:
+    for row, text in enumerate(values):
+        if text.endswith("\0"):
+            raise ConfigError(f"column {name!r} of sample {row} ends with a NUL, which NumPy's strings lose")
+    return np.array(values.tolist(), f"U{max(map(len, values), default=1) or 1}")
 
 
 class _Torch(_OneFile):
-    """A dict of tensors, each written in a pass of its own."""
+    """A dict of tensors."""
 
     kind = "torch"
+    has_text = False
 
-    def _write_into(self, file: Any, feed: Feed) -> None:
-        from data_stack.formats.torch_tensors import write_tensors
+    def _check_dtype(self, dtype: np.dtype[Any], name: str) -> None:
+        if dtype.name not in _TORCH:
+            raise ConfigError(f"column {name!r} is of dtype {dtype}, which torch cannot hold; map it to another, or leave it out")
 
-        fixed = {name: self._fixed(feed.source, name) for name in feed.names}
-        write_tensors(
-            file,
-            {name: self._blocks(feed, name, dtype, shape) for name, (dtype, shape) in fixed.items()},
-            shapes={name: (feed.n_samples, *shape) for name, (_, shape) in fixed.items()},
-            dtypes={name: dtype for name, (dtype, _) in fixed.items()},
-        )
+    def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
+        from data_stack.formats.torch_tensors import save_tensors, tensor_of
+
+        memory = io.BytesIO()  # torch aborts the process where a file of Python cannot be written
+        native = {name: values.astype(values.dtype.newbyteorder("=")) for name, values in columns.items()}
+        save_tensors(memory, {name: tensor_of(values, values.dtype.name) for name, values in native.items()})
+        file.write(memory.getbuffer())
 
 
 TARGETS: Final[Mapping[str, type[Target]]] = {
