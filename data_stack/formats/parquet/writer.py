@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -16,7 +15,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.exception import ConfigError, DataStackError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
-from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, is_data_file
 from data_stack.formats.parquet.files import ParquetFiles, partition_of
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import (
@@ -29,23 +27,28 @@ from data_stack.formats.parquet.metadata import (
 from data_stack.formats.parquet.petastorm_metadata import is_petastorms, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.stored_indexes import built_indexes, indexes_json
-from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values, plain_value
+from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values, owned_value
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
 from data_stack.formats.parquet.writer_inference import schema_of_columns, schema_of_rows, undecided_fields
+from data_stack.formats.parquet.writer_part import FileLimits, WriterPart
 from data_stack.formats.parquet.writer_partitions import Partitions
-from data_stack.formats.parquet.writer_progress import WriterProgress, check_same, clear_progress
-from data_stack.io.folder import TEMPORARY, Folder, folder_of
+from data_stack.formats.parquet.writer_progress import (
+    PART_FILE,
+    WriterProgress,
+    check_same,
+    clear_left_over,
+    clear_progress,
+    remove_dataset,
+)
+from data_stack.io.folder import folder_of
 from data_stack.io.progress import batch_bar
 
-__all__ = ["ParquetWriter", "remove_dataset"]
+__all__ = ["ParquetWriter"]
 
 _LOCK: Final = "_data_stack.lock"
-_OURS: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 _MEGABYTE: Final = 1 << 20
 #: So many rows are kept to see what a field holds of which the first have no value.
 _MOST_UNDECIDED: Final = 1000
-#: What rows in memory of all open files together take at most.
-_MOST_PENDING_BYTES: Final = 512 << 20
 
 
 class ParquetWriter:
@@ -123,19 +126,18 @@ class ParquetWriter:
             None if row_group_rows is None else int(_at_least("row_group_rows", row_group_rows, 1)),
             compression,
         )
-        self._file_bytes = int(_at_least("file_mb", file_mb, 0) * _MEGABYTE)
-        self._rows_per_file = None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1))
-        self._most_open = int(_at_least("most_open_partitions", most_open_partitions, 1))
+        self._limits = FileLimits(
+            int(_at_least("file_mb", file_mb, 0) * _MEGABYTE),
+            None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1)),
+            int(_at_least("most_open_partitions", most_open_partitions, 1)),
+        )
         self._indexes, self._petastorm = tuple(indexes), bool(petastorm)
         self._folder = folder_of(target, prefix)
         self._name = self._folder.name or "the root of the store"
+        self._short_name = self._folder.name.rpartition("/")[2] or "dataset"
         self._pid, self._state = os.getpid(), ""
         self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
         self._undecided: list[dict[str, Any]] = []
-        self._open: dict[str, GrowingParquetFile] = {}
-        self._published: list[ParquetFileRecord] = []
-        self._n_in_folder: dict[str, int] = {}
-        self._n_rows_in_part = 0
         self._progress: WriterProgress | None = None
         self._manifest: ParquetManifest | None = None
         self._stack = contextlib.ExitStack()
@@ -155,8 +157,8 @@ class ParquetWriter:
 
     def __len__(self) -> int:
         """Number of rows, those included that are not durable yet. Of a writer that was just opened: those that are."""
-        waiting = self._cells.n_rows if self._progress is not None else 0
-        return self._n_complete + self._n_rows_in_part + waiting + len(self._undecided)
+        begun = self._part.n_complete + self._part.n_rows + self._cells.n_rows if self._progress is not None else 0
+        return self._n_before + begun + len(self._undecided)
 
     @property
     def schema(self) -> Schema | None:
@@ -319,7 +321,7 @@ class ParquetWriter:
 
     def _take_up(self, resume: bool, overwrite: bool) -> None:
         """See what is there, and go on with it."""
-        self._n_complete, self._before = 0, tuple[ParquetFileRecord, ...]()
+        self._n_before, self._before = 0, tuple[ParquetFileRecord, ...]()
         if overwrite:
             remove_dataset(self._folder)
         self._manifest = ParquetManifest.read(self._folder)
@@ -334,7 +336,7 @@ class ParquetWriter:
                 )
             if not self._folder.can_delete:
                 raise ConfigError(f"{self._name!r} holds a Parquet dataset; nothing can be appended to it in this store")
-            self._n_complete, self._before = self._manifest.n_rows, self._manifest.files
+            self._n_before, self._before = self._manifest.n_rows, self._manifest.files
             if self._manifest.schema is None:
                 raise ConfigError(
                     f"the manifest of {self._name!r} tells no schema: `data-stack parquet generate-metadata` adds it"
@@ -348,28 +350,9 @@ class ParquetWriter:
                 )
             progress.check(self._schema, self._asked_partition_by)
             self._schema, self._asked_partition_by = progress.schema, progress.partition_by
-            self._n_complete += progress.n_rows
+            self._n_before += progress.n_rows
         self._found_progress = progress
-        if self._folder.can_delete:
-            self._clear_left_over(progress)
-
-    def _clear_left_over(self, progress: WriterProgress | None) -> None:
-        """Remove files of parts that were not completed; refuse those that nobody knows."""
-        known = {file.name for file in (*self._before, *(progress.files if progress is not None else ()))}
-        there = self._folder.list_files()
-        if self._folder.path is not None:  # stores clear up after themselves
-            for name in there:
-                if name.rpartition("/")[2].startswith(TEMPORARY):
-                    self._folder.delete(name)
-        stray = [name for name in there if is_data_file(name) and name not in known]
-        for name in stray:
-            if progress is None or not _OURS.fullmatch(name):
-                raise ConfigError(
-                    f"there is {self._folder.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
-                    f"`data-stack parquet generate-metadata` makes a manifest of what is there, and overwrite=True removes it"
-                )
-        for name in stray:
-            self._folder.delete(name)
+        clear_left_over(self._folder, self._before, progress)
 
     def _prepare(self, schema: Schema) -> None:
         """Begin to write, now that the schema is known."""
@@ -379,20 +362,26 @@ class ParquetWriter:
             petastorm_metadata(schema, ())  # refuses what Petastorm does not know before anything is written
         for index in self._indexes:
             schema[index.field]
-        self._cells = Cells(schema, self._partitions, self._name, self._rows_per_file)
+        self._cells = Cells(schema, self._partitions, self._name, self._limits.rows)
         self._precompressed = frozenset(field.name for field in schema if field.codec.is_compressed)
         if self._found_progress is None:
-            numbers = [int(match[1]) + 1 for file in self._before if (match := _OURS.fullmatch(file.name))]
+            numbers = [int(match[1]) + 1 for file in self._before if (match := PART_FILE.fullmatch(file.name))]
             first_part = max([self._manifest.n_parts if self._manifest is not None else 0, *numbers])
             self._progress = WriterProgress.begin(self._folder, schema, partition_by, first_part)
         else:
             self._progress = self._found_progress
+        share, arrow_schema = self._progress.share, self._cells.arrow_schema
+
+        def open_file(name: str) -> GrowingParquetFile:
+            return GrowingParquetFile(self._folder, name, arrow_schema, self._format, share, self._precompressed)
+
+        self._part = WriterPart(self._progress, self._limits, open_file, is_partitioned=bool(self._partitions))
         self._schema = schema
 
     def _append_undecided(self, row: Mapping[str, Any]) -> None:
         if not isinstance(row, Mapping):
             raise ConfigError(f"row {len(self)} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
-        self._undecided.append({name: _copied(value) for name, value in row.items()})
+        self._undecided.append({name: owned_value(value) for name, value in row.items()})
         if len(self._undecided) >= _MOST_UNDECIDED or not undecided_fields(self._undecided):
             try:
                 self._decide_rows()
@@ -403,7 +392,7 @@ class ParquetWriter:
 
     def _decide_rows(self) -> None:
         """Take the schema from the rows so far, and append them."""
-        self._prepare(schema_of_rows(_last_part(self._name), self._undecided))
+        self._prepare(schema_of_rows(self._short_name, self._undecided))
         rows, self._undecided = self._undecided, []
         for row in rows:
             self.append(row)
@@ -415,7 +404,7 @@ class ParquetWriter:
         if not hasattr(columns, "keys"):
             raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
         values = {name: column_values(columns[name]) for name in list(columns.keys())}
-        self._prepare(schema_of_columns(_last_part(self._name), values))
+        self._prepare(schema_of_columns(self._short_name, values))
 
     # ------------------------------------------------------------------ rows into files
 
@@ -424,115 +413,23 @@ class ParquetWriter:
             self._spread(self._cells.taken())
 
     def _spread(self, cells: CellBatch) -> None:
-        """Put rows into the files of their folders."""
-        batch, folders = cells
-        try:
-            if folders is None:
-                start = 0
-                while start < batch.num_rows:
-                    n_rows = batch.num_rows - start
-                    if self._rows_per_file is not None:
-                        n_rows = min(n_rows, self._rows_per_file - self._n_rows_in_part)
-                    self._add("", batch.slice(start, n_rows))
-                    start += n_rows
-                return
-            names, inverse = np.unique(np.array(folders, dtype=object), return_inverse=True)
-            order = np.argsort(inverse, kind="stable")
-            ends = np.cumsum(np.bincount(inverse, minlength=len(names)))
-            for number, name in enumerate(names):
-                rows = order[ends[number - 1] if number else 0 : ends[number]]
-                self._add_to_folder(name, batch.take(pa.array(rows)))
-            self._complete_part_if_full()
-        except BaseException as error:
-            self._state = f"broken by an error ({error!s:.200}); open the dataset anew: it goes on behind its last complete file"
-            raise
-
-    def _add(self, folder: str, batch: pa.RecordBatch) -> None:
-        """Add rows to the one open file of a dataset without partitions."""
-        file = self._file(folder)
-        file.add(batch)
-        self._n_rows_in_part += batch.num_rows
-        if file.n_bytes >= self._file_bytes and self._n_rows_in_part != self._rows_per_file:
-            rest = file.taken_pending()  # for the next file, instead of a small row group at the end of this one
-            self._n_rows_in_part -= sum(each.num_rows for each in rest)
-            self._complete_part()
-            for each in rest:
-                self._add(folder, each)
-            return
-        self._complete_part_if_full()
-
-    def _add_to_folder(self, folder: str, batch: pa.RecordBatch) -> None:
-        start = 0
-        while start < batch.num_rows:
-            file = self._file(folder)
-            n_rows = batch.num_rows - start
-            if self._rows_per_file is not None:
-                n_rows = min(n_rows, self._rows_per_file - file.n_rows)
-            file.add(batch.slice(start, n_rows))
-            self._n_rows_in_part += n_rows
-            start += n_rows
-            if self._is_full(file):
-                self._complete_file(folder)
-        while sum(file.pending_bytes for file in self._open.values()) > _MOST_PENDING_BYTES:
-            max(self._open.values(), key=lambda file: file.pending_bytes).write_pending()
-
-    def _file(self, folder: str) -> GrowingParquetFile:
-        """The open file of a folder."""
-        file = self._open.pop(folder, None)
-        if file is None:
-            if len(self._open) >= self._most_open:
-                self._complete_file(next(iter(self._open)))  # that was not written to for longest
-            file = self._opened(folder)
-        self._open[folder] = file
-        return file
-
-    def _opened(self, folder: str) -> GrowingParquetFile:
-        part, number = self._begun.n_parts, self._n_in_folder.get(folder, 0)
-        name = f"{folder}/part-{part:06d}-{number:03d}.parquet" if self._partitions else f"part-{part:06d}.parquet"
-        self._n_in_folder[folder] = number + 1
-        return GrowingParquetFile(
-            self._folder, name, self._cells.arrow_schema, self._format, self._begun.share, self._precompressed
-        )
-
-    def _is_full(self, file: GrowingParquetFile) -> bool:
-        return file.n_bytes >= self._file_bytes or (self._rows_per_file is not None and file.n_rows >= self._rows_per_file)
-
-    def _complete_file(self, folder: str) -> None:
-        file = self._open[folder]
-        file.finish()
-        del self._open[folder]
-        self._published.append(file.publish())
-
-    def _complete_part_if_full(self) -> None:
-        """Complete a part once its files are as large, on average, as files are to be."""
-        n_folders = max(1, len(self._n_in_folder))
-        n_bytes = sum(file.n_bytes for file in self._open.values()) + sum(file.size for file in self._published)
-        if n_bytes >= self._file_bytes * n_folders or (
-            self._rows_per_file is not None and self._n_rows_in_part >= self._rows_per_file * n_folders
-        ):
-            self._complete_part()
+        with self._broken_by_errors():
+            self._part.add(cells)
 
     def _complete_part(self, *, is_last: bool = False) -> None:
         """Complete all open files, and note that these rows are there."""
-        has_files = self._before or self._begun.files or self._open or self._published
-        if is_last and not has_files and not self._partitions:
-            self._file("")  # without a file, no tool would see the columns
-        if not self._open and not self._published:
-            return
+        with self._broken_by_errors():
+            if is_last and not (self._before or self._begun.files or self._part.has_files or self._partitions):
+                self._part.begin_file()  # without a file, no tool would see the columns
+            self._part.complete()
+
+    @contextlib.contextmanager
+    def _broken_by_errors(self) -> Iterator[None]:
         try:
-            for file in self._open.values():
-                file.finish()
-            while self._open:
-                self._complete_published(next(iter(self._open)))
-            self._begun.add(self._published)
+            yield
         except BaseException as error:
             self._state = f"broken by an error ({error!s:.200}); open the dataset anew: it goes on behind its last complete file"
             raise
-        self._n_complete += self._n_rows_in_part
-        self._published, self._n_in_folder, self._n_rows_in_part = [], {}, 0
-
-    def _complete_published(self, folder: str) -> None:
-        self._published.append(self._open.pop(folder).publish())
 
     # ------------------------------------------------------------------ the end
 
@@ -562,16 +459,10 @@ class ParquetWriter:
 
     def _discard(self) -> None:
         """Remove what is not durable."""
-        while self._open:
-            _, file = self._open.popitem()
-            with contextlib.suppress(DataStackError):
-                file.discard()
-        if self._folder.can_delete:
-            for record in self._published:
-                with contextlib.suppress(DataStackError):
-                    self._folder.delete(record.name)
-        self._published = []
-        if self._progress is not None and not self._progress.files:
+        if self._progress is None:
+            return
+        self._part.discard()
+        if not self._progress.files:
             with contextlib.suppress(DataStackError):
                 self._progress.clear()  # as if nobody had begun
 
@@ -593,27 +484,6 @@ class ParquetWriter:
         self._stack.close()
 
 
-def remove_dataset(folder: Folder) -> None:
-    """Remove a Parquet dataset: its manifest first, so that it is never half there. Other files stay.
-
-    Raises:
-        ConfigError: this store cannot remove.
-        StorageError: something could not be removed.
-    """
-    if not folder.can_delete:
-        if folder.has_file(PARQUET_MANIFEST):
-            raise ConfigError(f"{folder.name!r} holds a Parquet dataset, which cannot be removed from this store")
-        return
-    names = folder.list_files()
-    for name in (PARQUET_MANIFEST, COMMON_METADATA, "_metadata"):
-        if name in names:
-            folder.delete(name)
-    for name in names:
-        if is_data_file(name):
-            folder.delete(name)
-    clear_progress(folder)
-
-
 def _at_least(name: str, value: Any, least: float) -> float:
     if (
         isinstance(value, bool)
@@ -623,15 +493,3 @@ def _at_least(name: str, value: Any, least: float) -> float:
     ):
         raise ConfigError(f"{name} is a number of at least {least or 'more than 0'}, not {value!r:.40}")
     return float(value)
-
-
-def _copied(value: Any) -> Any:
-    """A value that its owner may change afterwards."""
-    plain = plain_value(value)
-    if isinstance(getattr(value, "mode", None), str):  # an image: its kind tells how it is to be stored
-        return value.copy()
-    return plain.copy() if isinstance(plain, np.ndarray) else plain
-
-
-def _last_part(name: str) -> str:
-    return name.rstrip("/").rpartition("/")[2] or "dataset"

@@ -15,7 +15,7 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["CellBatch", "Cells", "column_values", "plain_value"]
+__all__ = ["CellBatch", "Cells", "column_values", "owned_value", "plain_value"]
 
 #: Rows are turned into a batch when so many of them, or so many bytes, have come.
 _MOST_ROWS: Final = 4096
@@ -331,6 +331,14 @@ def _owned(cells: pa.Array, values: Any) -> pa.Array:
             if buffer is not None and buffer.size and np.may_share_memory(np.frombuffer(buffer, np.uint8), values):
                 return cells.take(pa.array(np.arange(len(cells))))
     return cells
+
+
+def owned_value(value: Any) -> Any:
+    """A value that its owner may change afterwards."""
+    plain = plain_value(value)
+    if isinstance(getattr(value, "mode", None), str):  # an image: its kind tells how it is to be stored
+        return value.copy()
+    return plain.copy() if isinstance(plain, np.ndarray) else plain
 
 
 def plain_value(value: Any) -> Any:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.dataset_names import PROGRESS_FOLDER
+from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, is_data_file
 from data_stack.formats.parquet.metadata import ParquetFileRecord, parsed_names, parsed_schema
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_files import StoredShare
-from data_stack.io.folder import Folder
+from data_stack.io.folder import TEMPORARY, Folder
 
-__all__ = ["WriterProgress"]
+__all__ = ["PART_FILE", "WriterProgress", "check_same", "clear_left_over", "clear_progress", "remove_dataset"]
 
 _BEGUN: Final = "begun.json"
 _FORMAT: Final = "data_stack parquet progress 1"
+#: What our writer calls the files of a part, with the number of the part.
+PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 
 
 @dataclass
@@ -135,6 +139,48 @@ def clear_progress(folder: Folder) -> None:
     names = folder.subfolder(PROGRESS_FOLDER).list_names()
     for name in sorted(names, key=lambda name: name == _BEGUN):
         folder.delete(f"{PROGRESS_FOLDER}/{name}")
+
+
+def clear_left_over(folder: Folder, before: Sequence[ParquetFileRecord], progress: WriterProgress | None) -> None:
+    """Delete files of parts that were not completed, where this folder can.
+
+    Raises:
+        ConfigError: there is a file that neither the manifest nor the notes list, and that is none of such a part.
+    """
+    if not folder.can_delete:
+        return
+    known = {file.name for file in (*before, *(progress.files if progress is not None else ()))}
+    there = folder.list_files()
+    if folder.path is not None:  # stores clear up after themselves
+        for name in there:
+            if name.rpartition("/")[2].startswith(TEMPORARY):
+                folder.delete(name)
+    stray = [name for name in there if is_data_file(name) and name not in known]
+    for name in stray:
+        if progress is None or not PART_FILE.fullmatch(name):
+            raise ConfigError(
+                f"there is {folder.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
+                f"`data-stack parquet generate-metadata` makes a manifest of what is there, and overwrite=True removes it"
+            )
+    for name in stray:
+        folder.delete(name)
+
+
+def remove_dataset(folder: Folder) -> None:
+    """Delete a Parquet dataset: its manifest first, so that it is never half there. Other files stay.
+
+    Raises:
+        ConfigError: this folder cannot delete.
+        StorageError: something could not be deleted.
+    """
+    if not folder.can_delete:
+        if folder.has_file(PARQUET_MANIFEST):
+            raise ConfigError(f"{folder.name!r} holds a Parquet dataset, which cannot be removed from this store")
+        return
+    names = folder.list_files()
+    for name in [*filter(names.__contains__, (PARQUET_MANIFEST, COMMON_METADATA, "_metadata")), *filter(is_data_file, names)]:
+        folder.delete(name)
+    clear_progress(folder)
 
 
 def check_same(
