@@ -197,9 +197,9 @@ class Codec(ABC):
 
     def _options(self) -> dict[str, Any]:
         """What it was made with, as far as that differs from the defaults."""
-        given: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()  # type: ignore[redundant-expr]  # of a subclass
-        options = {each.name: (getattr(self, each.name), _default(each)) for each in given}
-        return {name: value for name, (value, default) in options.items() if value != default}
+        own: Any = self
+        known = {each.name: each for each in fields(own)} if is_dataclass(own) else {}
+        return {name: getattr(self, name) for name, each in known.items() if getattr(self, name) != _default(each)}
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)

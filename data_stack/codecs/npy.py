@@ -68,7 +68,7 @@ class NpyCodec(Codec):
         return self
 
     def encode(self, value: Any) -> bytes:
-        array = exactly_array(value)
+        array = value if type(value) is np.ndarray else exactly_array(value)
         header = _header_in_c_order(array.dtype, array.shape) if _is_plain(array.dtype) else None
         if header is not None:
             return header + array.tobytes()

@@ -9,11 +9,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.fitting import as_dtype
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
 from data_stack.exception import ConfigError
-from data_stack.loader.ragged import Ragged, common_dtype, filled, is_same, joined, value_arrays
+from data_stack.loader.ragged import Ragged, common_dtype, filled, joined, value_arrays
 
 __all__ = ["Collation", "Concatenated", "Padded"]
 
@@ -302,13 +303,12 @@ def _check_values_fit(arrays: Column | list[Column], dtype: np.dtype[Any], name:
     for place, array in enumerate(arrays):
         if array.size == 0 or np.can_cast(array.dtype, dtype, "safe"):
             continue
-        if array.dtype.kind in "fc" and dtype.kind in "fc":
-            fits = array.dtype.kind == "f" or dtype.kind == "c"
-        else:
-            with np.errstate(all="ignore"):
-                fits = array.dtype.kind != "c" and is_same(array.astype(dtype), array)
-        if not fits:
-            raise ConfigError(f"{name} has at place {place} of the batch values of {array.dtype} that do not fit {dtype} exactly")
+        try:
+            as_dtype(array, dtype, rounds=array.dtype.kind in "fc", whole_floats=True)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{name} has at place {place} of the batch values of {array.dtype} that do not fit {dtype} exactly: {error}"
+            ) from error
 
 
 def _no_samples(arrays: Column | list[Column]) -> Ragged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF, Sample, SampleAccess
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.positions import IndexArrayOfInts
@@ -218,7 +220,7 @@ def _checked(field: Field, values: Any, positions: IndexArrayOfInts) -> npt.NDAr
     dtype = field.dtype
     if isinstance(dtype, np.dtype) and dtype.kind not in "USO":
         together = _together(values)
-        if together is not None and together.dtype == dtype and _suits(field.shape, together.shape[1:]):
+        if together is not None and together.dtype == dtype and fits_shape(together.shape[1:], field.shape):
             return together
     found = [_value(field, value, place, positions) for place, value in enumerate(values)]
     if any(value is None for value in found) or not isinstance(dtype, np.dtype) or (not field.shape and dtype.kind in "USO"):
@@ -267,7 +269,7 @@ def _value(field: Field, value: Any, place: int, positions: IndexArrayOfInts) ->
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return value
     array = value if isinstance(value, np.ndarray) else _as_array(value)
-    if array is None or not _suits(field.shape, array.shape):
+    if array is None or not fits_shape(array.shape, field.shape):
         shape = "that are no array" if array is None else f"of shape {array.shape}"
         raise _wrong(field, place, positions, f"its values {shape}, not of shape {field.shape}")
     if array.dtype != dtype:
@@ -286,15 +288,11 @@ def _cast(field: Field, array: npt.NDArray[Any], place: int, positions: IndexArr
         kind = Decimal if not isinstance(dtype, np.dtype) else str if dtype.kind == "U" else bytes
         if all(each is None or isinstance(each, kind) for each in array.flat):
             return array
-    kinds = array.dtype.kind + (dtype.kind if isinstance(dtype, np.dtype) else "O")
-    if kinds in ("UU", "SS"):
-        return array
-    if kinds in ("bb", "ff", "cc", "fc", "mm", "MM"):
-        return array.astype(dtype)
-    if kinds in ("ii", "uu", "iu", "ui", "if", "uf", "ic", "uc"):
-        cast = array.astype(dtype)
-        if bool((cast == array).all()):
-            return cast
+    if isinstance(dtype, np.dtype):
+        if array.dtype.kind == dtype.kind and dtype.kind in "US":
+            return array
+        with contextlib.suppress(TypeError, ValueError):
+            return as_dtype(array, dtype, rounds=array.dtype.kind in "fc")
     raise _wrong(
         field,
         place,
@@ -308,10 +306,6 @@ def _as_array(value: Any) -> npt.NDArray[Any] | None:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError):  # lists of different lengths; tensors of a device
         return None
-
-
-def _suits(shape: Sequence[int | None], found: Sequence[int]) -> bool:
-    return len(shape) == len(found) and all(size is None or size == its for size, its in zip(shape, found, strict=True))
 
 
 def _wrong(field: Field, place: int, positions: IndexArrayOfInts, why: str) -> ConfigError:

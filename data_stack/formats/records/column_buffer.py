@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.fitting import as_dtype, check_kinds, check_shape, fit_array
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag_writer import Piece
@@ -134,7 +135,11 @@ class ColumnBuffer(ABC):
         if isinstance(whole, np.ndarray) and whole.ndim and whole.dtype != object:
             layout = self._layout_for(whole)
             if layout is not None:
-                _check_cast(whole, self.column.dtype or layout.dtype, is_weak=False)
+                dtype = self.column.dtype or layout.dtype
+                if whole.size and whole.dtype != dtype:
+                    check_kinds(whole.dtype, dtype, is_weak=False)
+                    if not np.can_cast(whole.dtype, dtype, "safe"):
+                        as_dtype(whole, dtype)
                 return _Rows(whole, layout, self.blocks)
         return _Values(self, whole)
 
@@ -173,17 +178,17 @@ class ColumnBuffer(ABC):
     def _layout_for(self, values: _Array) -> FixedLayout | None:
         """The layout of the values of an array of shape ``(n, ...)``."""
         column = self.column
-        _check_shape(values.shape[1:], column.shape)
+        check_shape(values.shape[1:], column.shape)
         layout = self.codec.fixed_layout(Column(column.type, column.dtype or values.dtype, values.shape[1:]))
         if layout is not None:
-            _check_shape(values.shape[1:], layout.shape)
+            check_shape(values.shape[1:], layout.shape)
         return layout
 
     def record(self, value: Any) -> bytes:
         """The record of a value."""
         column = self.column
         if column.dtype is not None or column.shape is not None:
-            value = fitted(value, column.dtype, column.shape)
+            value = fit_array(value, column.dtype, column.shape)
         record = self.codec.encode(value)
         if type(record) is not bytes:
             raise TypeError(f"its codec gave {type(record).__name__}, not bytes")
@@ -218,7 +223,7 @@ class FixedColumn(ColumnBuffer):
         elif type(value) is self._scalar or (type(value) is int and self._low <= value <= self._high):
             self._values[slot] = value
             return
-        self._values[slot] = fitted(value, self._dtype, self.layout.shape)
+        self._values[slot] = fit_array(value, self._dtype, self.layout.shape)
 
     def seal(self, n_open: int) -> None:
         layout = self.layout
@@ -228,7 +233,7 @@ class FixedColumn(ColumnBuffer):
 
     def parts(self, values: Any) -> Parts:
         if not hasattr(values, "__array__") or as_array(values).dtype == object:
-            stacked = [fitted(value, self._dtype, self.layout.shape) for value in values]
+            stacked = [fit_array(value, self._dtype, self.layout.shape) for value in values]
             values = np.stack(stacked) if stacked else np.empty((0, *self.layout.shape), self._dtype)
         return super().parts(values)
 
@@ -307,52 +312,6 @@ def buffer_of(name: str, column: Column, codec: Codec, blocks: MemoryBlocks) -> 
     if column.dtype is not None and layout.dtype.kind in _INTEGERS and column.dtype.kind not in _INTEGERS:
         raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
     return FixedColumn(name, column, codec, blocks, layout)
-
-
-def fitted(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> _Array:
-    """A value as an array of a declared dtype and shape (None: any).
-
-    Numbers and lists of them become what is declared where nothing is lost but the precision of a float.
-
-    Raises:
-        TypeError, ValueError, OverflowError: it is something else.
-    """
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
-    array = as_array(value)
-    if array.dtype == object:
-        raise TypeError(
-            f"{type(value).__name__} is no array of {dtype or 'numbers'}, or a list whose parts differ in their length"
-        )
-    _check_shape(array.shape, shape)
-    if dtype is None or array.dtype == dtype:
-        return array
-    _check_cast(array, dtype, is_weak=not hasattr(value, "dtype"))
-    with np.errstate(over="ignore"):
-        cast = array.astype(dtype)
-    if cast.dtype.kind == "f" and np.isinf(cast).any() and not np.isinf(array).any():
-        raise OverflowError(f"{value!r:.60} is too large for {dtype}")
-    return cast
-
-
-def _check_shape(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> None:
-    if declared is None or shape == declared:
-        return
-    if len(shape) != len(declared) or any(size not in (None, actual) for size, actual in zip(declared, shape, strict=True)):
-        raise ValueError(f"its shape is {shape}, where {declared} belongs")
-
-
-def _check_cast(array: _Array, dtype: np.dtype[Any], *, is_weak: bool) -> None:
-    """Whether the values of an array are values of another dtype too. Python's numbers have no dtype of their own."""
-    if array.dtype == dtype or not array.size or np.can_cast(array.dtype, dtype, "safe"):
-        return
-    if array.dtype.kind in _INTEGERS and dtype.kind in _INTEGERS:
-        limits, low, high = np.iinfo(dtype), int(array.min()), int(array.max())
-        if low < limits.min or high > limits.max:
-            raise OverflowError(f"{low if low < limits.min else high} is outside of {dtype}, {limits.min} to {limits.max}")
-        return
-    if not (is_weak and array.dtype.kind in "iuf" and dtype.kind == "f"):
-        raise TypeError(f"its dtype is {array.dtype}, where {dtype} belongs")
 
 
 class _Rows(Parts):

@@ -10,10 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.cells import binary_of_rows, cell_bytes, cell_views
-from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_arrays, checked_scalar, fits_shape
+from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_arrays, checked_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 
 if TYPE_CHECKING:

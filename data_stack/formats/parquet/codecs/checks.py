@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.dataset.iterator.stacking import as_array, exact_array
 from data_stack.formats.parquet.types import numpy_dtype
 
 if TYPE_CHECKING:
     from data_stack.formats.parquet.schema import Field
 
-__all__ = ["FieldValues", "checked_array", "checked_arrays", "checked_scalar", "exactly", "fits_shape", "is_missing", "same_time"]
+__all__ = ["FieldValues", "checked_array", "checked_arrays", "checked_scalar", "is_missing", "same_time"]
 
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: one each, or an array of shape ``(n, ...)``."""
@@ -32,11 +33,6 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, datetime.datetime):
         return type(value).__name__ == "NaTType"  # of pandas
     return bool(np.isnat(value))
-
-
-def fits_shape(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    """Whether a shape is one that a field allows."""
-    return len(shape) == len(expected) and all(size is None or size == found for size, found in zip(expected, shape, strict=True))
 
 
 def checked_scalar(field: Field, value: Any) -> Any:
@@ -82,7 +78,7 @@ def checked_array(field: Field, value: Any) -> npt.NDArray[Any]:
         return array.astype(dtype)
     if has_dtype:
         raise TypeError(f"an array of dtype {dtype} is expected, this one is of dtype {array.dtype}; convert it with astype()")
-    return exactly(array, dtype)
+    return as_dtype(array, dtype)
 
 
 def checked_arrays(field: Field, values: FieldValues) -> npt.NDArray[Any] | None:
@@ -107,37 +103,6 @@ def checked_arrays(field: Field, values: FieldValues) -> npt.NDArray[Any] | None
     return np.ascontiguousarray(values)
 
 
-def exactly(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Numbers as another dtype, none of them changed.
-
-    Raises:
-        TypeError: they are of another kind, such as floats where integers are expected.
-        ValueError: one of them does not fit.
-    """
-    found = array.dtype
-    if found == dtype or not array.size:
-        return array.astype(dtype, copy=False)
-    if found.kind == "O" and dtype.kind in "iu":  # integers that no dtype holds
-        raise ValueError(f"{array.reshape(-1)[0]!r:.60} does not fit into dtype {dtype}")
-    if found.kind not in _CONVERSIONS.get(dtype.kind, ""):
-        raise TypeError(f"a value of dtype {dtype} is expected, this one is of dtype {found}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        cast = array.astype(dtype)
-        if dtype.kind in "iu":
-            # Compared as they were: int64 and uint64 meet in float64, which rounds.
-            is_same = (cast.astype(found) == array) & ((cast < 0) == (array < 0))
-        else:
-            is_same = (cast.astype(found) == array) | (array != array)  # NaN and NaT
-    if not is_same.all():
-        where = np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]
-        raise ValueError(f"{array.reshape(-1)[where]!r} does not fit into dtype {dtype}")
-    return cast
-
-
-#: By the kind of a dtype, the kinds of those whose values it may hold.
-_CONVERSIONS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc", "M": "M", "m": "m"}
-
-
 def _is_dtype(found: np.dtype[Any], expected: Any) -> bool:
     if not isinstance(expected, np.dtype):
         return False
@@ -157,16 +122,8 @@ def _array_of(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     except OverflowError as error:
         raise ValueError(f"{value!r:.60} does not fit into dtype {dtype}") from error
     if array.dtype.kind == "f" and dtype.kind == "f":
-        return _rounded(array, dtype)  # Python's floats have more digits than float32
+        return as_dtype(array, dtype, rounds=True)  # Python's floats have more digits than float32
     return array
-
-
-def _rounded(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    with np.errstate(over="ignore"):
-        cast = array.astype(dtype)
-    if (np.isinf(cast) & ~np.isinf(array)).any():
-        raise ValueError(f"a value is beyond the largest of dtype {dtype}")
-    return cast
 
 
 def _checked_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:

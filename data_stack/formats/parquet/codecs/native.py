@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from data_stack.codecs.fitting import as_dtype
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, CellValueError
 from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
@@ -20,7 +21,6 @@ from data_stack.formats.parquet.codecs.checks import (
     checked_array,
     checked_arrays,
     checked_scalar,
-    exactly,
     is_missing,
     same_time,
 )
@@ -290,7 +290,7 @@ def _cells_at_once(field: Field, values: FieldValues, type_: pa.DataType) -> pa.
     if isinstance(values, np.ndarray) and values.dtype.kind not in "OUST":
         if values.ndim != 1 or isinstance(values, np.ma.MaskedArray):
             return None
-        array = exactly(values, dtype)
+        array = as_dtype(values, dtype)
         return _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
     values = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if dtype.kind in "mM":
@@ -313,7 +313,7 @@ def _cells_at_once(field: Field, values: FieldValues, type_: pa.DataType) -> pa.
     elif dtype.kind == "b":
         cast = array.astype(dtype)
     else:
-        cast = exactly(array, dtype)
+        cast = as_dtype(array, dtype)
     return pa.array(cast, mask=is_null if has_nulls else None).cast(type_)
 
 
@@ -327,7 +327,7 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     Raises:
         ValueError: the type's unit of time is too coarse, or too fine, for one of them.
     """
-    cells = pa.array(exactly(times, time_dtype(type_)))
+    cells = pa.array(as_dtype(times, time_dtype(type_)))
     if pa.types.is_time32(type_):
         cells = cells.view(pa.int64()).cast(pa.int32())
     return cells if cells.type == type_ else cells.view(type_)

@@ -1,0 +1,109 @@
+"""Whether values fit a declared dtype and shape, and the same values as that dtype: for each format, transform and batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.util.exact import as_array
+
+__all__ = ["as_dtype", "check_kinds", "check_shape", "fit_array", "fits_shape"]
+
+_Array = npt.NDArray[Any]
+
+#: By the kind of a dtype, the kinds of those whose values it may hold.
+_CONVERSIONS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc", "M": "M", "m": "m"}
+
+
+def fits_shape(shape: Sequence[int], expected: Sequence[int | None]) -> bool:
+    """Whether a shape is one that a declared one allows, in which None stands for any size."""
+    return len(shape) == len(expected) and all(size is None or size == found for size, found in zip(expected, shape, strict=True))
+
+
+def check_shape(shape: tuple[int, ...], expected: tuple[int | None, ...] | None) -> None:
+    """Refuse another shape than the declared one (None: any).
+
+    Raises:
+        ValueError: it is one.
+    """
+    if expected is not None and shape != expected and not fits_shape(shape, expected):
+        raise ValueError(f"its shape is {shape}, where {expected} belongs")
+
+
+def as_dtype(array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole_floats: bool = False) -> _Array:
+    """Values as another dtype, none of them changed.
+
+    Args:
+        array: the values; copied unless they are of that dtype.
+        dtype: what they shall be.
+        rounds: a float may lose digits, so long as it stays finite.
+        whole_floats: floats without a fraction may become integers.
+
+    Raises:
+        TypeError: they are of another kind, such as floats where integers are expected.
+        ValueError: one of them does not fit.
+    """
+    found = array.dtype
+    if found == dtype or not array.size:
+        return array.astype(dtype, copy=False)
+    if found.kind == "O" and dtype.kind in "iu":  # integers that no dtype holds
+        raise ValueError(f"{array.reshape(-1)[0]!r:.60} does not fit into dtype {dtype}")
+    if found.kind not in _CONVERSIONS.get(dtype.kind, "") and not (whole_floats and found.kind == "f" and dtype.kind in "iu"):
+        raise TypeError(f"a value of dtype {dtype} is expected, this one is of dtype {found}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+        if rounds and dtype.kind in "fc":
+            is_same = ~(np.isinf(cast) & ~np.isinf(array))
+        elif dtype.kind in "iu":
+            # Compared as they were: int64 and uint64 meet in float64, which rounds.
+            is_same = (cast.astype(found) == array) & ((cast < 0) == (array < 0))
+        else:
+            is_same = (cast.astype(found) == array) | (array != array)  # NaN and NaT
+    if not is_same.all():
+        wrong = array.reshape(-1)[np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]]
+        raise ValueError(
+            f"{wrong} is beyond the largest of dtype {dtype}" if rounds else f"{wrong!r} does not fit into dtype {dtype}"
+        )
+    return cast
+
+
+def check_kinds(found: np.dtype[Any], dtype: np.dtype[Any], *, is_weak: bool) -> None:
+    """Refuse values whose dtype, were it declared, would not be this one. Python's numbers have none of their own.
+
+    Raises:
+        TypeError: it would not.
+    """
+    both_integers = found.kind in "iu" and dtype.kind in "iu"
+    is_number = is_weak and found.kind in "iuf" and dtype.kind == "f"
+    if not (both_integers or is_number or np.can_cast(found, dtype, "safe")):
+        raise TypeError(f"its dtype is {found}, where {dtype} belongs")
+
+
+def fit_array(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> _Array:
+    """A value as an array of a declared dtype and shape (None: any).
+
+    Numbers and lists of them become what is declared where nothing is lost but the precision of a float; arrays where no value of
+    their dtype would be lost, or where they are integers that fit.
+
+    Raises:
+        TypeError, ValueError: it is something else.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
+    array = as_array(value)
+    if array.dtype == object:
+        raise TypeError(
+            f"{type(value).__name__} is no array of {dtype or 'numbers'}, or a list whose parts differ in their length"
+        )
+    check_shape(array.shape, shape)
+    if dtype is None or array.dtype == dtype:
+        return array
+    is_weak = not hasattr(value, "dtype")
+    if array.size:
+        check_kinds(array.dtype, dtype, is_weak=is_weak)
+    if not array.size or np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype)
+    return as_dtype(array, dtype, rounds=is_weak)
