@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 
 EXTRAS = {
-    "mongodb": ["blake3>=1.0", "pymongo>=4.9"],
+    "mongodb": ["pymongo>=4.9"],
     "torch": ["torch>=2.10"],
     "sklearn": ["scikit-learn>=1.3"],
     "images": ["Pillow>=10.1", "opencv-python-headless>=4.10", "simplejpeg>=1.8"],

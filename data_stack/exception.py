@@ -155,7 +155,7 @@ class DamagedBlockError(ChecksumMismatchError):
     """
 
     def __init__(
-        self, identifier: str, source: str, block: int, block_bytes: int, expected: str, actual: str, algorithm: str = "blake3"
+        self, identifier: str, source: str, block: int, block_bytes: int, expected: str, actual: str, algorithm: str = "xxh3-64"
     ) -> None:
         super().__init__(identifier, source, expected, actual, algorithm)
         self.args = (identifier, source, block, block_bytes, expected, actual, algorithm)

@@ -36,7 +36,6 @@ LAYERS = [
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
 HEAVY = {
     "av": {"data_stack.codecs.video"},
-    "blake3": {"data_stack.io.storage_connectors.mongodb"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.loader.workers.parcels", "data_stack.loader.workers.worker_package"},
     "cv2": {"data_stack.codecs.opencv_png"},
@@ -93,7 +92,7 @@ HEAVY = {
 
 #: Packages that an installation may lack.
 OPTIONAL = [
-    "av", "blake3", "bson", "cv2", "fsspec", "granular", "gridfs", "jax", "matplotlib", "obstore", "pandas", "paramiko",
+    "av", "bson", "cv2", "fsspec", "granular", "gridfs", "jax", "matplotlib", "obstore", "pandas", "paramiko",
     "PIL", "py4j", "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "tensorflow",
     "torch", "yaml", "zstandard",
 ]  # fmt: skip

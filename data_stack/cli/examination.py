@@ -32,7 +32,6 @@ _PACKAGES = {
     "zstandard": "zstd archives: '.[zstd]'",
     "PyYAML": "reports as YAML: '.[yaml]'",
     "pymongo": "mongodb:// stores: '.[mongodb]'",
-    "blake3": "digests of blocks in MongoDB: '.[mongodb]'",
     "fsspec": "s3://, gs://, az://, sftp://, hdfs:// stores: '.[cloud]'",
     "s3fs": "s3:// stores: '.[s3]'",
 }

@@ -20,7 +20,8 @@ from data_stack.io.folder import LentResources
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.connector import ResourceInfo, ResourceWriter, StorageConnector
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 

@@ -19,8 +19,8 @@ from data_stack.dataset.staging import ShardRecord, StagedResource, Staging
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError
 from data_stack.io.progress import with_bar
-from data_stack.io.storage_connectors.connector import ResourceWriter
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.util.logger import logger
 
 __all__ = ["EnginePreparation", "Shard", "checked_shards", "prepare_in_turn"]

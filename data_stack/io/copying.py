@@ -25,10 +25,11 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.copy_report import Copied, CopyFault, CopyReport, Outcome
+from data_stack.io.integrity import Digest
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.connector import Digest, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.util.logger import logger
 

@@ -27,8 +27,9 @@ from data_stack.io.identifiers import checked_prefix
 from data_stack.io.local_files import LocalFile
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
-from data_stack.io.storage_connectors.connector import Lease, ResourceWriter, sealing
+from data_stack.io.storage_connectors.connector import Lease
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL
 from data_stack.util.lock_file import locked_file

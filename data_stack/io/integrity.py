@@ -25,7 +25,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final, Union
 
-from xxhash import xxh3_64, xxh3_64_digest
+from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -38,6 +38,7 @@ __all__ = [
     "Digest",
     "HashingThread",
     "block_digest",
+    "block_digest_at",
     "differing_blocks",
     "digest_of_block",
     "digests_of_blocks",
@@ -54,6 +55,11 @@ _MOST_WAITING: Final = 4
 
 #: The digest of one block, 8 bytes.
 block_digest = xxh3_64_digest
+
+
+def block_digest_at(place: bytes, data: Buffer) -> bytes:
+    """The digest of a block that is stored by itself, for its place: in another block's place it is damage as well."""
+    return block_digest(data, seed=xxh3_64_intdigest(place))
 
 
 def digests_of_blocks(data: Buffer, block_bytes: int = BLOCK_BYTES) -> bytes:

@@ -6,7 +6,6 @@ import math
 import random
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,10 +24,11 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest, differing_blocks, digests_of_blocks
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
-from data_stack.io.storage_connectors.connector import BLOCK_BYTES, Digest, ResourceInfo, StorageConnector, StoreFinding
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, StoreFinding
 from data_stack.repository.default_storage import Storage, existing_storage
 from data_stack.repository.inventory import ExpectedResource, StoredVersion, take_inventory
 from data_stack.repository.repository import default_repository
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DatasetVerification", "Fault", "StorageVerification", "verify_datasets", "verify_storage"]
 
-_STEP_BYTES = 4 * BLOCK_BYTES
+#: Samples are drawn of ranges of this size.
+_RANGE_BYTES = 16 * BLOCK_BYTES
+_STEP_BYTES = 4 * _RANGE_BYTES
 #: A disk that is gone needs no list of all its blocks.
 _MOST_FAULTS = 1000
 
@@ -196,7 +198,7 @@ def verify_storage(
     Args:
         storage: a connector, URL or path; None for the default store. Of one with a cache before it, the store behind is read.
         names: datasets, or versions of them; none: all that is stored.
-        sample: the share of the blocks of 1 MiB to read, in (0, 1]; None: all of them, and the wholes.
+        sample: the share of the ranges of 1 MiB to read, in (0, 1]; None: all of them, and the wholes.
         seed: of the sample: the same seed chooses the same blocks of the same resources.
         n_threads: resources that are read at a time.
         progress: show a progress bar; None to show it on a terminal and in a notebook.
@@ -280,17 +282,17 @@ class _Check:
             yield Fault(expected.identifier, None, problem)
             expected = replace(expected, sha256=None)  # has been said
         with self._connector.get_resource(expected.identifier) as resource:
-            n_blocks = max(1, math.ceil(info.size / BLOCK_BYTES))
+            n_ranges = max(1, math.ceil(info.size / _RANGE_BYTES))
             if self._sample is None:
-                self._count(n_blocks, 0)
+                self._count(n_ranges, 0)
                 yield from self._whole(resource, info, expected, workers)
                 return
             draw = random.Random(f"{self._seed}/{expected.identifier}")  # noqa: S311  # repeatable, and no secret
-            chosen = [number for number in range(n_blocks) if draw.random() < self._sample]
+            chosen = [number for number in range(n_ranges) if draw.random() < self._sample]
             if not info.blocks and not self._connector.checks_reads:
                 # A part of it could be held against nothing: all of it, as often as a part of it would be chosen.
-                if chosen and draw.random() < max(self._sample, 1 / n_blocks):
-                    self._count(n_blocks, 0)
+                if chosen and draw.random() < max(self._sample, 1 / n_ranges):
+                    self._count(n_ranges, 0)
                     yield from self._whole(resource, info, expected, workers)
                 return
             yield from self._sampled(resource, info, chosen)
@@ -298,14 +300,15 @@ class _Check:
     def _sampled(self, resource: StreamedResource, info: ResourceInfo, chosen: Iterable[int]) -> Iterator[Fault]:
         for number in chosen:
             try:
-                data = resource.read_at(number * BLOCK_BYTES, BLOCK_BYTES)
+                data = resource.read_at(number * _RANGE_BYTES, _RANGE_BYTES)
             except DamagedBlockError as error:
                 yield Fault(info.identifier, error.block, str(error))
                 continue
             finally:
-                self._count(1, min(BLOCK_BYTES, info.size))
-            if number < len(info.blocks) and zlib.crc32(data) != info.blocks[number]:
-                yield self._damaged(info.identifier, number)
+                self._count(1, min(_RANGE_BYTES, info.size))
+            first = number * _RANGE_BYTES // BLOCK_BYTES
+            for block in differing_blocks(info.blocks[first * DIGEST_BYTES :], digests_of_blocks(data)):
+                yield self._damaged(info.identifier, first + block)
 
     def _whole(
         self, resource: StreamedResource, info: ResourceInfo, expected: ExpectedResource, workers: Workers[ExpectedResource]
@@ -342,13 +345,13 @@ class _Check:
             yield from self._differences(info, expected, *found)
 
     def _differences(
-        self, info: ResourceInfo, expected: ExpectedResource, size: int, sha256: str, blocks: tuple[int, ...]
+        self, info: ResourceInfo, expected: ExpectedResource, size: int, sha256: str, blocks: bytes
     ) -> Iterator[Fault]:
         """How what was read differs from what was recorded."""
         if size != info.size:
             yield Fault(info.identifier, None, f"resource {info.identifier!r} ends after {size:,} of {info.size:,} bytes")
             return
-        damaged = [number for number, (old, new) in enumerate(zip(info.blocks, blocks, strict=False)) if old != new]
+        damaged = differing_blocks(info.blocks, blocks)
         for number in damaged[:_MOST_FAULTS]:
             yield self._damaged(info.identifier, number)
         promised = expected.sha256 or info.sha256
@@ -361,7 +364,7 @@ class _Check:
             yield Fault(info.identifier, None, f"{problem}; no digests of its blocks are known that would tell where it differs")
 
     def _damaged(self, identifier: str, block: int) -> Fault:
-        problem = f"block {block} of 1 MiB of resource {identifier!r} (from byte {block * BLOCK_BYTES} on) is damaged"
+        problem = f"block {block} of 64 KiB of resource {identifier!r} (from byte {block * BLOCK_BYTES} on) is damaged"
         return Fault(identifier, block, f"{problem} in {self._connector!r}; store the resource again from its source or a copy")
 
     def _count(self, n_ranges: int, n_bytes: int) -> None:

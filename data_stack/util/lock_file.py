@@ -1,37 +1,57 @@
-"""A file whose lock tells that somebody is at work; whoever lets go of it may remove it."""
+"""Locks of the operating system on files: each dies with the process that has it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 
-__all__ = ["locked_file"]
+__all__ = ["locked_file", "try_lock", "unlock"]
+
+
+def try_lock(handle: int, *, shared: bool = False, if_unsupported: bool = True) -> bool:
+    """Lock an open file without waiting; whether it is locked now.
+
+    Args:
+        handle: its descriptor, which holds the lock until it is closed everywhere, forks included, or :func:`unlock` is called.
+        shared: let others share the lock; by default it is for this descriptor alone.
+        if_unsupported: the answer where the operating system, or the file system, has no such locks.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return if_unsupported
+    return True
+
+
+def unlock(handle: int) -> None:
+    """Let go of a lock although the descriptor stays open, here or in a child that was forked meanwhile."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def locked_file(path: str) -> int | None:
     """Lock a file for this process alone; it is made if there is none, with its folders. Never waits.
 
-    The operating system lets go of the lock when the process ends, however that happens. A file system without locks grants all.
+    Whoever has it may remove it. A system without locks grants all.
 
     Returns:
         The file's descriptor, which holds the lock until it is closed; None if somebody else has it.
 
     Raises:
-        ImportError: this operating system has no such locks.
         OSError: the file cannot be made.
     """
-    import fcntl
-
     os.makedirs(os.path.dirname(path), exist_ok=True)
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(handle):
             os.close(handle)
             return None
-        except OSError:  # a file system without locks
-            pass
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle

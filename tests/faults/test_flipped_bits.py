@@ -123,7 +123,7 @@ def test_a_document_of_mongodb_that_was_tampered_with_is_our_error(quick_mongodb
         assert pointer is not None
         resources = database["data_stack.resources"]
         others: list[Any] = [None, "text", -1, 0, 1 << 40, b"\xff" * 32, {"$gt": ""}, [], True, 1.5, GONE]
-        alike = {"length": 2_699_999, "sha256": "0" * 64, "chunkSize": 65_537, "file_id": ObjectId(), "blake3": b"", "format": 2}
+        alike = {"length": 2_699_999, "sha256": "0" * 64, "chunkSize": 65_537, "file_id": ObjectId(), "digest": b"", "format": 2}
         for field in pointer.keys() | alike:
             for other in others if field not in alike else [*others, alike[field]]:
                 if field in ("_id", "rev"):
@@ -145,13 +145,13 @@ def test_a_document_of_mongodb_that_was_tampered_with_is_our_error(quick_mongodb
         first, second = list(chunks.find({"files_id": pointer["file_id"]}, sort=[("n", 1)], limit=2))
         for harm in (
             {"$set": {"data": second["data"]}},
-            {"$set": {"data": second["data"], "blake3": second["blake3"]}},
+            {"$set": {"data": second["data"], "digest": second["digest"]}},
             {"$set": {"data": first["data"][:-1]}},
             {"$set": {"data": "text"}},
-            {"$set": {"blake3": flipped(first["blake3"], 7)}},
+            {"$set": {"digest": flipped(first["digest"], 7)}},
             {"$set": {"n": 1 << 30}},
             {"$unset": {"data": ""}},
-            {"$unset": {"blake3": ""}},
+            {"$unset": {"digest": ""}},
         ):
             chunks.update_one({"_id": first["_id"]}, harm)
 

@@ -38,7 +38,8 @@ from data_stack.io.copy_report import Copied
 from data_stack.io.copying import Parcel, Seal, Wanted, copy_parcels
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, binary_chunks
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
+from data_stack.io.storage_connectors.writer import binary_chunks
 from data_stack.repository.repository import default_repository
 
 MiB = 1 << 20

@@ -25,7 +25,7 @@ from data_stack.io.folder import Folder, folder_of, lent_folder
 from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
-from data_stack.io.storage_connectors.connector import ResourceWriter
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 
 @pytest.fixture(params=["folder", "path", "store", "files", "url"])

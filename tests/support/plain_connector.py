@@ -9,7 +9,8 @@ from typing import Any
 
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.resources import ResourceFactory, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, StorageConnector, binary_chunks
+from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
+from data_stack.io.storage_connectors.writer import binary_chunks
 
 __all__ = ["FilesConnector", "LockedConnector", "PlainConnector"]
 

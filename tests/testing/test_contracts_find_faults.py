@@ -18,8 +18,9 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, StorageConnector, binary_chunks
+from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.io.storage_connectors.writer import binary_chunks
 from data_stack.testing import DatasetIteratorContract, StorageConnectorContract
 
 

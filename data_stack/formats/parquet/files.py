@@ -23,7 +23,7 @@ from data_stack.io.folder import TEMPORARY, Folder, LentResource, folder_of
 from data_stack.io.location import location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import ByteSource, StreamedResource
-from data_stack.io.storage_connectors.connector import ResourceWriter, sealing
+from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
 from data_stack.io.storage_errors import storage_error
 from data_stack.io.url import scheme_of
 

@@ -22,6 +22,7 @@ from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, HashingThread
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.executor import waiting
+from data_stack.util.lock_file import try_lock
 
 __all__ = ["PART", "FolderTarget", "Target", "spec_record"]
 
@@ -211,8 +212,6 @@ class FolderTarget(Target):
 
     def _claimed(self) -> int:
         """The spec's file, locked for us. It is made whole if there is none."""
-        import fcntl  # not on every system, and only writers need it
-
         path = self._path(SPEC)
         while True:
             with disk_errors("open", path):
@@ -223,16 +222,12 @@ class FolderTarget(Target):
                         raise StorageError(f"could not open {path!r}: it is a link to nowhere. Remove it") from None
                     self._make_spec(path)
                     continue
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
+                if not try_lock(handle):
                     os.close(handle)
                     raise StorageConflictError(
                         f"another writer has the record dataset {self._root!r} open. Wait until it is closed, or let each "
                         f"process write shards of its own (ShardedRecordWriter with shardstart and shardstep)"
-                    ) from None
-                except OSError:
-                    pass  # a file system without locks
+                    )
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(handle), os.stat(path)):
                         return handle

@@ -18,7 +18,7 @@ from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, sp
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, HashingThread
-from data_stack.io.storage_connectors.connector import local_file
+from data_stack.io.storage_connectors.writer import local_file
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12

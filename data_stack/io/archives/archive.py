@@ -17,7 +17,7 @@ from data_stack.exception import ArchiveError, ConfigError, MalformedIdentifierE
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.progress import new_bar, shows_progress
-from data_stack.io.storage_connectors.connector import COPY_BYTES, ResourceWriter
+from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter
 from data_stack.util.request_limit import check_request
 
 if TYPE_CHECKING:

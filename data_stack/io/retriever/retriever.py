@@ -39,7 +39,8 @@ from data_stack.io.retriever.transfer import (
     redacted,
     shown,
 )
-from data_stack.io.storage_connectors.connector import ResourceWriter, StorageConnector, binary_chunks
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 from data_stack.util.logger import logger
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from data_stack.exception import DataStackError, StorageError
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.storage_connectors.connector import ResourceWriter
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from data_stack.io.storage_connectors.connector import Lease, ResourceInfo, ResourceWriter, StorageConnector
+from data_stack.io.storage_connectors.connector import Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.cached import CachedStorageConnector

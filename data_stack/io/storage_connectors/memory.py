@@ -12,15 +12,8 @@ from typing import Any, cast
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import (
-    BINARY,
-    Lease,
-    ResourceInfo,
-    ResourceWriter,
-    StorageConnector,
-    sealing,
-    store_bytes,
-)
+from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter, sealing, store_bytes
 
 
 class InMemoryStorageConnector(StorageConnector):

@@ -17,10 +17,13 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from data_stack.exception import ChecksumMismatchError, StorageFullError
+from data_stack.util.lock_file import try_lock
 
-__all__ = ["PARTIAL", "Partial", "local_partial", "removed", "removed_locally"]
+__all__ = ["PARTIAL", "TEMPORARY", "Partial", "local_partial", "removed", "removed_locally"]
 
-#: What names of partial files begin with; no identifier can.
+#: What names of unfinished files begin with; no identifier can.
+TEMPORARY: Final = ".~"
+#: What those of partial files begin with.
 PARTIAL: Final = ".~partial-"
 _MOST_NAME_BYTES: Final = 200
 _KEPT_SECONDS: Final = 24 * 3600.0
@@ -157,8 +160,5 @@ def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
 
 
 def _lock(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError as error:  # each download begins at its start then
-        raise OSError("no such locks on this system") from error
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if not try_lock(handle, if_unsupported=False):  # where there are no locks, each download begins at its start
+        raise OSError("another process has this partial file")

@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
 from data_stack.io.folder import Folder
 from data_stack.io.resources import ByteSource, StreamedResource
-from data_stack.io.storage_connectors.connector import ResourceWriter, sealing
+from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
 
 __all__ = ["HadoopFolder"]
 

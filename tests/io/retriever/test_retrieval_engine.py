@@ -41,7 +41,7 @@ from data_stack.io.retriever import (
     retrieve,
 )
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-from data_stack.io.storage_connectors.connector import ResourceWriter, binary_chunks
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 
 BODY = b"the right bytes"
 SHA256 = hashlib.sha256(BODY).hexdigest()

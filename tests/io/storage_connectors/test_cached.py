@@ -28,15 +28,15 @@ from data_stack.exception import (
     StorageFullError,
     StorageUnavailableError,
 )
+from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
-from data_stack.io.storage_connectors.cached.parts import BLOCK_BYTES
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.testing.storage import assert_same_bytes, content
 
 SMALL = hashlib.shake_128(b"small").digest(10_001)
-LARGE = hashlib.shake_128(b"large").digest(13 * BLOCK_BYTES + 77)
+LARGE = hashlib.shake_128(b"large").digest(26 * BLOCK_BYTES + 77)
 OTHER = hashlib.shake_128(b"other").digest(len(LARGE))
 
 
@@ -173,7 +173,7 @@ def test_one_content_under_two_names_is_held_once(cached: CachedStorageConnector
 
 
 @pytest.mark.parametrize(
-    "size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 9 * BLOCK_BYTES - 1, 9 * BLOCK_BYTES, 9 * BLOCK_BYTES + 1]
+    "size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 18 * BLOCK_BYTES - 1, 18 * BLOCK_BYTES, 18 * BLOCK_BYTES + 1]
 )
 def test_every_length_is_held_whole(cached: CachedStorageConnector, remote: Remote, size: int) -> None:
     remote.set_resource("sized", LARGE[:size])
@@ -561,6 +561,18 @@ def test_nothing_is_kept_below_a_limit_of_0(remote: Remote, tmp_path: Path) -> N
     assert_same_bytes(content(cached, "a/large") + content(cached, "small"), LARGE + SMALL)
 
     assert used_bytes(cached.local) <= 4096
+
+
+def test_moving_a_resource_is_one_rename_of_the_remote_and_both_names_are_asked_anew(remote: Remote, tmp_path: Path) -> None:
+    cached = CachedStorageConnector(remote, tmp_path / "cache", fresh_seconds=60.0)
+    assert_same_bytes(content(cached, "a/large"), LARGE)
+    inode = os.stat(os.path.join(remote.root_path, "a/large")).st_ino
+
+    cached.move_resource("a/large", "b/large")
+
+    assert not cached.has_resource("a/large")
+    assert_same_bytes(content(cached, "b/large"), LARGE)
+    assert os.stat(os.path.join(remote.root_path, "b/large")).st_ino == inode
 
 
 def test_readers_keep_what_is_evicted_under_them(remote: Remote, tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from data_stack.exception import StorageUnavailableError
+from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
-from data_stack.io.storage_connectors.cached.parts import BLOCK_BYTES
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.testing.storage import assert_same_bytes, content
 
-SIZES = {"small": 10_001, "b/empty": 0, "b/one": 900_000, "c": 12 * BLOCK_BYTES, "d/e/f": 18 * BLOCK_BYTES + 5}
+SIZES = {"small": 10_001, "b/empty": 0, "b/one": 900_000, "c": 24 * BLOCK_BYTES, "d/e/f": 36 * BLOCK_BYTES + 5}
 DATA = {identifier: hashlib.shake_128(identifier.encode()).digest(size) for identifier, size in SIZES.items()}
 
 

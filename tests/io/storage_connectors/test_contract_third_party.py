@@ -10,7 +10,8 @@ import pytest
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import ResourceFactory, Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, StorageConnector, binary_chunks
+from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
+from data_stack.io.storage_connectors.writer import binary_chunks
 from data_stack.testing import StorageConnectorContract
 
 

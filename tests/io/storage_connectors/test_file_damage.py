@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import mmap
 import os
 import pickle
@@ -23,11 +24,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_stack.exception import ChecksumMismatchError, ConfigError, DamagedBlockError, ResourceNotFoundError
+from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.io.storage_connectors.digest_notes import DigestNotes
 from data_stack.testing.storage import assert_same_bytes
 
-MIB = 1 << 20
-DATA = hashlib.shake_128(b"touched").digest(3 * MIB + 17)
+BLOCK = BLOCK_BYTES
+DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK + 17)
 
 
 @pytest.fixture
@@ -59,41 +62,36 @@ def whole(connector: FileStorageConnector, identifier: str = "d/x") -> bytes:
         return resource.read()
 
 
-def name_of_note(path: Path) -> str:
-    """What the note on a file is called."""
-    return f"{path.stat().st_ino}.{path.stat().st_mtime_ns}"
-
-
 def notes(root: Path) -> list[str]:
-    """Names of the notes on d/x."""
-    return sorted(os.listdir(root / ".data_stack/digests/d/x~"))
+    """Names of all that lies beside the note on d/x."""
+    return sorted(os.listdir(root / ".data_stack/digests/d"))
 
 
 # ---------------------------------------------------------------------- damage
 
 
 @pytest.mark.parametrize("traceless", [False, True])
-@pytest.mark.parametrize("offset", [0, MIB - 1, MIB, 2 * MIB + 5, 3 * MIB, len(DATA) - 1])
+@pytest.mark.parametrize("offset", [0, BLOCK - 1, BLOCK, 2 * BLOCK + 5, 3 * BLOCK, len(DATA) - 1])
 def test_a_flipped_bit_is_an_error_that_names_resource_and_block_and_the_rest_is_served(
     connector: FileStorageConnector, root: Path, offset: int, traceless: bool
 ) -> None:
     flip(root / "d/x", offset, traceless=traceless)
 
     with connector.get_resource("d/x") as resource:
-        with pytest.raises(DamagedBlockError, match=rf"block {offset // MIB} of resource 'd/x'.*import-file d/x") as caught:
+        with pytest.raises(DamagedBlockError, match=rf"block {offset // BLOCK} of resource 'd/x'.*import-file d/x") as caught:
             resource.read_at(offset, 1)
         for block in range(4):
-            if block != offset // MIB:
-                assert_same_bytes(resource.read_at(block * MIB, MIB), DATA[block * MIB : (block + 1) * MIB])
+            if block != offset // BLOCK:
+                assert_same_bytes(resource.read_at(block * BLOCK, BLOCK), DATA[block * BLOCK : (block + 1) * BLOCK])
         with pytest.raises(DamagedBlockError):
             resource.read()
     error = pickle.loads(pickle.dumps(caught.value))
-    assert (error.identifier, error.block, error.block_bytes, error.algorithm) == ("d/x", offset // MIB, MIB, "crc32")
+    assert (error.identifier, error.block, error.block_bytes, error.algorithm) == ("d/x", offset // BLOCK, BLOCK, "xxh3-64")
 
 
 def test_what_a_damaged_block_was_read_into_holds_nothing_of_it(connector: FileStorageConnector, root: Path) -> None:
     flip(root / "d/x", 5)
-    buffer = bytearray(b"\xff" * MIB)
+    buffer = bytearray(b"\xff" * BLOCK)
 
     with connector.get_resource("d/x") as resource, pytest.raises(DamagedBlockError):
         resource.readinto(buffer)
@@ -102,11 +100,11 @@ def test_what_a_damaged_block_was_read_into_holds_nothing_of_it(connector: FileS
     assert set(buffer) <= {0, 0xFF}
 
 
-@pytest.mark.parametrize("size", [0, 1, MIB, len(DATA) - 1, len(DATA) + 1, 5 * MIB])
+@pytest.mark.parametrize("size", [0, 1, BLOCK, len(DATA) - 1, len(DATA) + 1, 5 * BLOCK])
 def test_another_size_is_an_error_before_the_first_byte(connector: FileStorageConnector, root: Path, size: int) -> None:
     os.truncate(root / "d/x", size)
 
-    with connector.get_resource("d/x") as resource, pytest.raises(DamagedBlockError, match=r"size .* bytes, expected 3,145,745"):
+    with connector.get_resource("d/x") as resource, pytest.raises(DamagedBlockError, match=r"size .* bytes, expected 196,625"):
         resource.read_at(0, 1)
     with pytest.raises(ChecksumMismatchError):
         connector.verify_resource("d/x")
@@ -117,42 +115,44 @@ def test_another_size_is_an_error_before_the_first_byte(connector: FileStorageCo
     [
         lambda resource: resource.fileno(),
         lambda resource: mmap.mmap(resource.fileno(), 0, access=mmap.ACCESS_READ),
-        lambda resource: resource.read_ranges([(2 * MIB, 5)]),
+        lambda resource: resource.read_ranges([(2 * BLOCK, 5)]),
         lambda resource: list(resource),
-        lambda resource: resource.seek(2 * MIB) and resource.read(1),
+        lambda resource: resource.seek(2 * BLOCK) and resource.read(1),
     ],
 )
 def test_no_way_of_reading_goes_around_the_check(
     connector: FileStorageConnector, root: Path, use: Callable[[Any], object]
 ) -> None:
-    flip(root / "d/x", 2 * MIB + 1)
+    flip(root / "d/x", 2 * BLOCK + 1)
 
     with connector.get_resource("d/x") as resource, pytest.raises(DamagedBlockError):
         use(resource)
 
 
-def test_a_file_swapped_for_another_of_the_same_length_is_damaged(connector: FileStorageConnector, root: Path) -> None:
+def test_a_file_swapped_for_another_is_not_known_any_more_and_found_by_verifying(
+    connector: FileStorageConnector, root: Path
+) -> None:
     (root / "other").write_bytes(bytes(len(DATA)))
     os.replace(root / "other", root / "d/x")
 
-    with pytest.raises(DamagedBlockError, match="block 0"):
-        whole(connector)
+    assert connector.stat("d/x").sha256 is None
+    with pytest.raises(ChecksumMismatchError, match="damaged in blocks"):
+        connector.verify_resource("d/x")
 
 
 def test_what_verify_found_damaged_is_not_served_any_more(connector: FileStorageConnector, root: Path) -> None:
     # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
-    flip(root / "d/x", MIB)
-    (note,) = (root / ".data_stack/digests/d/x~").iterdir()
-    status = (root / "d/x").stat()
-    text = note.read_text()
-    start, end = text.index('"mtime_ns"'), text.index('"inode"')
-    note.write_text(f'{text[:start]}"mtime_ns": {status.st_mtime_ns}, "ctime_ns": {status.st_ctime_ns}, {text[end:]}')
-    note.rename(note.with_name(name_of_note(root / "d/x")))
+    flip(root / "d/x", BLOCK)
+    notes = DigestNotes(str(root / ".data_stack/digests"))
+    noted = notes.read("d/x")
+    assert noted is not None
+    notes.write("d/x", noted, (root / "d/x").stat())
     assert connector.stat("d/x").sha256 is not None
 
-    with pytest.raises(ChecksumMismatchError, match=r"damaged in blocks \[1\] of 1 MiB"):
+    with pytest.raises(ChecksumMismatchError, match=r"damaged in blocks \[1\] of 64 KiB"):
         connector.verify_resource("d/x")
 
+    assert connector.stat("d/x").sha256 is None
     with pytest.raises(DamagedBlockError, match="block 1"):
         whole(connector)
     with connector.get_resource("d/x") as resource:
@@ -179,7 +179,7 @@ def test_every_read_is_checked_if_that_is_asked_for(connector: FileStorageConnec
 @settings(max_examples=25, deadline=None)
 @given(
     offset=st.integers(0, len(DATA) - 1),
-    reads=st.lists(st.tuples(st.integers(0, len(DATA) + 9), st.integers(0, 2 * MIB)), max_size=6),
+    reads=st.lists(st.tuples(st.integers(0, len(DATA) + 9), st.integers(0, 2 * BLOCK)), max_size=6),
 )
 def test_any_sequence_of_reads_of_a_damaged_file_gives_the_right_bytes_or_the_error(
     tmp_path_factory: pytest.TempPathFactory, offset: int, reads: list[tuple[int, int]]
@@ -191,9 +191,9 @@ def test_any_sequence_of_reads_of_a_damaged_file_gives_the_right_bytes_or_the_er
 
     with connector.get_resource("d/x") as resource:
         for start, size in reads:
-            touches = start // MIB <= offset // MIB <= (min(start + size, len(DATA)) - 1) // MIB
+            touches = start // BLOCK <= offset // BLOCK <= (min(start + size, len(DATA)) - 1) // BLOCK
             if touches and size and start < len(DATA):
-                with pytest.raises(DamagedBlockError, match=f"block {offset // MIB} "):
+                with pytest.raises(DamagedBlockError, match=f"block {offset // BLOCK} "):
                     resource.read_at(start, size)
             else:
                 assert_same_bytes(resource.read_at(start, size), DATA[start : start + size])
@@ -217,29 +217,23 @@ def test_any_sequence_of_reads_of_a_damaged_file_gives_the_right_bytes_or_the_er
         "tar -cf a.tar store; rm -r store; tar -xf a.tar",
     ],
 )
-def test_an_intact_file_is_read_right_and_known_again(connector: FileStorageConnector, root: Path, touch: str) -> None:
+def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(
+    connector: FileStorageConnector, root: Path, touch: str
+) -> None:
     subprocess.run(["/bin/sh", "-ec", touch], check=True, cwd=root.parent)
     known_before = connector.stat("d/x").sha256
 
     with connector.get_resource("d/x") as resource:
-        known_unread = resource.sha256
         assert_same_bytes(resource.read(), DATA)
         known_read = resource.sha256
+    connector.verify_resource("d/x")
 
-    assert (known_before, known_unread) == (None, None)
-    assert known_read == connector.stat("d/x").sha256 == hashlib.sha256(DATA).hexdigest()
-    assert notes(root) == [name_of_note(root / "d/x")]
-
-
-def test_an_empty_file_that_was_touched_is_known_at_once(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("empty", b"")
-    os.utime(root / "empty", (0, 0))
-
-    with connector.get_resource("empty") as resource:
-        assert (resource.sha256, resource.read()) == (hashlib.sha256(b"").hexdigest(), b"")
+    assert (known_before, known_read) == (None, None)
+    assert connector.stat("d/x").sha256 == hashlib.sha256(DATA).hexdigest()
+    assert notes(root) == ["x~"]
 
 
-def test_an_intact_file_is_checked_once_and_mapped_then(connector: FileStorageConnector, root: Path) -> None:
+def test_an_intact_file_is_checked_and_mapped_then(connector: FileStorageConnector, root: Path) -> None:
     os.utime(root / "d/x", (0, 0))
 
     with (
@@ -248,23 +242,16 @@ def test_an_intact_file_is_checked_once_and_mapped_then(connector: FileStorageCo
     ):
         assert_same_bytes(mapped[:], DATA)
 
-    assert connector.stat("d/x").sha256 is not None
 
+def test_a_store_whose_notes_cannot_be_written_works_without(connector: FileStorageConnector, root: Path) -> None:
+    shutil.rmtree(root / ".data_stack/digests/d")
+    (root / ".data_stack/digests/d").symlink_to("/proc/self/task")  # where nobody can write, not even root
 
-def test_a_store_that_cannot_be_written_is_checked_at_each_opening(connector: FileStorageConnector, root: Path) -> None:
-    os.utime(root / "d/x", (0, 0))
-    folder = root / ".data_stack/digests/d/x~"
-    shutil.move(folder, root.parent / "elsewhere")
-    folder.symlink_to(root.parent / "elsewhere")
-    read_only = "/proc/self/task"  # where nobody can write, not even root
+    connector.set_resource("d/x", DATA[::-1])
 
-    for _ in range(2):
-        assert_same_bytes(whole(connector), DATA)
-    folder.unlink()
-    folder.symlink_to(read_only)
-
-    assert os.listdir(root.parent / "elsewhere") == [name_of_note(root / "d/x")]
-    assert_same_bytes(whole(connector), DATA)  # nothing is known there
+    assert_same_bytes(whole(connector), DATA[::-1])
+    assert connector.verify_resource("d/x").sha256 == hashlib.sha256(DATA[::-1]).hexdigest()
+    assert connector.stat("d/x").sha256 is None
 
 
 def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(connector: FileStorageConnector, root: Path) -> None:
@@ -282,22 +269,30 @@ def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(connector
     assert whole(connector) == b"newer"
 
 
-@pytest.mark.parametrize("lost", ["d/x~", ""])
-def test_a_file_without_a_record_is_served_as_it_is(connector: FileStorageConnector, root: Path, lost: str) -> None:
-    shutil.rmtree(root / ".data_stack/digests" / lost)
+def test_a_file_without_a_record_is_served_as_it_is(connector: FileStorageConnector, root: Path) -> None:
+    shutil.rmtree(root / ".data_stack/digests")
     (root / "d/x").write_bytes(b"other")
 
     assert whole(connector) == b"other"
 
 
-def test_the_one_record_of_an_earlier_time_gives_way(connector: FileStorageConnector, root: Path) -> None:
-    shutil.rmtree(root / ".data_stack/digests/d/x~")
-    (root / ".data_stack/digests/d/x~").write_text("{}")
+@pytest.mark.parametrize("earlier", ["a file", "a folder of files"])
+def test_notes_of_an_earlier_format_say_nothing_and_give_way(connector: FileStorageConnector, root: Path, earlier: str) -> None:
+    note = root / ".data_stack/digests/d/x~"
+    record = json.dumps({"size": 1, "sha256": "0" * 64, "mtime_ns": 1, "ctime_ns": 1, "inode": 1, "blocks": ""})
+    note.unlink()
+    if earlier == "a file":
+        note.write_text(record)
+    else:
+        note.mkdir()
+        status = (root / "d/x").stat()
+        (note / f"{status.st_ino}.{status.st_mtime_ns}").write_text(record)
 
-    assert (connector.stat("d/x").sha256, whole(connector)) == (None, DATA)
-    connector.set_resource("d/x", b"new")
+    assert_same_bytes(whole(connector), DATA)
+    assert connector.stat("d/x").sha256 is None
+    connector.verify_resource("d/x")
 
-    assert connector.stat("d/x").sha256 == hashlib.sha256(b"new").hexdigest()
+    assert connector.stat("d/x").sha256 == hashlib.sha256(DATA).hexdigest()
 
 
 # ---------------------------------------------------------------------- beside writers
@@ -305,7 +300,7 @@ def test_the_one_record_of_an_earlier_time_gives_way(connector: FileStorageConne
 
 def test_readers_beside_writers_never_take_a_new_version_for_a_damaged_one(root: Path) -> None:
     connector = FileStorageConnector(root)
-    versions = [bytes([65 + i]) * (MIB + 3) for i in range(4)]
+    versions = [bytes([65 + i]) * (BLOCK + 3) for i in range(4)]
     connector.set_resource("d/x", versions[0])
     stop = threading.Event()
 
@@ -329,9 +324,8 @@ def test_readers_beside_writers_never_take_a_new_version_for_a_damaged_one(root:
             writer.result()
 
     assert all(right)
-    connector.collect_garbage(0.0)
-    assert notes(root) == [name_of_note(root / "d/x")]
-    assert connector.stat("d/x").sha256 == hashlib.sha256(whole(connector)).hexdigest()
+    assert notes(root) in ([], ["x~"])
+    assert connector.verify_resource("d/x").sha256 == hashlib.sha256(whole(connector)).hexdigest()
 
 
 def test_a_reader_of_a_touched_file_finishes_with_it_while_it_is_replaced_and_deleted(
@@ -342,7 +336,7 @@ def test_a_reader_of_a_touched_file_finishes_with_it_while_it_is_replaced_and_de
         beginning = resource.read(10)
 
         connector.set_resource("d/x", b"new")
-        assert_same_bytes(resource.read_at(MIB, 10), DATA[MIB : MIB + 10])
+        assert_same_bytes(resource.read_at(BLOCK, 10), DATA[BLOCK : BLOCK + 10])
         connector.delete_resource("d/x")
 
         assert_same_bytes(beginning + resource.read(), DATA)
@@ -352,7 +346,7 @@ def test_a_reader_of_a_touched_file_finishes_with_it_while_it_is_replaced_and_de
 
 
 @pytest.mark.parametrize("step", ["os.rename", "os.remove"])
-@pytest.mark.parametrize("at", range(1, 5))
+@pytest.mark.parametrize("at", range(1, 4))
 def test_killed_while_it_publishes_a_writer_leaves_no_file_that_seems_damaged(
     connector: FileStorageConnector, root: Path, step: str, at: int
 ) -> None:
@@ -378,12 +372,12 @@ connector.set_resource("d/x", b"new" * 1000)
         connector.remove_abandoned()
         connector.collect_garbage(0.0)
     assert not [name for name in notes(root) if name.startswith(".~")]
-    assert connector.stat("d/x").sha256 == hashlib.sha256(whole(connector)).hexdigest()
+    assert connector.verify_resource("d/x").sha256 == hashlib.sha256(whole(connector)).hexdigest()
 
 
 def test_threads_and_a_forked_child_check_a_touched_file_for_themselves(connector: FileStorageConnector, root: Path) -> None:
-    flip(root / "d/x", 2 * MIB)
-    offsets = [i * 65_537 % (2 * MIB - 1000) for i in range(200)]
+    flip(root / "d/x", 2 * BLOCK)
+    offsets = [i * 65_537 % (2 * BLOCK - 1000) for i in range(200)]
 
     with connector.get_resource("d/x") as resource:
         with ThreadPoolExecutor(8) as threads:
@@ -392,8 +386,8 @@ def test_threads_and_a_forked_child_check_a_touched_file_for_themselves(connecto
         if child == 0:
             right = 1
             try:
-                right = 0 if resource.read_at(MIB, 9) == DATA[MIB : MIB + 9] else 1
-                resource.read_at(2 * MIB, 1)
+                right = 0 if resource.read_at(BLOCK, 9) == DATA[BLOCK : BLOCK + 9] else 1
+                resource.read_at(2 * BLOCK, 1)
                 right = 2
             except DamagedBlockError:
                 pass
@@ -426,8 +420,8 @@ def test_digests_of_files_that_other_means_removed_are_garbage(connector: FileSt
 class _WatchedPublisher(FileStorageConnector):
     """Looks which files are open after it has published one, and before it notes that it did."""
 
-    def _publish(self, folder: int, temporary: str, name: str, identifier: str) -> None:
-        super()._publish(folder, temporary, name, identifier)
+    def _rename(self, temporary: str, name: str, folder: int) -> None:
+        super()._rename(temporary, name, folder)
         inode = os.stat(name, dir_fd=folder).st_ino
         os.replace(os.path.join(self.root_path, "other"), name, dst_dir_fd=folder)  # somebody is faster
         inodes = set()

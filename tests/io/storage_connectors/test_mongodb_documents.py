@@ -16,7 +16,7 @@ from bson import Binary, Int64, ObjectId
 from mongodb_commands import SentCommands
 from pymongo.database import Database
 
-from data_stack.exception import DamagedBlockError, DataStackError, ResourceNotFoundError
+from data_stack.exception import DamagedBlockError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
 CHUNK_BYTES = 65_536
@@ -69,7 +69,7 @@ def test_a_large_resource_is_a_pointer_to_a_file_in_chunks(connector: MongoDBSto
     assert isinstance(file["uploadDate"], datetime.datetime)
     assert [(chunk["files_id"], chunk["n"]) for chunk in chunks] == [(file["_id"], n) for n in range(6)]
     assert [len(chunk["data"]) for chunk in chunks] == [CHUNK_BYTES] * 5 + [1234]
-    assert [len(chunk["blake3"]) for chunk in chunks] == [32] * 6
+    assert [len(chunk["digest"]) for chunk in chunks] == [8] * 6
 
 
 def test_no_upload_is_on_record_after_it_is_done(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
@@ -332,18 +332,18 @@ DAMAGED_BLOCKS: dict[str, tuple[int, Damage]] = {
     "a bit is flipped": (2, lambda d: d.flip(2)),
     "a bit of the last chunk is flipped": (5, lambda d: d.flip(5)),
     "two chunks are swapped": (1, lambda d: d.swap(1, 3, "data")),
-    "two chunks are swapped with their digests": (1, lambda d: d.swap(1, 3, "data", "blake3")),
+    "two chunks are swapped with their digests": (1, lambda d: d.swap(1, 3, "data", "digest")),
     "a chunk is text": (2, lambda d: d.set_chunk(2, data="x" * CHUNK_BYTES)),
     "a chunk is a number": (2, lambda d: d.set_chunk(2, data=7)),
-    "a digest is missing": (2, lambda d: d.chunks.update_one({"_id": d.chunk(2)["_id"]}, {"$unset": {"blake3": ""}})),
-    "a digest is text": (2, lambda d: d.set_chunk(2, blake3="x" * 32)),
+    "a digest is missing": (2, lambda d: d.chunks.update_one({"_id": d.chunk(2)["_id"]}, {"$unset": {"digest": ""}})),
+    "a digest is text": (2, lambda d: d.set_chunk(2, digest="x" * 32)),
     "the number of a chunk is text": (2, lambda d: d.set_chunk(2, n="2")),
     "the number of a chunk is negative": (2, lambda d: d.set_chunk(2, n=-1)),
     "all chunks are gone": (0, lambda d: d.chunks.delete_many({"files_id": d.file_id})),
     "a chunk of another file lies there": (
         2,
         lambda d: d.set_chunk(
-            2, **{k: d.chunks.find_one({"n": 2, "files_id": {"$ne": d.file_id}})[k] for k in ("data", "blake3")}
+            2, **{k: d.chunks.find_one({"n": 2, "files_id": {"$ne": d.file_id}})[k] for k in ("data", "digest")}
         ),
     ),
 }
@@ -375,7 +375,7 @@ DAMAGED_POINTERS: dict[str, Damage] = {
     "all is that of another resource": lambda d: d.set_pointer(
         **{k: v for k, v in d.resources.find_one({"_id": "other"}).items() if k != "_id"}
     ),
-    "it says it is small": lambda d: d.set_pointer(data=b"evil", blake3=b"0" * 32),
+    "it says it is small": lambda d: d.set_pointer(data=b"evil", digest=b"0" * 32),
     "everything is missing": lambda d: d.resources.replace_one({"_id": "victim"}, {}),
     "modified is text": lambda d: d.set_pointer(modified="now"),
 }
@@ -406,6 +406,19 @@ def test_a_damaged_block_is_named_and_never_read(connector: MongoDBStorageConnec
         assert "'victim'" in str(error)
     assert peak < 50 << 20
     assert content(connector, "other") == CONTENT[::-1]
+
+
+def test_a_pointer_of_an_earlier_format_is_refused_and_gives_way_to_what_is_stored_again(
+    connector: MongoDBStorageConnector, damager: Damager
+) -> None:
+    damager.set_pointer(format=1, blake3=b"0" * 32)
+    damager.unset_pointer("check")
+
+    with pytest.raises(DatasetFileCorruptError, match=r"'format' is 1; this data_stack reads format 2.*Store the resource again"):
+        connector.get_resource("victim")
+    connector.set_resource("victim", b"again")
+
+    assert content(connector, "victim") == b"again"
 
 
 @pytest.mark.parametrize("kind", DAMAGED_POINTERS)

@@ -203,7 +203,7 @@ def test_without_the_package_the_error_names_the_extra() -> None:
 import importlib.abc, sys
 class Blocker(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("pymongo", "bson", "blake3", "fsspec", "obstore"):
+        if name.split(".")[0] in ("pymongo", "bson", "fsspec", "obstore"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocker())
 from data_stack import storage_connector_from_url

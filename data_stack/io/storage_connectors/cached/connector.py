@@ -24,11 +24,11 @@ from data_stack.io.storage_connectors.connector import (
     Garbage,
     Lease,
     ResourceInfo,
-    ResourceWriter,
     StorageConnector,
     StoreFinding,
     StoreUsage,
 )
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 __all__ = ["CacheInfo", "CachedStorageConnector"]
 
@@ -213,6 +213,10 @@ class CachedStorageConnector(StorageConnector):
     def store_known(self, identifier: str, size: int, sha256: str) -> bool:
         with self._changing(identifier):
             return self._remote.store_known(identifier, size, sha256)
+
+    def move_resource(self, identifier: str, new_identifier: str) -> None:
+        with self._changing(identifier), self._changing(new_identifier):
+            self._remote.move_resource(identifier, new_identifier)
 
     def delete_resource(self, identifier: str) -> None:
         with self._changing(identifier):

@@ -5,7 +5,7 @@
     whole/<sha256>-<size>           sealed bytes, under the digest that they were held against
     whole/<sha256>-<size>.facts     size, inode and times they were left with; its own time is that of the last use
     parts/<sha256>-<size>           a sparse file: those blocks of a resource that were read
-    parts/<sha256>-<size>.map       32 bytes a block: the SHA-256 of what was written there, zeros for nothing
+    parts/<sha256>-<size>.map       8 bytes a block: the digest of what was written there, zeros for nothing
     notes/<remote>/a/b.gz~          what the remote said last of "a/b.gz": for reading offline
     unfinished/…                    temporaries, which name the process that writes them
     used                            how much all that takes (limit.py)
@@ -34,8 +34,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from data_stack.io.storage_connectors.cached.limit import PAGE_BYTES, Item, SizeLimit, disk_bytes, remove
-from data_stack.io.storage_connectors.connector import COPY_BYTES, DAY_SECONDS, Garbage, ResourceInfo
+from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, ResourceInfo
 from data_stack.io.storage_connectors.owners import is_dead, this_process
+from data_stack.io.storage_connectors.writer import COPY_BYTES
 
 __all__ = ["CacheFolder", "Content", "facts_of", "stamp", "written_whole"]
 
@@ -208,8 +209,7 @@ class CacheFolder:
         else:
             record: dict[str, Any] = {"identifier": identifier, "absent": True}
             if info is not None:
-                blocks = b"".join(crc.to_bytes(4, "big") for crc in info.blocks).hex()
-                record = {"identifier": identifier, "size": info.size, "sha256": info.sha256, "blocks": blocks}
+                record = {"identifier": identifier, "size": info.size, "sha256": info.sha256, "blocks": info.blocks.hex()}
                 record["modified"] = info.modified
             try:
                 data = _sealed(record)
@@ -234,8 +234,7 @@ class CacheFolder:
                 return False
             if record.get("absent"):
                 return None
-            crcs = bytes.fromhex(record["blocks"])
-            blocks = tuple(int.from_bytes(crcs[i : i + 4], "big") for i in range(0, len(crcs), 4))
+            blocks = bytes.fromhex(record["blocks"])
             return ResourceInfo(identifier, int(record["size"]), record["sha256"], blocks, record["modified"])
         return False
 

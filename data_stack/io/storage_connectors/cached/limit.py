@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from data_stack.util.lock_file import try_lock, unlock
+
 __all__ = ["Item", "SizeLimit", "disk_bytes", "locked", "remove"]
 
 PAGE_BYTES = 4096
@@ -125,13 +127,12 @@ def locked(path: str) -> Iterator[int | None]:
         yield None
         return
     try:
-        got = _flock(handle)
+        got = _lock_soon(handle)
         try:
             yield handle if got else None
         finally:
             if got:
-                # Not by closing: a child forked meanwhile has the descriptor too.
-                _unlock(handle)
+                unlock(handle)
     finally:
         os.close(handle)
 
@@ -145,31 +146,14 @@ def _opened(path: str) -> int:
         return os.open(path, flags, 0o600)
 
 
-def _flock(handle: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system: counted without, roughly
-        return True
+def _lock_soon(handle: int) -> bool:
     pause, end = 0.0005, time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            # Waiting in the kernel would have no end, should the holder be stopped.
-            if time.monotonic() > end:
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
-        except OSError:  # a file system without locks
-            return True
-
-
-def _unlock(handle: int) -> None:
-    with contextlib.suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_UN)
+    while not try_lock(handle):  # waiting in the kernel would have no end, should the holder be stopped
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+    return True
 
 
 def disk_bytes(*paths: str) -> tuple[int, float]:

@@ -8,23 +8,21 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content, facts_of, stamp, written_whole
 from data_stack.io.storage_connectors.cached.limit import PAGE_BYTES
-from data_stack.io.storage_connectors.connector import COPY_BYTES
+from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.util.lock_file import try_lock, unlock
 
-__all__ = ["BLOCK_BYTES", "PartialContent"]
+__all__ = ["PartialContent"]
 
-#: Whole pages: a file filled in pieces of any other length is read more slowly, out of memory too (0.90 to 0.97 × with 255 KiB).
-#: A small read out of MongoDB moves 1 to 2 chunks of 255 KiB with it.
-BLOCK_BYTES = 128 << 10
-_SLOT_BYTES = 32
-_NOTHING = bytes(_SLOT_BYTES)
+_NOTHING = bytes(DIGEST_BYTES)
 
 
 class PartialContent:
     """Those blocks of a resource that are on the local disk.
 
-    A block counts as there if its slot of the map holds its SHA-256. Bytes are written before the slot, but nothing rests
+    A block counts as there if its slot of the map holds its digest. Bytes are written before the slot, but nothing rests
     on that: after a kill, a torn write, a power cut or a flipped bit, in the bytes or in the map, the two do not fit, and
     the block is fetched again. Any number of threads and processes may fill in at once, for all write the same bytes.
 
@@ -43,7 +41,7 @@ class PartialContent:
         self._data = self._map = -1
         try:
             self._data = self._opened(self._path, content.size)
-            self._map = self._opened(self._path + ".map", self.n_blocks * _SLOT_BYTES)
+            self._map = self._opened(self._path + ".map", self.n_blocks * DIGEST_BYTES)
         except BaseException:
             self.close()
             raise
@@ -65,7 +63,7 @@ class PartialContent:
 
     def is_noted(self, number: int) -> bool:
         """Whether a block seems to be here, without looking at it."""
-        return bool(self._checked[number]) or os.pread(self._map, _SLOT_BYTES, number * _SLOT_BYTES) not in (_NOTHING, b"")
+        return bool(self._checked[number]) or os.pread(self._map, DIGEST_BYTES, number * DIGEST_BYTES) not in (_NOTHING, b"")
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
         """Read from blocks that are here."""
@@ -78,12 +76,12 @@ class PartialContent:
         return n_read
 
     def _is_right(self, number: int) -> bool:
-        slot = os.pread(self._map, _SLOT_BYTES, number * _SLOT_BYTES)
-        if len(slot) < _SLOT_BYTES or slot == _NOTHING:
+        slot = os.pread(self._map, DIGEST_BYTES, number * DIGEST_BYTES)
+        if len(slot) < DIGEST_BYTES or slot == _NOTHING:
             return False
         size = min(BLOCK_BYTES, self._content.size - number * BLOCK_BYTES)
         block = os.pread(self._data, size, number * BLOCK_BYTES)
-        if len(block) != size or hashlib.sha256(block).digest() != slot:
+        if len(block) != size or block_digest(block) != slot:
             return False
         self._check([number])
         return True
@@ -102,7 +100,7 @@ class PartialContent:
         Raises:
             OSError: they could not be written.
         """
-        slots = {number: hashlib.sha256(block).digest() for number, block in blocks.items()}
+        slots = {number: block_digest(block) for number, block in blocks.items()}
         runs = list(_runs(blocks))
         size = sum(len(run) + 2 * PAGE_BYTES for _, run in runs)
         with self._filling, _flock(self._map, exclusive=False) as free:
@@ -117,7 +115,7 @@ class PartialContent:
                 for start, run in runs:
                     written_whole(self._data, run, start * BLOCK_BYTES)
                 for start, run in _runs(slots):
-                    written_whole(self._map, run, start * _SLOT_BYTES)
+                    written_whole(self._map, run, start * DIGEST_BYTES)
         self._check(list(blocks))
         self._n_put += len(blocks)
         return True
@@ -180,9 +178,9 @@ class PartialContent:
     # ------------------------------------------------------------------ inside
 
     def _rescan(self) -> None:
-        slots = os.pread(self._map, self.n_blocks * _SLOT_BYTES, 0).ljust(self.n_blocks * _SLOT_BYTES, b"\0")
-        starts = range(0, len(slots), _SLOT_BYTES)
-        self._n_missing, self._n_put = sum(slots[i : i + _SLOT_BYTES] == _NOTHING for i in starts), 0
+        slots = os.pread(self._map, self.n_blocks * DIGEST_BYTES, 0).ljust(self.n_blocks * DIGEST_BYTES, b"\0")
+        starts = range(0, len(slots), DIGEST_BYTES)
+        self._n_missing, self._n_put = sum(slots[i : i + DIGEST_BYTES] == _NOTHING for i in starts), 0
 
     def _opened(self, path: str, size: int) -> int:
         handle = self._folder.opened(path, os.O_RDWR | os.O_CREAT)
@@ -208,23 +206,13 @@ def _runs(pieces: Mapping[int, bytes]) -> Iterator[tuple[int, bytes]]:
 
 @contextlib.contextmanager
 def _flock(handle: int, *, exclusive: bool) -> Iterator[bool]:
-    """Keep writers of blocks and the one who completes the file apart; False: somebody is at work, and nobody waits."""
+    """Keep writers of blocks and the one who completes the file apart; False: somebody is at work, and nobody waits.
+
+    Where there are no locks, all write the same bytes, so at worst the whole is held against its digest once more.
+    """
+    is_locked = try_lock(handle, shared=not exclusive)
     try:
-        import fcntl
-    except ImportError:
-        yield True
-        return
-    try:
-        fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield False
-        return
-    except OSError:
-        # A file system without locks. All write the same bytes, so at worst the whole is held against its digest once more.
-        yield True
-        return
-    try:
-        yield True
+        yield is_locked
     finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)
+        if is_locked:
+            unlock(handle)

@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceChangedError
+from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.cached.folder import Content
-from data_stack.io.storage_connectors.cached.parts import BLOCK_BYTES, PartialContent
+from data_stack.io.storage_connectors.cached.parts import PartialContent
 from data_stack.io.storage_connectors.cached.remote import Remote
 
 __all__ = ["CachedSource"]

@@ -2,8 +2,8 @@
 
 A store is laid out below its URL like this; names that no identifier can have are ours:
 
-- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of the whole, of each block and
-  of each part; small content is inlined. Publishing is one atomic put of it;
+- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of the whole and of each
+  part, digests of the blocks; small content is inlined. Publishing is one atomic put of it;
 - ``.data_stack/objects/ab/abcd…``: a part of 4 MiB, named by its SHA-256, so equal content is stored once and never changes.
   Whoever has a resource open reads its parts to the end, whatever is published meanwhile; garbage collection leaves them
   for a grace period;
@@ -43,6 +43,7 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.integrity import ALGORITHM, block_digest, digest_of_block, digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.connector import (
@@ -54,8 +55,6 @@ from data_stack.io.storage_connectors.connector import (
     StorageConnector,
     StoreFinding,
     StoreUsage,
-    binary_chunks,
-    store_bytes,
 )
 from data_stack.io.storage_connectors.fsspec.leases import ObjectLease
 from data_stack.io.storage_connectors.fsspec.pointer import (
@@ -65,10 +64,10 @@ from data_stack.io.storage_connectors.fsspec.pointer import (
     PART_BYTES,
     Pointer,
     block_bytes_for,
-    block_digests,
 )
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.owners import is_dead
+from data_stack.io.storage_connectors.writer import binary_chunks, store_bytes
 from data_stack.io.url import StorageURL
 from data_stack.util.executor import waiting
 
@@ -437,7 +436,7 @@ class FsspecStorageConnector(StorageConnector):
             for part in _parts_of(resource):
                 if n_bytes == 0 and len(part) <= self._inline_bytes:
                     inline = part  # as the last part is the only short one, it is all there is
-                    blocks.extend(block_digests(memoryview(part), block_bytes))
+                    blocks.extend(digests_of_blocks(part, block_bytes))
                 elif not uploads and len(part) < PART_BYTES:
                     take(self._store_part(part, block_bytes))
                 else:
@@ -466,7 +465,7 @@ class FsspecStorageConnector(StorageConnector):
         path = _part_path(digest.hexdigest())
         # Written even if it is there: that makes it young again, and whole if it was damaged.
         was_new = self._files.renew(path, part)
-        return digest.digest(), block_digests(memoryview(part), block_bytes), None if was_new else path
+        return digest.digest(), digests_of_blocks(part, block_bytes), None if was_new else path
 
     def _check_writable(self, what: str) -> None:
         if self._read_only:
@@ -543,7 +542,7 @@ class _PointedBlocks(Blocks):
             view = memoryview(piece or b"")
             for i in range(n_blocks):
                 data = bytes(view[i * self.block_bytes : (i + 1) * self.block_bytes])
-                if hashlib.sha256(data).digest() != self._pointer.block_digest(first + i):
+                if block_digest(data) != digest_of_block(self._pointer.blocks, first + i):
                     # It may have been damaged on its way only.
                     data = self._checked(first + i, self._read([(first + i, 1)])[0] or b"")
                 found.append(data)
@@ -572,7 +571,7 @@ class _PointedBlocks(Blocks):
         return self._connector._files.read_ranges(ranges)
 
     def _checked(self, number: int, data: bytes) -> bytes:
-        expected, actual = self._pointer.block_digest(number), hashlib.sha256(data).digest()
+        expected, actual = digest_of_block(self._pointer.blocks, number), block_digest(data)
         if actual == expected:
             return data
         identifier = self._pointer.identifier
@@ -588,7 +587,7 @@ class _PointedBlocks(Blocks):
             self.block_bytes,
             expected.hex(),
             actual.hex() if data else "of nothing: it is missing",
-            "sha256",
+            ALGORITHM,
         )
 
 

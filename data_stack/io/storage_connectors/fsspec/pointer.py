@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from data_stack.exception import ChecksumMismatchError, DatasetFileCorruptError
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
 
-FORMAT: Final = "data_stack resource 1"
+FORMAT: Final = "data_stack resource 2"
 #: Content is stored in objects of this size, named by their SHA-256; the last one is shorter.
 PART_BYTES: Final = 4 << 20
 MAX_POINTER_BYTES: Final = 16 << 20
@@ -24,9 +25,9 @@ MAX_POINTER_BYTES: Final = 16 << 20
 MAX_RESOURCE_BYTES: Final = 512 << 30
 #: The most that is ever inlined, whatever a pointer says.
 MAX_INLINE_BYTES: Final = 1 << 20
-_LEAST_BLOCK_BYTES: Final = 256 << 10
-_MOST_BLOCKS: Final = 16_384
-_DIGEST_BYTES: Final = 32
+#: A resource with more gets blocks twice as long, so that their digests fit into its pointer.
+_MOST_BLOCKS: Final = 65_536
+_SHA256_BYTES: Final = 32
 #: More of them than any pointer has, whatever its identifier is.
 _MOST_SEPARATORS: Final = 5_000
 _FIELDS: Final = {"format", "identifier", "size", "sha256", "block_bytes", "blocks", "parts", "inline", "pointer_sha256"}
@@ -41,7 +42,7 @@ class Pointer:
         size: length in bytes.
         sha256: digest of the whole, 64 hex digits.
         block_bytes: length of a block; a part is a whole number of them.
-        blocks: SHA-256 of each block, one after the other, 32 bytes each.
+        blocks: the digests of all blocks (:mod:`data_stack.io.integrity`), 8 bytes each.
         parts: SHA-256 of each part of 4 MiB, likewise; empty if the content is inlined.
         inline: the content, if it is small.
     """
@@ -57,11 +58,7 @@ class Pointer:
     @property
     def part_names(self) -> list[str]:
         """The hex digests by which the parts are stored, in order."""
-        return [self.parts[i : i + _DIGEST_BYTES].hex() for i in range(0, len(self.parts), _DIGEST_BYTES)]
-
-    def block_digest(self, number: int) -> bytes:
-        """The SHA-256 that a block was stored with."""
-        return self.blocks[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES]
+        return [self.parts[i : i + _SHA256_BYTES].hex() for i in range(0, len(self.parts), _SHA256_BYTES)]
 
     def part_size(self, number: int) -> int:
         """Length of a part in bytes."""
@@ -130,9 +127,9 @@ class Pointer:
             inline = None if fields["inline"] is None else _from_text(fields["inline"])
         except (ValueError, TypeError, binascii.Error):
             refuse("holds what is not base64")
-        if len(blocks) != -(-size // block_bytes) * _DIGEST_BYTES:
+        if len(blocks) != -(-size // block_bytes) * DIGEST_BYTES:
             refuse("does not have one digest for each block")
-        if len(parts) != (0 if inline is not None else -(-size // PART_BYTES) * _DIGEST_BYTES):
+        if len(parts) != (0 if inline is not None else -(-size // PART_BYTES) * _SHA256_BYTES):
             refuse("does not have one digest for each part")
         if inline is not None and (len(inline) != size or size > MAX_INLINE_BYTES):
             refuse("holds content of another size")
@@ -141,15 +138,10 @@ class Pointer:
 
 def block_bytes_for(size: int) -> int:
     """The length of blocks for a resource: short, as a random read fetches one whole, but few enough for their digests."""
-    block_bytes = _LEAST_BLOCK_BYTES
+    block_bytes = BLOCK_BYTES
     while block_bytes < PART_BYTES and size > block_bytes * _MOST_BLOCKS:
         block_bytes *= 2
     return block_bytes
-
-
-def block_digests(data: memoryview, block_bytes: int) -> bytes:
-    """SHA-256 of each block of ``data``, one after the other."""
-    return b"".join(hashlib.sha256(data[i : i + block_bytes]).digest() for i in range(0, len(data), block_bytes))
 
 
 def _canonical(fields: dict[str, Any]) -> bytes:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from data_stack.exception import MissingDependencyError
 
 try:
-    import blake3
     import bson
     import pymongo
 except ImportError as error:
     raise MissingDependencyError("MongoDBStorageConnector", error.name or "pymongo", "mongodb") from error
-del blake3, bson, pymongo
+del bson, pymongo
 
 from data_stack.io.storage_connectors.mongodb.connector import MongoDBStorageConnector  # noqa: E402  # needs these
 

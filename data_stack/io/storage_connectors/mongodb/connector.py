@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from blake3 import blake3
 from bson import ObjectId
 from pymongo.client_session import ClientSession
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError
@@ -25,24 +24,18 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.integrity import Digest, block_digest
 from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import (
     BINARY,
-    COPY_BYTES,
     DAY_SECONDS,
-    Digest,
     Garbage,
     Lease,
-    LocalWriter,
     ResourceInfo,
-    ResourceWriter,
     StorageConnector,
     StoreFinding,
     StoreUsage,
-    binary_chunks,
-    local_file,
-    sealing,
 )
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
@@ -64,6 +57,7 @@ from data_stack.io.storage_connectors.mongodb.settings import (
 )
 from data_stack.io.storage_connectors.mongodb.sweeping import is_condemned, record_claim, release_claim
 from data_stack.io.storage_connectors.mongodb.uploads import Upload
+from data_stack.io.storage_connectors.writer import COPY_BYTES, LocalWriter, ResourceWriter, binary_chunks, local_file, sealing
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -363,7 +357,7 @@ class MongoDBStorageConnector(StorageConnector):
     def _publish_small(self, identifier: str, data: bytes, expected: str | None) -> None:
         digest = Digest()
         digest.update(data)
-        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, blake3(data).digest())
+        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
         self._publish(pointer, expected)
 
     def _publish_large(self, identifier: str, source: Iterable[Buffer], known: Digest | None, expected: str | None) -> None:

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blake3 import blake3
 from bson import Binary, Int64, ObjectId
 
 from data_stack.exception import DamagedBlockError, DatasetFileCorruptError
+from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.connector import ResourceInfo
 
 __all__ = ["Pointer"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -33,7 +33,7 @@ class Pointer:
         file_id, chunk_bytes: that file, and the length of its chunks; None for a small resource.
         write_id: names the writing that published it: tells who won when an answer was lost.
         modified: when it was published, by the server's clock.
-        data_digest: BLAKE3 of ``data``; None for a file, whose chunks have their own.
+        data_digest: the digest of ``data`` as of one block; None for a file, whose chunks have their own.
     """
 
     identifier: str
@@ -55,18 +55,18 @@ class Pointer:
     def info(self) -> ResourceInfo:
         """What the store knows of it."""
         modified = None if self.modified is None else self.modified.replace(tzinfo=datetime.timezone.utc).timestamp()
-        return ResourceInfo(self.identifier, self.length, self.sha256, (), modified)
+        return ResourceInfo(self.identifier, self.length, self.sha256, b"", modified)
 
     def update(self) -> dict[str, Any]:
         """The update that makes a document of the collection ``resources`` this pointer, in one step."""
         content: dict[str, Any]
         if self.file_id is None:
             content, absent = (
-                {"data": Binary(self.data or b""), "blake3": Binary(self.data_digest or b"")},
+                {"data": Binary(self.data or b""), "digest": Binary(self.data_digest or b"")},
                 ("file_id", "chunkSize"),
             )
         else:
-            content, absent = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}, ("data", "blake3")
+            content, absent = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}, ("data", "digest")
         return {
             "$set": {
                 "format": FORMAT,
@@ -87,7 +87,7 @@ class Pointer:
             None if self.file_id is None else str(self.file_id),
             None if self.data_digest is None else self.data_digest.hex(),
         ]
-        return blake3(json.dumps(facts).encode()).digest()
+        return block_digest(json.dumps(facts).encode())
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str) -> Pointer:
@@ -100,7 +100,11 @@ class Pointer:
         identifier = document.get("_id")
         if not isinstance(identifier, str):
             raise _damaged(identifier, where, f"'_id' is {_shown(identifier)}, not of type str")
-        has_data = "blake3" in document
+        if type(document.get("format")) is bool or document.get("format") != FORMAT:
+            raise _damaged(
+                identifier, where, f"'format' is {_shown(document.get('format'))}; this data_stack reads format {FORMAT}"
+            )
+        has_data = "digest" in document
         fields: dict[str, tuple[Any, type]] = {
             "length": (document.get("length"), int),
             "sha256": (document.get("sha256"), str),
@@ -109,16 +113,12 @@ class Pointer:
             "modified": (document.get("modified"), datetime.datetime),
         }
         if has_data:
-            fields |= {"blake3": (document["blake3"], bytes), "data": (document.get("data", b""), bytes)}
+            fields |= {"digest": (document["digest"], bytes), "data": (document.get("data", b""), bytes)}
         else:
             fields |= {"file_id": (document.get("file_id"), ObjectId), "chunkSize": (document.get("chunkSize"), int)}
         for name, (value, kind) in fields.items():
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise _damaged(identifier, where, f"{name!r} is {_shown(value)}, not of type {kind.__name__}")
-        if type(document.get("format")) is bool or document.get("format") != FORMAT:
-            raise _damaged(
-                identifier, where, f"'format' is {_shown(document.get('format'))}; this data_stack reads format {FORMAT}"
-            )
         length, chunk_bytes = int(document["length"]), None if has_data else int(document["chunkSize"])
         if not 0 <= length < 1 << 53:
             raise _damaged(identifier, where, f"'length' is {_shown(length)}")
@@ -132,7 +132,7 @@ class Pointer:
             document["sha256"],
             document["write_id"],
             document.get("data"),
-            document.get("blake3"),
+            document.get("digest"),
             document.get("file_id") if not has_data else None,
             chunk_bytes,
             document["modified"],
@@ -140,9 +140,9 @@ class Pointer:
         if pointer._check() != document["check"]:
             raise _damaged(identifier, where, "its fields are not those that were written together")
         if has_data and pointer.data is not None:
-            digest = blake3(pointer.data).digest()
+            digest = block_digest(pointer.data)
             if digest != pointer.data_digest or len(pointer.data) != length:
-                raise DamagedBlockError(identifier, where, 0, length, document["blake3"].hex(), digest.hex())
+                raise DamagedBlockError(identifier, where, 0, length, document["digest"].hex(), digest.hex())
         return pointer
 
 

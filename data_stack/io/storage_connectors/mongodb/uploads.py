@@ -13,7 +13,7 @@ from typing import Final
 from bson import Int64, ObjectId
 
 from data_stack.exception import StorageError
-from data_stack.io.storage_connectors.connector import Digest
+from data_stack.io.integrity import Digest
 from data_stack.io.storage_connectors.mongodb.chunks import insert_chunks
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.mongodb.sweeping import is_upload_condemned, record_claim, release_claim, sweep

@@ -1,0 +1,233 @@
+"""Files that become resources: written, hashed on the way, and published by the connector that made them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from data_stack.exception import StorageError
+from data_stack.io.integrity import Digest
+from data_stack.io.resources import Storable
+from data_stack.io.storage_connectors.partials import Partial
+from data_stack.io.storage_errors import storage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+    from typing_extensions import ParamSpec
+
+    _Arguments = ParamSpec("_Arguments")
+
+__all__ = ["COPY_BYTES", "LocalWriter", "ResourceWriter", "binary_chunks", "local_file", "sealing", "store_bytes"]
+
+_Result = TypeVar("_Result")
+COPY_BYTES = 1 << 20
+
+
+def _failing(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """A method of a :class:`ResourceWriter` whose errors of the operating system it tells itself."""
+
+    @functools.wraps(method)
+    def telling(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return method(*args, **kwargs)
+        except StorageError:
+            raise
+        except OSError as error:
+            cast("ResourceWriter", args[0])._fail(error)
+
+    return telling
+
+
+class ResourceWriter(io.BufferedIOBase):
+    """A file that becomes a resource. Hashes while it is written; rereads only if the writer sought back.
+
+    Attributes:
+        identifier: the name it will be published under.
+        digest: size and digests of all bytes; complete once sealed.
+        partial: what can be told to keep the file if the block fails; None for one that does not outlive it.
+    """
+
+    mode = "w+b"
+
+    def __init__(self, identifier: str, file: IO[bytes], partial: Partial | None = None) -> None:
+        self.identifier = identifier
+        self.partial = partial
+        self.digest = Digest()
+        self._file = file
+        self._sequential = True
+        self._sealed = False
+
+    @_failing
+    def write(self, data: Buffer, /) -> int:
+        self._check_open()
+        view = memoryview(data).cast("B")
+        if self._sequential and self._file.tell() != self.digest.size:
+            self._sequential = False
+        if self._sequential:
+            self.digest.update(data)
+        n_written = 0
+        while n_written < len(view):  # a raw file may write less than it was given
+            n_written += self._file.write(view[n_written:])
+        return len(view)
+
+    def taken_up(self) -> Iterator[bytes]:
+        """The bytes that are in the file from before; each piece counts as written once it is handed out."""
+        self._file.seek(0)
+        while data := self._file.read(COPY_BYTES):
+            self.digest.update(data)
+            yield data
+
+    @_failing
+    def seal(self) -> None:
+        """Finish: no more writing, and ``digest`` is that of the whole."""
+        if self._sealed:
+            return
+        self._file.flush()
+        if not self._sequential or self._file.seek(0, os.SEEK_END) != self.digest.size:
+            self.digest.finish()
+            self.digest = Digest()
+            self._file.seek(0)
+            while chunk := self._file.read(COPY_BYTES):
+                self.digest.update(chunk)
+        self._sealed = True
+
+    @_failing
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._check_open()
+        return self._file.read(-1 if size is None else size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self.read(size)
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    @_failing
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._check_open()
+        return self._file.seek(offset, whence)
+
+    @_failing
+    def tell(self) -> int:
+        self._check_open()
+        return self._file.tell()
+
+    @_failing
+    def truncate(self, size: int | None = None, /) -> int:
+        self._check_open()
+        self._sequential = False
+        return self._file.truncate(size)
+
+    @_failing
+    def flush(self) -> None:
+        if not self.closed and not self._sealed:
+            self._file.flush()
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Finish writing. Publishing is for the block that made this writer; closing early, as some libraries do, is harmless."""
+        if "_file" in self.__dict__ and not self._sealed and not self._file.closed:
+            self.seal()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.__dict__.get("_sealed", True))
+
+    def _fail(self, error: OSError) -> NoReturn:
+        """Raise what an error of the file means; any call may be the one that writes what is buffered."""
+        raise error
+
+    def _check_open(self) -> None:
+        if self._sealed:
+            raise ValueError(f"write to {self.identifier!r} after it was finished")
+
+
+class LocalWriter(ResourceWriter):
+    """A ResourceWriter to a :func:`local_file`; errors of its disk are ours."""
+
+    def _fail(self, error: OSError) -> NoReturn:
+        raise _local_error(self.identifier, error) from error
+
+
+@contextlib.contextmanager
+def local_file(identifier: str) -> Iterator[IO[bytes]]:
+    """A temporary file of this machine, in which a resource waits until it is complete and can be sent."""
+    try:
+        file = tempfile.TemporaryFile()
+    except OSError as error:
+        raise _local_error(identifier, error) from error
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()  # may fail again to write what a full disk refused
+
+
+def _local_error(identifier: str, error: OSError) -> StorageError:
+    folder = tempfile.gettempdir()
+    advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
+    problem = f"could not store {identifier!r}, whose temporary file in {folder!r} failed before it was sent"
+    return storage_error(problem, error, folder, if_full=advice, otherwise=advice)
+
+
+@contextlib.contextmanager
+def sealing(writer: ResourceWriter) -> Iterator[ResourceWriter]:
+    """The writer; it is sealed when the block ends cleanly, and leaves no thread behind however it ends."""
+    try:
+        yield writer
+        writer.seal()
+    finally:
+        writer.digest.finish()
+
+
+def store_bytes(resource: Storable, writer: ResourceWriter) -> None:
+    """Write all bytes of ``resource``, whatever ``set_resource`` accepts, from its start."""
+    for chunk in binary_chunks(resource):
+        writer.write(chunk)
+
+
+def binary_chunks(resource: Storable) -> Iterator[Buffer]:
+    """The bytes of whatever ``set_resource`` accepts, from its start, a piece at a time."""
+    if isinstance(resource, (bytes, bytearray, memoryview)):
+        yield resource
+        return
+    source: Any = resource
+    if not hasattr(source, "read"):
+        for piece in source:
+            yield _checked_bytes(piece)
+        return
+    if _can_seek(source):
+        source.seek(0)
+    while piece := source.read(COPY_BYTES):
+        yield _checked_bytes(piece)
+
+
+def _can_seek(file: Any) -> bool:
+    if hasattr(file, "seekable"):
+        return bool(file.seekable())
+    return hasattr(file, "seek")
+
+
+def _checked_bytes(piece: Any) -> Buffer:
+    if isinstance(piece, (bytes, bytearray, memoryview)):
+        return piece
+    raise TypeError(
+        f"a resource is stored from bytes, but its source gave {type(piece).__name__}; open text files in binary mode"
+    )
