@@ -100,7 +100,8 @@ class BlockChecks:
                 self.check(data, start, end)
             return
         for blocks in (firsts, lasts):
-            for block in np.unique(blocks[self._checked_array[blocks] == 0]).tolist():
+            # a dict takes a fifth of the time of np.unique for the blocks of a batch
+            for block in dict.fromkeys(blocks[self._checked_array[blocks] == 0].tolist()):
                 self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
 
     def check_block(self, block: int, content: memoryview) -> None:
