@@ -16,7 +16,7 @@ from data_stack.dataset.resource_names import ResourceNames
 from data_stack.dataset.staging import ShardRecord
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError, UnpicklableResourceError
-from data_stack.io.folder import LentResources
+from data_stack.io.lent_resources import LentResources
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource

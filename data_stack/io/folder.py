@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -24,8 +24,9 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.identifiers import checked_prefix
+from data_stack.io.lent_resources import LentResources, OneResource
 from data_stack.io.local_files import LocalFile
-from data_stack.io.resources import ByteSource, StreamedResource
+from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.connector import Lease
 from data_stack.io.storage_connectors.url import storage_connector_from_url
@@ -38,8 +39,6 @@ __all__ = [
     "TEMPORARY",
     "Folder",
     "LentFolder",
-    "LentResource",
-    "LentResources",
     "LocalFolder",
     "StoreFolder",
     "folder_of",
@@ -421,21 +420,6 @@ def _first_parts(paths: Iterable[str]) -> list[str]:
 # ------------------------------------------------------------------ of somebody who lends
 
 
-class LentResources(Mapping[str, StreamedResource]):
-    """Resources by name, such as those of one dataset: ``resources[name]`` opens one, which the caller closes."""
-
-    @property
-    def checks_reads(self) -> bool:
-        """As :attr:`Folder.checks_reads`."""
-        return False
-
-    def create(self, name: str) -> AbstractContextManager[ResourceWriter]:
-        """Write a resource, as :meth:`Folder.create`."""
-        raise UnsupportedStorageOperationError(
-            f"{name!r} cannot be written: these resources are for reading. Write in preprocess(), to its argument `prepared`"
-        )
-
-
 class LentFolder(Folder):
     """Resources of which somebody else decides where they lie, below a prefix of their names."""
 
@@ -467,74 +451,4 @@ class LentFolder(Folder):
 
 def lent_folder(resource: StreamedResource) -> Folder:
     """A folder in which one resource lies, under its identifier. Reading from it neither moves nor closes the resource."""
-    return LentFolder(_OneResource(resource))
-
-
-class _OneResource(LentResources):
-    def __init__(self, resource: StreamedResource) -> None:
-        self._resource = resource
-
-    def __getitem__(self, name: str) -> StreamedResource:
-        if name != self._resource.identifier:
-            raise ResourceNotFoundError(f"there is only {self._resource.identifier!r}, not {name!r:.80}")
-        lent = LentResource.sealed(name, _LentBytes(self._resource), self, self._resource.chunk_size)
-        lent.lender = self._resource
-        return lent
-
-    get_resource = __getitem__
-
-    def __contains__(self, name: object) -> bool:
-        return name == self._resource.identifier
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((self._resource.identifier,))
-
-    def __len__(self) -> int:
-        return 1
-
-
-class LentResource(StreamedResource):
-    """A resource of the caller's, with a position of its own. It pickles as the caller's; closing it leaves that open."""
-
-    lender: StreamedResource
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.lender.__reduce__()
-
-
-class _LentBytes(ByteSource):
-    """The bytes of a resource that stays the caller's to close."""
-
-    def __init__(self, resource: StreamedResource) -> None:
-        self._resource = resource
-
-    @property
-    def size(self) -> int:
-        return self._resource.size
-
-    @property
-    def sha256(self) -> str | None:
-        return self._resource.sha256
-
-    @property
-    def tag(self) -> str | None:
-        return self._resource.tag
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        return self._resource.readinto_at(offset, buffer)
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._resource.read_ranges(ranges)
-
-    @property
-    def prefetches(self) -> bool:
-        return self._resource.prefetches
-
-    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._resource.prefetch(ranges)
-
-    def fileno(self) -> int:
-        return self._resource.fileno()
-
-    def close(self) -> None:
-        pass
+    return LentFolder(OneResource(resource))

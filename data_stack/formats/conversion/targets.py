@@ -139,10 +139,7 @@ class _Records(Target):
                 f"{self.location.full_name} holds {'no shards' if is_plain else 'shards'}: go on with the shardlen that it was "
                 f"begun with, or choose another folder"
             )
-        if not is_sharded:
-            if not folder.has_file(MANIFEST):
-                return False
-        elif not folder.subfolder(shard_name(0)).has_file(MANIFEST):
+        if not (folder.subfolder(shard_name(0)) if is_sharded else folder).has_file(MANIFEST):
             return False
         with records.open(folder) as reader:
             n_there = len(reader)

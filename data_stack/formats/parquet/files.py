@@ -19,7 +19,8 @@ import pyarrow.fs as pafs
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFileError, ResourceNotFoundError, StorageError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PROGRESS_FOLDER, SUFFIXES, is_hidden
 from data_stack.formats.parquet.metadata import ParquetManifest
-from data_stack.io.folder import TEMPORARY, Folder, LentResource, folder_of
+from data_stack.io.folder import TEMPORARY, Folder, folder_of
+from data_stack.io.lent_resources import LentResource
 from data_stack.io.location import location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import ByteSource, StreamedResource
