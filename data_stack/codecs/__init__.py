@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from data_stack.codecs.packed import MsgpackCodec, TreeCodec
     from data_stack.codecs.plain import BytesCodec, Utf8Codec
     from data_stack.codecs.png import PngCodec
+    from data_stack.codecs.python_values import PythonCodec
     from data_stack.codecs.registry import Codecs, codec_from_json, codec_of, register_codec, registered_types
     from data_stack.codecs.sound import SoundCodec
     from data_stack.codecs.video import Mp4Codec, VideoCodec, WebmCodec
@@ -44,6 +45,7 @@ _MODULES = {
     "NpyCodec": "npy",
     "NpzCodec": "npz",
     "PngCodec": "png",
+    "PythonCodec": "python_values",
     "SoundCodec": "sound",
     "TreeCodec": "packed",
     "UInt64Codec": "integers",
@@ -78,6 +80,7 @@ __all__ = [
     "NpyCodec",
     "NpzCodec",
     "PngCodec",
+    "PythonCodec",
     "SoundCodec",
     "TreeCodec",
     "UInt64Codec",

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
+from data_stack.codecs.plain_data import from_plain, shown
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, access_to
 from data_stack.dataset.iterator.combined import CombinedAccess
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
 from data_stack.dataset.recipes.functions import function_at, registered_function
-from data_stack.dataset.recipes.plain_data import from_plain, shown
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests, samples_content
 from data_stack.dataset.strict_json import distinct_fields
 from data_stack.exception import (

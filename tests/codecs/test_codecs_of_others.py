@@ -227,3 +227,34 @@ def test_a_codec_refuses_columns_that_it_does_not_hold() -> None:
         codec_of("png").adapt(Column("png", "float32", (3, 3)))
     with pytest.raises(ConfigError, match="arrays of numbers"):
         codec_of("npy").adapt(Column("npy", object, (3, 3)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        2**80,
+        float("-inf"),
+        3j,
+        "\ud800",
+        b"\0",
+        (1, [2.5]),
+        {1: frozenset({"a"})},
+        range(3),
+        slice(1, None),
+        np.float32(1.5),
+    ],
+)
+def test_any_plain_value_of_python_comes_back_as_it_was(value: Any) -> None:
+    codec = codec_of("python")
+
+    again = codec.decode(codec.encode(value))
+
+    assert again == value
+    assert type(again) is type(value)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, bytearray(b"x"), [len]])
+def test_what_would_come_back_as_something_else_is_not_written(value: Any) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        codec_of("python").encode(value)

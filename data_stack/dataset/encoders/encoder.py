@@ -11,10 +11,10 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from data_stack.codecs.plain_data import canonical_json, from_plain, shown, to_plain
 from data_stack.dataset.encoders.columns import Blocks, Column, as_column, blocks_of
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
-from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, shown, to_plain
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
 __all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "checked_choice", "restored", "short_range"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.dataset.recipes.plain_data import shown
+from data_stack.codecs.plain_data import shown
 from data_stack.exception import ConfigError, MissingDependencyError
 
 try:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.plain_data import from_plain, to_plain
 from data_stack.dataset.encoders.encoder import short_range
 from data_stack.dataset.encoders.sklearn_rules import TRANSFORMERS, check_transformer
-from data_stack.dataset.recipes.plain_data import from_plain, to_plain
 from data_stack.exception import ConfigError
 
 __all__ = ["plain_transformer", "transformer_from_plain"]

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.encoders.encoder import Encoder
 from data_stack.dataset.encoders.kinds import encoder_from_state
-from data_stack.dataset.recipes.plain_data import canonical_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import StorageConnector
 

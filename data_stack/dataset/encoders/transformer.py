@@ -11,9 +11,9 @@ from typing import Any, Protocol, Union
 
 import numpy as np
 
+from data_stack.codecs.plain_data import shown
 from data_stack.dataset.encoders.columns import Column, objects
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
-from data_stack.dataset.recipes.plain_data import shown
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
 

@@ -6,9 +6,9 @@
 ``complex``
 ``scalar`` ``array``            rows of numpy's values, of the ``dtype`` and ``shape`` stated, in C order
 ``tensor``                      rows of torch's, likewise
-``str`` ``bytes``               values: UTF-8 (surrogates too), bytes
+``utf8`` ``bytes``              values: UTF-8 (surrogates too), bytes
 ``arrays`` ``tensors``          values: the extents (i64 each) of ``n_dimensions``, then the numbers in C order
-``plain``                       values: JSON of :mod:`data_stack.dataset.recipes.plain_data`
+``sample``                      values: JSON of :mod:`data_stack.codecs.plain_data`
 ==============================  ============================================================================================
 """
 
@@ -16,22 +16,21 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
 import re
 import struct
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.plain import BytesCodec, Utf8Codec
+from data_stack.codecs.python_values import PythonCodec
 from data_stack.dataset.iterator.sample_columns import Rows, ValueKind, is_plain_tensor, kind_of, rows_of, tensors_of, values_of
-from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, to_plain
-from data_stack.exception import ConfigError
 
-__all__ = ["MALFORMED", "Codec", "RowsCodec", "ValuesCodec", "codec_for", "codec_of"]
+__all__ = ["MALFORMED", "RowsCodec", "SampleCodec", "codec_for", "codec_of"]
 
 MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RuntimeError, MemoryError, struct.error)
 """What decoding raises of bytes that nobody encoded; RecursionError is a RuntimeError."""
@@ -72,61 +71,17 @@ class RowsCodec:
             return np.empty((len(data), *self.kind.row_shape), dtype=self.kind.row_dtype)
         return data.reshape(-1).view(self.kind.row_dtype).reshape(len(data), *self.kind.row_shape)
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
+        """What :func:`codec_of` makes the same codec of."""
         if self.kind.name == "tensor":
-            return {"name": "tensor", "dtype": self.kind.dtype, "shape": list(self.kind.shape)}
+            return {"codec": "tensor", "dtype": self.kind.dtype, "shape": list(self.kind.shape)}
         if self.kind.name in ("array", "scalar"):
-            return {"name": self.kind.name, "dtype": self.kind.dtype.str, "shape": list(self.kind.shape)}
-        return {"name": self.kind.name}
+            return {"codec": self.kind.name, "dtype": self.kind.dtype.str, "shape": list(self.kind.shape)}
+        return {"codec": self.kind.name}
 
 
-class ValuesCodec(ABC):
-    """Values of different sizes."""
-
-    name: str
-
-    def described(self) -> dict[str, Any]:
-        return {"name": self.name}
-
-    @abstractmethod
-    def encode(self, value: Any) -> bytes:
-        """One value.
-
-        Raises:
-            ConfigError: it cannot be written.
-        """
-
-    @abstractmethod
-    def decode(self, data: memoryview) -> Any:
-        """The value again.
-
-        Raises:
-            One of MALFORMED: these are no bytes of such a value.
-        """
-
-
-class _TextCodec(ValuesCodec):
-    name = "str"
-
-    def encode(self, value: str) -> bytes:
-        return value.encode("utf-8", "surrogatepass")
-
-    def decode(self, data: memoryview) -> str:
-        return str(data, "utf-8", "surrogatepass")
-
-
-class _BytesCodec(ValuesCodec):
-    name = "bytes"
-
-    def encode(self, value: bytes) -> bytes:
-        return value
-
-    def decode(self, data: memoryview) -> bytes:
-        return bytes(data)
-
-
-@dataclass(frozen=True)
-class _ArraysCodec(ValuesCodec):
+@dataclass(frozen=True, repr=False)
+class _ArraysCodec(Codec):
     """Arrays or tensors of one dtype and number of dimensions, but not of one shape."""
 
     kind: ValueKind
@@ -136,7 +91,8 @@ class _ArraysCodec(ValuesCodec):
         shape = tuple(value.shape)
         return struct.pack(f"<{len(shape)}q", *shape) + rows_of(replace(self.kind, shape=shape), [value]).tobytes()
 
-    def decode(self, data: memoryview) -> Any:
+    def decode(self, record: Any) -> Any:
+        data = memoryview(record)
         shape = struct.unpack_from(f"<{self.n_dimensions}q", data)
         kind = _checked_kind(replace(self.kind, shape=shape))
         numbers = np.frombuffer(bytearray(data[8 * self.n_dimensions :]), dtype=np.uint8)
@@ -144,75 +100,43 @@ class _ArraysCodec(ValuesCodec):
             raise ValueError(f"an array of shape {shape} in {len(numbers)} bytes")
         return values_of(kind, RowsCodec(kind).rows(numbers.reshape(1, -1)))[0]
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         dtype = self.kind.dtype if self.kind.name == "tensor" else self.kind.dtype.str
-        return {"name": self.kind.name + "s", "dtype": dtype, "n_dimensions": self.n_dimensions}
+        return {"codec": self.kind.name + "s", "dtype": dtype, "n_dimensions": self.n_dimensions}
 
 
-class _PlainCodec(ValuesCodec):
-    name = "plain"
+@dataclass(frozen=True, repr=False)
+class _SampleCodec(PythonCodec):
+    """Any values of Python's, numpy's and torch's."""
 
-    def encode(self, value: Any) -> bytes:
-        try:
-            _check_exact(value)
-            return canonical_json(to_plain(value, _special)).encode("ascii")
-        except (ValueError, RecursionError) as error:  # ConfigError is one; so is an int of more digits than Python writes
-            raise ConfigError(str(error)) from error
+    name = "sample"
 
-    def decode(self, data: memoryview) -> Any:
-        return from_plain(json.loads(bytes(data)), {"complex": _complex, "tensor": _tensor})
+    def _described(self, value: Any) -> dict[str, Any] | None:
+        if not is_plain_tensor(value):
+            return super()._described(value)
+        kind = kind_of([value])
+        data = rows_of(kind, [value]).tobytes()
+        return {"tensor": {"dtype": kind.dtype, "shape": list(kind.shape), "base64": base64.b64encode(data).decode("ascii")}}
+
+    def _makers(self) -> Mapping[str, Callable[[Any], Any]]:
+        return {**super()._makers(), "tensor": _tensor}
+
+    def _is_exact(self, value: Any) -> bool:
+        return super()._is_exact(value) or is_plain_tensor(value)
 
 
-Codec = Union[RowsCodec, ValuesCodec]
+SampleCodec = Union[RowsCodec, Codec]
 
-_SIMPLE: dict[str, Codec] = {
+_SIMPLE: dict[str, SampleCodec] = {
     "none": RowsCodec(ValueKind("none")),
     "bool": RowsCodec(ValueKind("bool", np.dtype(np.bool_))),
     "int": RowsCodec(ValueKind("int", np.dtype("<i8"))),
     "float": RowsCodec(ValueKind("float", np.dtype("<f8"))),
     "complex": RowsCodec(ValueKind("complex", np.dtype("<c16"))),
-    "str": _TextCodec(),
-    "bytes": _BytesCodec(),
-    "plain": _PlainCodec(),
+    "str": Utf8Codec(errors="surrogatepass"),
+    "bytes": BytesCodec(),
+    "plain": _SampleCodec(),
 }
-
-_EXACT = (type(None), bool, int, float, complex, str, bytes, range, slice)
-
-
-def _check_exact(value: Any) -> None:
-    """Refuse what plain data would give back as another type.
-
-    Raises:
-        ConfigError: such a value.
-    """
-    kind = type(value)
-    if kind in (list, tuple, frozenset):
-        for item in value:
-            _check_exact(item)
-    elif kind is dict:
-        for key, item in value.items():
-            _check_exact(key)
-            _check_exact(item)
-    elif kind in (np.ndarray, np.memmap):
-        if value.dtype == object:
-            _check_exact(value.ravel().tolist())
-    elif kind not in _EXACT and not isinstance(value, np.generic) and not is_plain_tensor(value):
-        raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written: {value!r:.80}")
-
-
-def _special(value: Any) -> dict[str, Any] | None:
-    if type(value) is complex:
-        return {"complex": [to_plain(value.real), to_plain(value.imag)]}
-    if is_plain_tensor(value):
-        kind = kind_of([value])
-        data = rows_of(kind, [value]).tobytes()
-        return {"tensor": {"dtype": kind.dtype, "shape": list(kind.shape), "base64": base64.b64encode(data).decode("ascii")}}
-    return None
-
-
-def _complex(parts: Any) -> complex:
-    real, imaginary = parts
-    return complex(from_plain(real), from_plain(imaginary))
 
 
 def _tensor(content: Any) -> Any:
@@ -221,7 +145,7 @@ def _tensor(content: Any) -> Any:
     return tensors_of(kind, data.reshape(1, kind.row_bytes))[0]
 
 
-def codec_for(values: Sequence[Any], before: Codec | None) -> Codec:
+def codec_for(values: Sequence[Any], before: SampleCodec | None) -> SampleCodec:
     """How to write these values of a column whose last piece was written like ``before``."""
     kind = kind_of(values)
     if kind.is_fixed and kind.name != "scalar" and kind.name in _SIMPLE:
@@ -254,15 +178,16 @@ def _is_writable(kind: ValueKind) -> bool:
     return kind.name == "tensor" or (kind.dtype is not None and _DTYPE.fullmatch(kind.dtype.str) is not None)
 
 
-def codec_of(described: Any) -> Codec:
+def codec_of(described: Any) -> SampleCodec:
     """The codec that the header describes.
 
     Raises:
         ValueError, TypeError, LookupError: it describes none.
     """
-    name = described["name"]
-    if name in _SIMPLE:
-        return _SIMPLE[name]
+    name = described["codec"]
+    known = next((codec for codec in _SIMPLE.values() if codec.to_json() == described), None)
+    if known is not None:
+        return known
     kind_name, is_ragged = str(name).removesuffix("s"), str(name).endswith("s")
     if kind_name not in ("array", "tensor", "scalar") or (is_ragged and kind_name == "scalar"):
         raise ValueError(f"values of an unknown kind {name!r:.40}")

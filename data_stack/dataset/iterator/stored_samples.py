@@ -35,9 +35,10 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.iterator.positions import IndexArrayOfInts
-from data_stack.dataset.iterator.sample_codecs import MALFORMED, Codec, RowsCodec, codec_for, codec_of
+from data_stack.dataset.iterator.sample_codecs import MALFORMED, RowsCodec, SampleCodec, codec_for, codec_of
 from data_stack.dataset.iterator.sample_columns import (
     Rows,
     SampleStructure,
@@ -56,7 +57,6 @@ from data_stack.dataset.iterator.stored_pages import (
     mapped_resource,
     read_at,
 )
-from data_stack.dataset.recipes.plain_data import canonical_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import DIGEST_BYTES, block_digest
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -106,7 +106,7 @@ def write_samples(
     kinds: dict[str, int] = {}
     blocks: list[tuple[int, int]] = []
     pieces: list[tuple[int, int, int]] = []
-    last: dict[tuple[int, int], Codec] = {}
+    last: dict[tuple[int, int], SampleCodec] = {}
     n_written = 0
     for block in _blocks(samples, most_in_block):
         structure = SampleStructure.of(block[0])
@@ -118,7 +118,7 @@ def write_samples(
             codec = last[number, column] = codec_for(values, last.get((number, column)))
             where = f"of column {column} of sample" if structure.form != "bare" else "of sample"
             offset, size = _write_piece(pages, codec, values, n_written, where)
-            pieces.append((offset, size, kinds.setdefault(canonical_json(codec.described()), len(kinds))))
+            pieces.append((offset, size, kinds.setdefault(canonical_json(codec.to_json()), len(kinds))))
         blocks.append((len(block), number))
         n_written += len(block)
     if n_written != n_samples:
@@ -165,7 +165,7 @@ def _structure_described(structure: SampleStructure) -> dict[str, Any]:
     }
 
 
-def _write_piece(pages: PageWriter, codec: Codec, values: Sequence[Any], first: int, where: str) -> tuple[int, int]:
+def _write_piece(pages: PageWriter, codec: SampleCodec, values: Sequence[Any], first: int, where: str) -> tuple[int, int]:
     """Write one column of one block; where it lies, and its size."""
     if isinstance(codec, RowsCodec):
         pages.pad_to(codec.row_bytes if 0 < codec.row_bytes <= PAGE_BYTES else 64)
@@ -450,12 +450,13 @@ class StoredSamples:
         begins, (offset, size) = self._begins(piece, part)
         data, first = self._pages.buffer(offset, size), begins[0]
         values: list[Any] = []
+        decode: Callable[[Any], Any] = codec.decode  # all of these take memory as well as bytes
         try:
             for begin, end in itertools.pairwise(begins):
-                values.append(codec.decode(data[begin - first : end - first]))
+                values.append(decode(data[begin - first : end - first]))
         except MALFORMED as error:
             where = f"value {part.within + len(values)} of piece {piece}"
-            raise self.damaged(f"{where} is no {codec.described()['name']} ({str(error)[:200]})") from error
+            raise self.damaged(f"{where} is no {codec.to_json()['codec']} ({str(error)[:200]})") from error
         return values
 
     def _first_range(self, piece: int, part: _Part) -> tuple[int, int]:

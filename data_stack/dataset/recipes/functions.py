@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from data_stack.dataset.recipes.plain_data import canonical_json
+from data_stack.codecs.plain_data import canonical_json
 from data_stack.exception import ConfigError
 
 __all__ = [

@@ -52,7 +52,7 @@ def last_word_at(place):
 
 
 def array(values, dtype="<i8"):
-    from data_stack.dataset.recipes.plain_data import to_plain
+    from data_stack.codecs.plain_data import to_plain
     return to_plain(np.array(values, dtype))
 
 

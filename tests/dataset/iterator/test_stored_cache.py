@@ -545,7 +545,7 @@ GOLDEN = (
 
 def test_the_layout_is_the_documented_one() -> None:
     header = (
-        b'{"fingerprint":"f","kinds":[{"dtype":"<i2","name":"array","shape":[2]},{"name":"str"}],"n_blocks":1,"n_pieces":2,'
+        b'{"fingerprint":"f","kinds":[{"codec":"array","dtype":"<i2","shape":[2]},{"codec":"utf8","options":{"errors":"surrogatepass"}}],"n_blocks":1,"n_pieces":2,'
         b'"n_samples":2,"structures":[{"form":"tuple","keys":[],"made_by":null,"n_columns":2}]}'
     )
     index = (

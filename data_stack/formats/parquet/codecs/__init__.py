@@ -86,11 +86,11 @@ def checked_codec(name: str, codec: Any) -> FieldCodec:
     Raises:
         ConfigError: it is none, or one that could not be found again where the field is read.
     """
-    codec = codec_of(codec) if isinstance(codec, str) else codec
-    if isinstance(codec, Codec):
-        if codec_from_json(codec.to_json()) != codec:
-            raise ConfigError(f"the codec {codec!r:.80} of field {name!r} could not be found again by its name: register it")
-    elif not isinstance(codec, ArrowCodec):
+    found = codec_of(codec) if isinstance(codec, str) else codec
+    if isinstance(found, ArrowCodec):
+        return found
+    if not isinstance(found, Codec):
         raise ConfigError(f"the codec of field {name!r} is a codec such as NdarrayCodec(), or its type, not {codec!r:.80}")
-    checked: FieldCodec = codec
-    return checked
+    if codec_from_json(found.to_json()) != found:
+        raise ConfigError(f"the codec {found!r:.80} of field {name!r} could not be found again by its name: register it")
+    return found

@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.dataset
 
-from data_stack.dataset.recipes.plain_data import shown
+from data_stack.codecs.plain_data import shown
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.errors import PredicateError
 from data_stack.formats.parquet.selecting.expressions import Expression, col

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-from data_stack.dataset.recipes.plain_data import shown
+from data_stack.codecs.plain_data import shown
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.expressions import Expression, col
 from data_stack.formats.parquet.selecting.petastorm_predicates import in_negate, wrapped

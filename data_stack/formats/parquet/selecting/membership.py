@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.recipes.plain_data import canonical_json, shown
+from data_stack.codecs.plain_data import canonical_json, shown
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.errors import PredicateError

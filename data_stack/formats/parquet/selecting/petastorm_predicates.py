@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.plain_data import shown
 from data_stack.dataset.recipes.functions import shown as shown_function
-from data_stack.dataset.recipes.plain_data import shown
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.errors import PredicateError

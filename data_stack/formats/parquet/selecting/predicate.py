@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.recipes.plain_data import canonical_json, shown
+from data_stack.codecs.plain_data import canonical_json, shown
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.values import Bools, objects
 

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 
-from data_stack.dataset.recipes.plain_data import canonical_json, from_plain, shown, to_plain
+from data_stack.codecs.plain_data import canonical_json, from_plain, shown, to_plain
 from data_stack.exception import ConfigError
 
 Pair = namedtuple("Pair", ["first", "second"])

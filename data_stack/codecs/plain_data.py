@@ -1,4 +1,4 @@
-"""Values as plain JSON data and back, exactly: recipes, fitted encoders and saved splits are kept in this form."""
+"""Values as plain JSON data and back, exactly: so are recipes, fitted encoders, saved splits and any values of Python kept."""
 
 from __future__ import annotations
 
