@@ -47,12 +47,6 @@ class Reader:
         options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
     """
 
-    _batches: Iterator[Any] | None
-    _rows: Iterator[Any]
-    _before: tuple[int, int, int] | None  # where the loader was before the chunk that came last
-    _n_given: int
-    _n_to_skip: int
-
     def __init__(
         self,
         dataset: ParquetDataset,
@@ -75,7 +69,11 @@ class Reader:
         self._n_at_once = 1 if batched else self._rows_at_once()
         self._loader = self._row_group_loader() if batched else self.loader(self._n_at_once)
         self._lock = threading.RLock()
-        self._forget()
+        self._batches: Iterator[Any] | None = None
+        self._rows: Iterator[Any] = iter(())
+        self._before: tuple[int, int, int] | None = None  # where the loader was before the chunk that came last
+        self._n_given = self._n_of_chunk = 0  # rows of that chunk, and how many it has
+        self._n_to_skip = 0  # of the next one
         if self._loader.plan.n_samples == 0:
             warnings.warn(
                 f"No matching data is available for loading: no row of {dataset!r:.200} is selected, or it has none",
@@ -158,7 +156,7 @@ class Reader:
         if self._batches is None:
             self._refuse_shards_without_rows()
             self._batches = iter(self._loader)
-        self._before = self._loader.tell()
+        before = self._before = self._loader.tell()
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -166,7 +164,7 @@ class Reader:
             raise
         except BaseException:
             self._batches = None
-            self._loader.seek(*self._before)  # tried again, if it is asked for again
+            self._loader.seek(*before)  # tried again, if it is asked for again
             raise
         name = self.schema.name
         if self.batched_output:
@@ -197,11 +195,8 @@ class Reader:
         )
 
     def _forget(self) -> None:
-        self._batches = None
-        self._rows = iter(())
-        self._before = None
-        self._n_given = self._n_of_chunk = 0  # rows of that chunk, and how many it has
-        self._n_to_skip = 0  # of the next one
+        self._batches, self._rows, self._before = None, iter(()), None
+        self._n_given = self._n_of_chunk = self._n_to_skip = 0
 
     # ------------------------------------------------------------------ state, figures
 
@@ -299,8 +294,8 @@ class Reader:
             ConfigError: an argument is out of range.
         """
         shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
-        capacity = shuffling_queue_capacity
-        if not isinstance(capacity, (int, np.integer)) or capacity < 0:  # type: ignore[redundant-expr]  # callers are not checked
+        capacity: Any = shuffling_queue_capacity
+        if not isinstance(capacity, (int, np.integer)) or capacity < 0:
             raise ConfigError(f"shuffling_queue_capacity is a number of rows, from 0 on, not {capacity!r:.40}")
         if capacity > 1 and len(self._lengths):
             n_mixed, shuffle_rows = max(n_mixed, math.ceil(capacity / float(self._lengths.mean()))), True

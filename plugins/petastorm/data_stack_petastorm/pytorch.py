@@ -48,14 +48,18 @@ def decimal_friendly_collate(batch: Any) -> Any:
     return default_collate(batch)
 
 
+def _check_count(name: str, value: Any, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name} is an integer from {least} on, not {value!r:.40}")
+
+
 class _ReaderLoader:
     """What the loaders of a reader share: batches in the reader's order, again and again."""
 
     def __init__(
         self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
     ) -> None:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:  # type: ignore[redundant-expr]  # callers are not checked
-            raise ConfigError(f"batch_size is an integer from 1 on, not {batch_size!r:.40}")
+        _check_count("batch_size", batch_size)
         self.reader, self.batch_size = reader, batch_size
         self.shuffling_queue_capacity = shuffling_queue_capacity
         self._drop_last, self._collate = bool(drop_last), collate_fn
@@ -273,10 +277,10 @@ class InMemBatchedDataLoader:
         *,
         promote: bool = True,
     ) -> None:
-        given: dict[str, Any] = {"batch_size": batch_size, "rows_capacity": rows_capacity, "num_epochs": num_epochs}
-        for name, value in given.items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < (name != "num_epochs")):
-                raise ConfigError(f"{name} is a number, not {value!r:.40}")
+        _check_count("batch_size", batch_size)
+        for name, value, least in (("rows_capacity", rows_capacity, 1), ("num_epochs", num_epochs, 0)):
+            if value is not None:
+                _check_count(name, value, least)
         self._batch_size, self._num_epochs, self._seed, self._shuffle = batch_size, num_epochs, seed, bool(shuffle)
         n_in_epoch = reader.loader(1).plan.n_batch_samples() if isinstance(reader, Reader) else None
         if n_in_epoch is None and rows_capacity is None and reader.num_epochs is None:
@@ -299,7 +303,7 @@ class InMemBatchedDataLoader:
             order = torch.arange(n_rows)
             if self._shuffle:
                 order = torch.randperm(n_rows, generator=torch.Generator().manual_seed(self._seed + epoch))
-            for rows in order.split(self._batch_size):  # type: ignore[no-untyped-call]  # torch has no types for it
+            for rows in torch.split(order, self._batch_size):
                 yield _by_field(self._columns, lambda _, column, rows=rows: column[rows.to(column.device)])
             epoch += 1
 

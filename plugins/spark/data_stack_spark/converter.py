@@ -306,7 +306,7 @@ def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) ->
 # ------------------------------------------------------------------ how it is read
 
 
-def _pool(workers_count: int | None) -> dict[str, int]:
+def _pool(workers_count: int | None) -> dict[str, Any]:
     return {} if workers_count is None else {"workers_count": workers_count}
 
 
