@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted, column_names
-from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.stacking import as_array, value_of
+from data_stack.dataset.positions import as_index_array
 from data_stack.dataset.reports import column_statistics
 from data_stack.dataset.reports.markup import as_html, as_markdown
 from data_stack.dataset.reports.report import DatasetIteratorReport, as_dict, as_json, plain_report

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, IndexArray, adapted
 from data_stack.dataset.iterator.indices import checked_indices
-from data_stack.dataset.iterator.positions import as_index_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import as_index_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.splits.parts import Division, Fold, Folding, SplitPartIterator, checked_n_folds
 from data_stack.dataset.splits.scikit_learn_splits import all_positions, drawn_part, folds_of, labels_of, sorted_numbers

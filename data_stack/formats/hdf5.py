@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.rows import StoredRowsColumn

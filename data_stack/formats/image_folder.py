@@ -26,8 +26,8 @@ import numpy as np
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError, StorageError
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.numpy_arrays import WriteOnly

@@ -27,8 +27,8 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.archive import checked_name

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import as_array
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hashed, high_product
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derived_seed

@@ -14,7 +14,7 @@ import numpy as np
 from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.ownership import copied, owned
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.dataset.recipes.recipe import at_epoch, held_draws
 from data_stack.exception import LoadingError

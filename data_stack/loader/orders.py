@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted_array
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derived_seed

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, DatasetIteratorIF, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import Batch, Column, join_batches, reordered, stack_samples
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.mixed import exact_parts
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, permuted_array
 from data_stack.exception import ConfigError
 

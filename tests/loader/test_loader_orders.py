@@ -17,7 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    SampleAccess,
+    SequenceDatasetIterator,
+    SourceAccess,
+)
 from data_stack.exception import ConfigError
 from data_stack.loader import BlockShuffled, Concatenated, InOrder, Lanes, Order, Plan, Shuffled
 
@@ -429,14 +434,18 @@ def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
 
 
 def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> None:
-    class Blocks(DatasetIterator):
-        block_lengths = np.array([3, 4, 2])
+    class BlocksAccess(SourceAccess):
+        n_samples = 9
 
-        def __len__(self) -> int:
-            return 9
+        def sample(self, position: int) -> int:
+            return position
 
-        def __getitem__(self, index: Any) -> Any:
-            return int(index)
+        def blocks(self) -> Any:
+            return np.array([3, 4, 2])
+
+    class Blocks(AccessedDatasetIterator):
+        def make_access(self) -> SampleAccess:
+            return BlocksAccess()
 
     order = InOrder().for_iterator(Blocks())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# They put in what methods of iterators call, and are built on the layers.
+from data_stack.dataset import encoding, reporting  # noqa: F401
 from data_stack.dataset.iterator.access import (
     DefaultAccess,
     OneToOneAccess,
@@ -51,6 +53,9 @@ from data_stack.dataset.iterator.stored_cache import StoredCacheDatasetIterator
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.iterator.windowed import WindowedDatasetIterator
 from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
+from data_stack.dataset.recipes import recipe  # noqa: F401
+from data_stack.dataset.reports import explanation  # noqa: F401
+from data_stack.dataset.splits import parts  # noqa: F401
 
 __all__ = [
     "AccessedDatasetIterator",

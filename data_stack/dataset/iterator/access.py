@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.positions import (
+from data_stack.dataset.iterator.stacking import Batch, Column, column_of, emptied, stack_samples, stack_values, value_of
+from data_stack.dataset.positions import (
     ComputedPositions,
     IndexArrayOfInts,
     Positions,
@@ -18,7 +19,6 @@ from data_stack.dataset.iterator.positions import (
     composed,
     taken,
 )
-from data_stack.dataset.iterator.stacking import Batch, Column, column_of, emptied, stack_samples, stack_values, value_of
 
 __all__ = [
     "DeclaredColumn",

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts, Positions
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted, permuted_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.splits.class_numbers import class_numbers, grouped_positions

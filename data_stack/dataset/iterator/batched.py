@@ -11,9 +11,9 @@ from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample, adapted
 from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 
 __all__ = ["BatchedDatasetIterator"]
 

@@ -25,10 +25,10 @@ from data_stack.dataset.iterator.contract import (
 )
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.ownership import copied, copied_objects
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sample_columns import estimated_bytes, is_plain_tensor
 from data_stack.dataset.iterator.stacking import stack_samples
+from data_stack.dataset.positions import IndexArrayOfInts
 
 __all__ = ["CacheInfo", "CachedDatasetIterator"]
 

@@ -23,11 +23,11 @@ from data_stack.dataset.iterator.contract import (
     Sample,
     adapted,
 )
-from data_stack.dataset.iterator.positions import IndexArrayOfInts, Positions, taken
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sequence import SequenceAccess
 from data_stack.dataset.iterator.stacking import as_array, join_batches, join_columns, reordered
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts, Positions, taken
 from data_stack.exception import ConfigError
 
 __all__ = ["CombinedAccess", "CombinedDatasetIterator", "shared_meta"]

@@ -24,11 +24,11 @@ from data_stack.dataset.iterator.contract import (
     adapted,
     column_keys,
 )
-from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of, stack_values, value_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts, narrowed
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
 __all__ = ["EncodedAccess", "EncodedDatasetIterator", "MappedClassesView"]

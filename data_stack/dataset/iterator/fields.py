@@ -23,10 +23,10 @@ from data_stack.dataset.iterator.contract import (
     column_key,
     column_names,
 )
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 
 __all__ = ["DictsDatasetIterator", "FieldsDatasetIterator", "RenamedDatasetIterator", "TuplesDatasetIterator"]

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.positions import narrowed
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import Column, as_array, keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import narrowed
 from data_stack.exception import ConfigError
 
 __all__ = ["FilteredDatasetIterator"]

@@ -20,9 +20,9 @@ from data_stack.dataset.iterator.contract import (
     adapted,
 )
 from data_stack.dataset.iterator.ownership import copied_objects, owned
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts
 
 __all__ = ["GroupedAccess", "GroupedDatasetIterator", "distinct", "repeated_values"]
 

@@ -20,7 +20,6 @@ from data_stack.dataset.iterator.contract import (
     Sample,
 )
 from data_stack.dataset.iterator.ownership import copied, copied_objects
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import OPERATIONS, layer
 from data_stack.dataset.iterator.sample_columns import (
     Rows,
@@ -33,6 +32,7 @@ from data_stack.dataset.iterator.sample_columns import (
     values_of,
 )
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.io.progress import new_bar, shows_progress
 

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.positions import IndexArrayOfInts, narrowed
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 __all__ = ["IndexArray", "checked_index", "checked_indices", "checked_integer", "checked_positions", "out_of_bounds"]

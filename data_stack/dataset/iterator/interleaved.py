@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.exception import ConfigError
 
 __all__ = ["InterleavedDatasetIterator"]

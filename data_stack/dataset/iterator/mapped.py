@@ -19,9 +19,9 @@ from data_stack.dataset.iterator.contract import (
     adapted,
 )
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import as_array, column_of, join_columns, stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError
 

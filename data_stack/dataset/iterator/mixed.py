@@ -16,10 +16,10 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted, permuted_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError

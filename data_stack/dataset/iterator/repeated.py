@@ -9,9 +9,9 @@ import numpy as np
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.exception import ConfigError
 
 __all__ = ["RepeatedDatasetIterator"]

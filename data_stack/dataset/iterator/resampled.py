@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError

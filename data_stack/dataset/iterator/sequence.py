@@ -10,10 +10,10 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Column, ColumnKey, IndexArray, Sample
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sample_columns import sample_reader
 from data_stack.dataset.iterator.stacking import as_array, stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 
 __all__ = ["SequenceAccess", "SequenceDatasetIterator"]

@@ -18,9 +18,9 @@ from data_stack.dataset.iterator.contract import (
     Sample,
     adapted,
 )
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import OPERATIONS, layer
 from data_stack.dataset.iterator.stored_samples import OtherVersionError, StoredSamples, write_samples
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.storage_connectors.connector import Lease, StorageConnector

@@ -37,7 +37,6 @@ import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.contract import Sample
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.sample_codecs import MALFORMED, RowsCodec, SampleCodec, codec_for, codec_of
 from data_stack.dataset.iterator.sample_columns import (
     Rows,
@@ -57,6 +56,7 @@ from data_stack.dataset.iterator.stored_pages import (
     mapped_resource,
     read_at,
 )
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import DIGEST_BYTES, block_digest
 from data_stack.io.storage_connectors.connector import StorageConnector

@@ -19,9 +19,9 @@ from data_stack.dataset.iterator.contract import (
     column_key,
 )
 from data_stack.dataset.iterator.indices import checked_positions
-from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array
 
 __all__ = ["DatasetIteratorView", "InformedDatasetIteratorView"]
 

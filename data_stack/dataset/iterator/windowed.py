@@ -22,10 +22,10 @@ from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIte
 from data_stack.dataset.iterator.indices import checked_indices, checked_integer
 from data_stack.dataset.iterator.ordered import missing_values, stable_order
 from data_stack.dataset.iterator.ownership import copied, owned
-from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts, narrowed
 from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable, ticks_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Network, permuted_array
 from data_stack.exception import ConfigError
 

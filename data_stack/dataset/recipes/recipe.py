@@ -13,8 +13,8 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, adapted
-from data_stack.dataset.iterator.positions import ComputedPositions, as_index_array, narrowed
 from data_stack.dataset.iterator.registry import operation
+from data_stack.dataset.positions import ComputedPositions, as_index_array, narrowed
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
     MOST_COMPUTED_POSITIONS,

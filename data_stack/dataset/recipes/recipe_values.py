@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.digests import sample_digest
-from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array
 from data_stack.dataset.recipes.functions import shown, unnamed_content, why_unnamed, written_function
 from data_stack.exception import ConfigError, DataStackError
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.reports import held_memory
 from data_stack.dataset.reports.markup import html_of_tree, readable, size_text
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.positions import ComputedPositions
+from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.reports.markup import size_text
 
 __all__ = ["HeldMemory"]

@@ -18,8 +18,8 @@ from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.positions import Positions, as_index_array, composed
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import Positions, as_index_array, composed
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator, tagged
 from data_stack.dataset.strict_json import JsonObject, sealed_json

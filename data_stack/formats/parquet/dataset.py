@@ -14,7 +14,7 @@ from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, IndexArray, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.indices import checked_index, checked_indices, checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import Untold
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet.columns import CellError, GroupColumn

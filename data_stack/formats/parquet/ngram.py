@@ -16,7 +16,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF, Sample, access_to
 from data_stack.dataset.iterator.grouped import distinct
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.ordered import missing_values
-from data_stack.dataset.iterator.positions import IndexArrayOfInts, narrowed
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.windowed import (
     equals_last,
@@ -25,6 +24,7 @@ from data_stack.dataset.iterator.windowed import (
     starts_after_larger,
     starts_in_runs,
 )
+from data_stack.dataset.positions import IndexArrayOfInts, narrowed
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.row_layer import RowAccess, RowLayer
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator

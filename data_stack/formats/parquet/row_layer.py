@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIteratorIF, IndexArray, OneToOneAccess, Sample, access_to
 from data_stack.dataset.iterator.contract import adapted
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts
 
 __all__ = ["RowAccess", "RowLayer"]
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF, Sample, SampleAccess
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import join_columns
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects

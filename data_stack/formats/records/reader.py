@@ -23,8 +23,8 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.indices import checked_index
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequences_of
 from data_stack.formats.records.completeness import Incomplete, checked_incomplete, count_samples

@@ -28,8 +28,8 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.indices import checked_index, checked_integer
-from data_stack.dataset.iterator.positions import IndexArrayOfInts
 from data_stack.dataset.iterator.stacking import join_columns, stack_values
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,

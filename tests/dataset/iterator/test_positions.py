@@ -26,7 +26,7 @@ from data_stack.dataset.iterator import (
     sample_or_view,
 )
 from data_stack.dataset.iterator.indices import checked_positions
-from data_stack.dataset.iterator.positions import ComputedPositions, Positions, as_index_array, composed, narrowed, taken
+from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, composed, narrowed, taken
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 

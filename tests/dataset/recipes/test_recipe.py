@@ -33,8 +33,8 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.contract import adapted
-from data_stack.dataset.iterator.positions import ComputedPositions
 from data_stack.dataset.meta import MetaFactory
+from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import code_digest
 from data_stack.dataset.recipes.recipe_values import MOST_EMBEDDED_BYTES, array_digest
