@@ -37,13 +37,13 @@ class Column(Protocol):
     def value(self, index: int) -> Any:
         """The value at ``index`` in ``[0, len(self))``; the caller's own."""
 
-    def read(self, indices: IndexArrayOfInts | None) -> Any:
+    def read(self, indices: npt.NDArray[np.int64] | None) -> Any:
         """The values at ``indices``, each in ``[0, len(self))``, stacked; all values for None. The caller's own."""
 
 
-def _values(column: Column, positions: IndexArrayOfInts) -> list[Any]:
+def _values(column: Column, positions: npt.NDArray[np.int64]) -> list[Any]:
     """The values at ``positions``, each by itself: in one request, of a column that has such."""
-    at_once: Callable[[IndexArrayOfInts], list[Any]] | None = getattr(column, "values", None)
+    at_once: Callable[[npt.NDArray[np.int64]], list[Any]] | None = getattr(column, "values", None)
     return [column.value(position) for position in positions.tolist()] if at_once is None else at_once(positions)
 
 
@@ -63,7 +63,7 @@ class ArrayColumn:
             return value.copy()
         return python_values(value) if isinstance(value, np.generic) else value
 
-    def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
+    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         return self._array.copy() if indices is None else self._array[indices]
 
 
@@ -184,7 +184,7 @@ class _ColumnsAccess(SourceAccess):
         return self._sample([column.value(position) for column in self.source._columns()])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        values = [_values(column, positions) for column in self.source._columns()]
+        values = [_values(column, _wide(positions)) for column in self.source._columns()]
         return [self._sample(row) for row in zip(*values, strict=True)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
@@ -193,13 +193,14 @@ class _ColumnsAccess(SourceAccess):
         for i, column in enumerate(columns):
             first = columns.index(column)
             # A column that stands twice is read once, and copied, so that neither place sees the other's changes.
-            values.append(column.read(positions) if first == i else values[first].copy())
+            values.append(column.read(_wide(positions)) if first == i else values[first].copy())
         fields = self.source._fields
         return tuple(values) if fields is None else dict(zip(fields, values, strict=True))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         columns = self.source._columns()
-        return [columns[self._number_of(key, len(columns))].read(positions) for key in keys]
+        wide = None if positions is None else _wide(positions)
+        return [columns[self._number_of(key, len(columns))].read(wide) for key in keys]
 
     def _number_of(self, key: ColumnKey, n_columns: int) -> int:
         known: Sequence[ColumnKey] = range(n_columns) if self.source._fields is None else self.source._fields
@@ -211,6 +212,10 @@ class _ColumnsAccess(SourceAccess):
 
     def _sample(self, values: Sequence[Any]) -> Sample:
         return tuple(values) if self.source._fields is None else dict(zip(self.source._fields, values, strict=True))
+
+
+def _wide(positions: IndexArrayOfInts) -> npt.NDArray[np.int64]:
+    return positions.astype(np.int64, copy=False)
 
 
 class _FilesAccess(_ColumnsAccess):

@@ -260,7 +260,7 @@ class RearrangedAccess(SampleAccess):
         self._positions = composed(positions, inner)
         # a memoryview gives an int in half the time of an array's item()
         at: Any = self._positions
-        self._at = memoryview(at) if isinstance(at, np.ndarray) else at
+        self._at = at if not isinstance(at, np.ndarray) else at.data
         self._read = self._source.sample
         self.n_samples = len(self._positions)
 

@@ -245,7 +245,7 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(f"a sample is found by an integer, a slice, or a list or array of integers, not by {index!r}")
     layer = "informed_view" if isinstance(iterator, InformedDatasetIteratorIF) else "view"
-    return LAYERS[layer]._rebuilt([iterator], {"indices": index})
+    return LAYERS[layer]._rebuilt([iterator], {"indices": index})  # type: ignore[no-any-return]  # an iterator
 
 
 def column_names(iterator: Any) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ class Negated(AccessedDatasetIterator):
 
 
 def test_all_ways_to_the_samples_come_with_one_method() -> None:
-    negated = Negated(Pages())
+    negated: Any = Negated(Pages())
 
     assert (len(negated), negated[-1], list(negated)[3]) == (60, {"x": -59}, {"x": -3})
     assert negated.__getitems__([1, 2]) == [{"x": -1}, {"x": -2}]
@@ -156,7 +156,7 @@ def test_a_subclass_that_redefines_samples_keeps_their_places() -> None:
         def __getitem__(self, index: Any) -> Any:
             return {"x": 2 * super().__getitem__(index)["x"]}
 
-    doubled = Doubled(Pages())
+    doubled: Any = Doubled(Pages())
 
     assert doubled.read_batch([4])["x"].tolist() == [-8]
     assert access_to(DatasetIteratorView(doubled, [2])).samples(np.array([0])) == [{"x": -4}]
@@ -177,8 +177,10 @@ def test_a_redefinition_that_calls_the_default_by_super_gets_what_the_class_abov
         def read_batch(self, indices: Any) -> Any:
             return tuple(column + 1 for column in super().read_batch(indices))
 
-    assert access_to(Shifted([np.arange(4)])).batch(np.array([3]))[0].tolist() == [4]
-    assert access_to(Both([np.arange(4)])).batch(np.array([3]))[0].tolist() == [7]
+    shifted: Any = access_to(Shifted([np.arange(4)])).batch(np.array([3]))
+    both: Any = access_to(Both([np.arange(4)])).batch(np.array([3]))
+
+    assert (shifted[0].tolist(), both[0].tolist()) == ([4], [7])
     assert DatasetIteratorView(Both([np.arange(4)]), [1, 3]).read_column(0).tolist() == [2, 6]
 
 

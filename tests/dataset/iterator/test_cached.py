@@ -25,6 +25,10 @@ from data_stack.dataset.iterator.sample_columns import estimated_bytes
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 
+def brought(cache: CachedDatasetIterator) -> Any:
+    return access_to(cache)
+
+
 class Counting(DatasetIterator):
     """Arrays of 1,000 bytes with their position; notes what it was asked for."""
 
@@ -145,7 +149,7 @@ def test_with_a_limit_a_view_keeps_nothing_larger_alive() -> None:
     for cache in caches:
         cache.__getitems__([3])
 
-    (limited,), (unlimited,) = [access_to(cache)._kept[3][0] for cache in caches]
+    (limited,), (unlimited,) = [brought(cache)._kept[3][0] for cache in caches]
 
     assert isinstance(limited, Pair)
     assert limited.a[0].base is None
@@ -264,7 +268,7 @@ def test_threads_get_the_right_samples(max_bytes: int | None) -> None:
     info = cache.cache_info()
     assert all(right)
     assert info.misses == len(source.read)
-    assert info.n_bytes == sum(n_bytes for _, n_bytes in access_to(cache)._kept.values())
+    assert info.n_bytes == sum(n_bytes for _, n_bytes in brought(cache)._kept.values())
     assert max_bytes is None or info.n_bytes <= max_bytes
     assert max_bytes is not None or len(source.read) == len(set(source.read))
 

@@ -246,7 +246,7 @@ def test_a_filter_is_a_layer_with_a_name_that_rebuilds_itself_and_keeps_the_meta
 
     filtered: Any = source.filter(is_odd, column=1)
 
-    (layer,) = [filtered._source] if isinstance(filtered._source, FilteredDatasetIterator) else filtered._stacked_on()
+    (layer,) = filtered._stacked_on()
     rebuilt = type(layer)._rebuilt([source], layer._arguments())
     assert list(rebuilt) == list(filtered) == [(1, 1), (3, 1), (5, 1)]
     assert filtered.dataset_meta.class_names == ("a", "b")

@@ -124,7 +124,7 @@ def test_errors_do_not_add_up() -> None:
     iterator = MixedDatasetIterator([Huge(10**18), Huge(10**18)], [1, 2], 1, n_samples=n_samples)
 
     last = range(n_samples - 3, n_samples)
-    of_first = [index for index in last if iterator._positions[index] < 10**18]
+    of_first = [index for index in last if iterator._given[index] < 10**18]
 
     assert iterator.block_size == 3
     assert len(of_first) == 1
@@ -201,7 +201,7 @@ def test_no_position_of_a_block_is_lost_however_far_on(proportions: list[float],
     iterator = MixedDatasetIterator([Huge(2**61), Huge(2**61)], proportions, 3, n_samples=sys.maxsize)
     start -= start % iterator.block_size
 
-    positions = iterator._positions.taken(np.arange(start, start + 2 * iterator.block_size))  # type: ignore[union-attr]
+    positions = iterator._given.taken(np.arange(start, start + 2 * iterator.block_size))  # type: ignore[union-attr]
 
     assert len(set(positions.tolist())) == 2 * iterator.block_size
     share = 2 * iterator.block_size * proportions[0] / sum(proportions)

@@ -698,7 +698,7 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
     samples = [(i,) for i in range(5)]
     first = cached(Slow(samples), FileStorageConnector(tmp_path), "x")
     second = cached(Untouched(samples), FileStorageConnector(tmp_path), "x")
-    second._samples_fingerprint = first._fingerprint()  # the classes differ
+    second._cache()._samples_fingerprint = first._cache()._fingerprint()  # the classes differ
 
     with ThreadPoolExecutor(2) as threads:
         storing = threads.submit(first.fill)

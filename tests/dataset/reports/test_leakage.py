@@ -159,7 +159,7 @@ def test_samples_are_read_once_a_block_at_a_time() -> None:
         def __getitems__(self, indices: Any) -> list[Any]:
             type(self).largest = max(self.largest, len(indices))
             type(self).n_read += len(indices)
-            return [self[index] for index in indices.tolist()]
+            return [self[index] for index in indices]
 
     find_duplicates(Counting())
 
