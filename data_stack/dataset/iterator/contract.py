@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, brought_access, default_access
@@ -22,6 +22,7 @@ __all__ = [
     "ColumnKey",
     "DatasetIterator",
     "DatasetIteratorIF",
+    "Fold",
     "IndexArray",
     "Indexable",
     "InformedDatasetIteratorIF",
@@ -40,7 +41,7 @@ Sample = Any
 """What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
 
 
-class DatasetIteratorIF(FluentIterator["DatasetIteratorIF"], ABC):
+class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
     """Samples with a length and random access.
 
     A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and ``underlying_iterators``. It
@@ -157,6 +158,24 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF"], ABC):
         return meta
 
 
+@dataclass(frozen=True)
+class Fold:
+    """One round of cross validation: ``train, test = fold``.
+
+    Attributes:
+        train: the samples of all other folds.
+        test: the samples of this fold; each sample is in the test part of exactly one fold.
+        number: which of the folds.
+    """
+
+    train: DatasetIteratorIF
+    test: DatasetIteratorIF
+    number: int = 0
+
+    def __iter__(self) -> Iterator[DatasetIteratorIF]:
+        return iter((self.train, self.test))
+
+
 class DatasetIterator(DatasetIteratorIF):
     """A source of samples: stacked on nothing, unless a subclass says otherwise."""
 
@@ -212,7 +231,8 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         stacked = super()._stacked(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._followed(self.dataset_meta))
         meta = replace(meta, provenance=(*meta.provenance, stacked._layer_name or type(stacked).__name__))
-        return LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
+        informed: DatasetIteratorIF = LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
+        return informed
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         return super()._class_column(None if by is None else column_key(self, by))
@@ -245,7 +265,7 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(f"a sample is found by an integer, a slice, or a list or array of integers, not by {index!r}")
     layer = "informed_view" if isinstance(iterator, InformedDatasetIteratorIF) else "view"
-    return LAYERS[layer]._rebuilt([iterator], {"indices": index})  # type: ignore[no-any-return]  # an iterator
+    return LAYERS[layer]._rebuilt([iterator], {"indices": index})
 
 
 def column_names(iterator: Any) -> tuple[str, ...]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypeVar, Union
 
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
@@ -19,33 +18,16 @@ if TYPE_CHECKING:
     from data_stack.dataset.encoders import ClassMapping, EncoderLike
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["ColumnKey", "FluentIterator", "FoldOf"]
+__all__ = ["ColumnKey", "FluentIterator"]
 
 ColumnKey = Union[int, str]
 """Names a column: a position in tuple samples, a key of dict samples."""
 
 _Stack = TypeVar("_Stack")
+_Fold = TypeVar("_Fold")
 
 
-@dataclass(frozen=True)
-class FoldOf(Generic[_Stack]):
-    """One round of cross validation: ``train, test = fold``.
-
-    Attributes:
-        train: the samples of all other folds.
-        test: the samples of this fold; each sample is in the test part of exactly one fold.
-        number: which of the folds.
-    """
-
-    train: _Stack
-    test: _Stack
-    number: int = 0
-
-    def __iter__(self) -> Iterator[_Stack]:
-        return iter((self.train, self.test))
-
-
-class FluentIterator(Generic[_Stack]):
+class FluentIterator(Generic[_Stack, _Fold]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
@@ -318,7 +300,7 @@ class FluentIterator(Generic[_Stack]):
 
     def folds(
         self, n_folds: int, *, seed: int | None = 0, stratify: ColumnKey | bool = False, group_by: ColumnKey | None = None
-    ) -> list[FoldOf[_Stack]]:
+    ) -> list[_Fold]:
         """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
 
         Raises:

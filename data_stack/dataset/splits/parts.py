@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.fluent import FoldOf
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, adapted
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.registry import layer, operation
 from data_stack.dataset.iterator.view import DatasetIteratorView
@@ -337,10 +336,6 @@ class FoldPartIterator(DatasetIteratorView):
     def division_arguments(self) -> dict[str, Any]:
         """What all parts of all folds have in common."""
         return self._folding.arguments()
-
-
-class Fold(FoldOf[DatasetIteratorIF]):
-    """One round of cross validation: ``train, test = fold``."""
 
 
 def tagged(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:

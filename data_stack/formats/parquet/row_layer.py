@@ -30,7 +30,7 @@ class RowLayer(AccessedDatasetIterator):
         self._dataset_iterator = dataset_iterator
         self._source = adapted(dataset_iterator)
 
-    if TYPE_CHECKING:  # keys and batches are those of the layer: of n-grams (step, field), dicts of dicts
+    if TYPE_CHECKING:  # batches of n-grams are dicts of dicts, and their columns have keys of their own
 
         def read_batch(self, indices: IndexArray) -> Any: ...
 
