@@ -105,12 +105,12 @@ class Import:
     Attributes:
         module: its dotted name.
         line: where it is imported.
-        is_for_types: stands below ``if TYPE_CHECKING``, so it is never carried out.
+        is_run: false below ``if TYPE_CHECKING``, and for a module that a string names.
     """
 
     module: str
     line: int
-    is_for_types: bool
+    is_run: bool
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -123,7 +123,10 @@ def modules_of(root: Path) -> dict[str, Path]:
 
 
 def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
-    """All imports of a file, those inside of functions too; ``from package import module`` is an import of the module."""
+    """All imports of a file, those inside of functions and those for type checking too, and the modules that its strings name.
+
+    ``from package import module`` is an import of the module, and so are ``"package.module"`` and ``"package.module:name"``.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for_types = {
         id(node)
@@ -132,12 +135,20 @@ def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
         for statement in block.body
         for node in ast.walk(statement)
     }
-    return [
-        Import(name, node.lineno, id(node) in for_types)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for name in _names(node, modules)
-    ]
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found += [Import(name, node.lineno, id(node) not in for_types) for name in _names(node, modules)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            found += [Import(name, node.lineno, False) for name in _named_by(node.value, modules)]
+    return found
+
+
+def _named_by(text: str, modules: dict[str, Path]) -> Iterator[str]:
+    name = text.partition(":")[0]
+    named = [each for each in (name, name.rpartition(".")[0]) if "." in each and each in modules]
+    yield from named[:1]  # of a module its name, not that of its package; the name of all is a mere word
 
 
 def _names(node: ast.Import | ast.ImportFrom, modules: dict[str, Path]) -> Iterator[str]:
@@ -172,10 +183,10 @@ def _layer(module: str) -> int:
 
 
 def circles(root: Path) -> list[list[str]]:
-    """Modules of ``root`` that import each other in a circle; what is imported for types only does not count."""
+    """Modules of ``root`` that name each other in a circle, be it lazily, for type checking or in strings."""
     modules = modules_of(root)
     targets = {
-        module: sorted({each.module for each in imports_of(path, modules) if each.module in modules and not each.is_for_types})
+        module: sorted({each.module for each in imports_of(path, modules) if each.module in modules} - {module})
         for module, path in modules.items()
     }
     found: list[list[str]] = []
@@ -220,7 +231,7 @@ def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> Non
         f"{module}:{each.line} imports {each.module}"
         for module, path in modules.items()
         for each in imports_of(path, modules)
-        if not each.is_for_types and not exists_for(module, each.module.split(".")[0])
+        if each.is_run and not exists_for(module, each.module.split(".")[0])
     ]
 
     assert found == []
@@ -236,16 +247,21 @@ def test_an_arrow_that_turns_round_and_a_circle_are_seen(tmp_path: Path) -> None
     (package / "io" / "typed.py").write_text("if TYPE_CHECKING:\n    import package.dataset.high\n")
     (package / "io" / "root.py").write_text("import package\n")
     (package / "io" / "near.py").write_text("from . import low\n")
+    (package / "io" / "named.py").write_text('"""package.plugins.manager"""\nLATER = "package.plugins.manager:f"\n')
     (package / "dataset" / "high.py").write_text("import package.io.low\nfrom package.io.typed import T\n")
     (package / "plugins" / "manager.py").write_text("import package.io.low, package.exception\n")
 
     assert upward_arrows(package) == [
         "package.io.low:2 imports package.dataset.high, which is above it",
+        "package.io.named:2 imports package.plugins.manager, which is above it",
         "package.io.near:1 imports relatively; write the whole name",
         "package.io.root:1 imports package, which is above it",
         "package.io.typed:2 imports package.dataset.high, which is above it",
     ]
-    assert circles(package) == [["package.io.low", "package.dataset.high", "package.io.low"]]
+    assert circles(package) == [
+        ["package.io.low", "package.dataset.high", "package.io.low"],
+        ["package.dataset.high", "package.io.typed", "package.dataset.high"],
+    ]
 
 
 def printed_by(program: str) -> Any:

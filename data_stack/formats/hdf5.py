@@ -221,7 +221,7 @@ class _DatasetColumn:
             check_request(n_bytes, what)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+    def _read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         with self._file.reading():
             if indices is None:
                 return np.asarray(self._dataset[:])
@@ -232,7 +232,7 @@ class _DatasetColumn:
             parts = [self._ascending(part) for part in self._chunks.brought(rows)]
             return np.asarray((parts[0] if len(parts) == 1 else np.concatenate(parts))[places])
 
-    def _ascending(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _ascending(self, rows: IndexArrayOfInts) -> npt.NDArray[Any]:
         # A run is read as a slice far faster than as a list.
         is_run = rows[-1] - rows[0] == len(rows) - 1
         values: npt.NDArray[Any] = self._dataset[rows[0] : rows[-1] + 1] if is_run else self._dataset[rows]
@@ -246,7 +246,7 @@ class _Chunks:
         self._file, self._dataset = file, dataset
         self._places: npt.NDArray[np.int64] | None = None
 
-    def brought(self, rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    def brought(self, rows: IndexArrayOfInts) -> Iterator[npt.NDArray[np.int64]]:
         """Ascending rows in parts, each with its chunks at hand; in one part where that is of no use."""
         chunk_shape = self._dataset.chunks
         if chunk_shape is None or not self._file.resource.prefetches:

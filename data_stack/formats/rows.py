@@ -93,7 +93,7 @@ class StoredRowsColumn:
         self,
         rows: npt.NDArray[Any],
         order: npt.NDArray[np.int64],
-        ascending: npt.NDArray[np.int64],
+        ascending: IndexArrayOfInts,
         runs: list[npt.NDArray[np.int64]],
     ) -> None:
         """Fetch runs of rows in one request, and put them in their places."""

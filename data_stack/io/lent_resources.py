@@ -8,7 +8,7 @@ from typing import Any
 
 from data_stack.exception import ResourceNotFoundError, UnsupportedStorageOperationError
 from data_stack.io.resources import ByteSource, StreamedResource
-from data_stack.io.storage_connectors.connector import ResourceWriter
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 __all__ = ["LentResource", "LentResources", "OneResource"]
 

@@ -262,7 +262,6 @@ class Loader:
         plan = self.plan
         return plan.rank, plan.world
 
-    @property
     def __repr__(self) -> str:
         plan, seed = self._session.plan, self._session.seed
         where = f", rank {plan.rank} of {plan.world}" if plan.world > 1 else ""
