@@ -246,7 +246,7 @@ class _Chunks:
         self._file, self._dataset = file, dataset
         self._places: npt.NDArray[np.int64] | None = None
 
-    def brought(self, rows: IndexArrayOfInts) -> Iterator[npt.NDArray[np.int64]]:
+    def brought(self, rows: IndexArrayOfInts) -> Iterator[IndexArrayOfInts]:
         """Ascending rows in parts, each with its chunks at hand; in one part where that is of no use."""
         chunk_shape = self._dataset.chunks
         if chunk_shape is None or not self._file.resource.prefetches:

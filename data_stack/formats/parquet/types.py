@@ -6,7 +6,7 @@ import datetime
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from data_stack.exception import ConfigError
 
 __all__ = [
     "FieldDtype",
+    "FieldLike",
     "arrow_for_spark",
     "arrow_type_named",
     "arrow_type_of_dtype",
@@ -36,6 +37,23 @@ __all__ = [
 
 FieldDtype: TypeAlias = "np.dtype[Any] | type[Decimal]"
 """What the values of a field are: a dtype of numpy (``str`` text, ``bytes`` bytes, ``object`` anything), or Decimal."""
+
+
+class FieldLike(Protocol):
+    """What codecs ask of a field; :class:`~data_stack.formats.parquet.schema.Field` documents each."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dtype(self) -> FieldDtype: ...
+
+    @property
+    def shape(self) -> tuple[int | None, ...]: ...
+
+    @property
+    def nullable(self) -> bool: ...
+
 
 #: Spark's names; a timestamp is an instant (UTC), a timestamp_ntz a reading of a clock.
 _SPARK: Final[dict[str, pa.DataType]] = {

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy.typing as npt
 
-from data_stack.formats.parquet import CellCodec, Field, Schema
+from data_stack.codecs import Codec
+from data_stack.formats.parquet import ArrowCodec, Field, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,7 +58,7 @@ def UnischemaField(  # noqa: N802  # as Petastorm calls it
     name: str,
     numpy_dtype: npt.DTypeLike | type[Decimal],
     shape: Sequence[int | None] = (),
-    codec: CellCodec | None = None,
+    codec: Codec | ArrowCodec | str | None = None,
     nullable: bool = False,
 ) -> Field:
     """A :class:`~data_stack.formats.parquet.schema.Field` by Petastorm's arguments.

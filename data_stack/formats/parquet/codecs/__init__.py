@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.jpeg import JpgCodec as JpegCodec
@@ -15,9 +15,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, CellValueError
 from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.codecs.native import ListCodec, NestedCodec, ScalarCodec, TensorCodec
-
-if TYPE_CHECKING:
-    from data_stack.formats.parquet.schema import Field
+from data_stack.formats.parquet.types import FieldLike
 
 __all__ = [
     "ArrowCodec",
@@ -69,7 +67,7 @@ def stored_codec(content: Mapping[str, Any]) -> FieldCodec:
         raise ConfigError(f"{what}, which has no such options: {options!r:.80}") from error
 
 
-def default_codec(field: Field) -> FieldCodec:
+def default_codec(field: FieldLike) -> FieldCodec:
     """How values of a field are stored if nothing else is said."""
     if field.dtype == object:
         raise ConfigError(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from data_stack.formats.parquet.codecs.checks import FieldValues, is_missing
 from data_stack.formats.parquet.columns import CellError, GroupColumn
-
-if TYPE_CHECKING:
-    from data_stack.formats.parquet.schema import Field
+from data_stack.formats.parquet.types import FieldLike
 
 __all__ = ["ArrowCodec", "CellValueError"]
 
@@ -32,7 +30,7 @@ class ArrowCodec(ABC):
     is_compressed: bool = False
 
     @abstractmethod
-    def arrow_type(self, field: Field) -> pa.DataType:
+    def arrow_type(self, field: FieldLike) -> pa.DataType:
         """The type of the Parquet column.
 
         Raises:
@@ -40,14 +38,14 @@ class ArrowCodec(ABC):
         """
 
     @abstractmethod
-    def encode(self, field: Field, value: Any) -> Any:
+    def encode(self, field: FieldLike, value: Any) -> Any:
         """The cell of a value that is not null, as ``pyarrow.array`` takes it.
 
         Raises:
             TypeError, ValueError, OverflowError: it is no value of the field; the message says what is.
         """
 
-    def encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+    def encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         """The cells of many values.
 
         Args:
@@ -63,7 +61,7 @@ class ArrowCodec(ABC):
                 raise CellValueError(row, "it is null, but the field is not nullable")
         return self._encode_column(field, values)
 
-    def column(self, field: Field, cells: pa.Array, *, has_nulls: bool) -> GroupColumn:
+    def column(self, field: FieldLike, cells: pa.Array, *, has_nulls: bool) -> GroupColumn:
         """The column of the cells of a row group.
 
         Args:
@@ -87,10 +85,10 @@ class ArrowCodec(ABC):
         return self._column(field, cells, has_nulls)
 
     @abstractmethod
-    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         """As :meth:`column`, which has looked for nulls."""
 
-    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         """As :meth:`encode_column`, which has looked for nulls."""
         cells = []
         for row, value in enumerate(values):
@@ -109,7 +107,7 @@ class ArrowCodec(ABC):
                     raise CellValueError(row, f"{why!s:.300}") from why
             raise CellValueError(0, f"these values together: {error!s:.300}") from error
 
-    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         """Whether the columns of all row groups are arrays of one dtype and shape, out of which rows are taken together.
 
         Args:

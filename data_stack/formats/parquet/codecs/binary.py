@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.cells import binary_of_rows, cell_bytes, cell_views
 from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_arrays, checked_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
-
-if TYPE_CHECKING:
-    from data_stack.formats.parquet.schema import Field
+from data_stack.formats.parquet.types import FieldLike
 
 __all__ = ["BinaryCells"]
 
@@ -45,17 +43,17 @@ class BinaryCells(ArrowCodec):
     def to_json(self) -> dict[str, Any]:
         return self.codec.to_json()
 
-    def arrow_type(self, field: Field) -> pa.DataType:
+    def arrow_type(self, field: FieldLike) -> pa.DataType:
         self._adapted(field)
         return pa.binary()
 
-    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         return not has_nulls and self._layout(field, field.shape) is not None
 
-    def encode(self, field: Field, value: Any) -> Any:
+    def encode(self, field: FieldLike, value: Any) -> Any:
         return self._adapted(field).encode(_checked(field, value))
 
-    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         arrays = checked_arrays(field, values) if field.shape else None
         layout = None if arrays is None or not arrays.nbytes else self._layout(field, arrays.shape[1:], arrays.dtype)
         if arrays is None or layout is None:
@@ -69,7 +67,7 @@ class BinaryCells(ArrowCodec):
         cells = binary_of_rows(rows)
         return super()._encode_column(field, values) if cells is None else cells
 
-    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         codec = self._adapted(field)
         column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
         if column is not None:
@@ -86,13 +84,13 @@ class BinaryCells(ArrowCodec):
             as_objects=has_nulls,
         )
 
-    def _adapted(self, field: Field) -> Codec:
+    def _adapted(self, field: FieldLike) -> Codec:
         key = (field.dtype, field.shape)
         if key not in self._known:
             self._known[key] = self._adapt(field)
         return self._known[key]
 
-    def _adapt(self, field: Field) -> Codec:
+    def _adapt(self, field: FieldLike) -> Codec:
         if field.dtype == object and not field.shape:
             return self.codec
         if not isinstance(field.dtype, np.dtype) or field.dtype == object:
@@ -101,7 +99,7 @@ class BinaryCells(ArrowCodec):
             )
         return self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
 
-    def _layout(self, field: Field, shape: tuple[int | None, ...], dtype: Any = None) -> FixedLayout | None:
+    def _layout(self, field: FieldLike, shape: tuple[int | None, ...], dtype: Any = None) -> FixedLayout | None:
         """How all cells lie, if the codec knows that from their dtype and shape."""
         if not shape or not isinstance(field.dtype, np.dtype):
             return None
@@ -112,7 +110,7 @@ class BinaryCells(ArrowCodec):
 class _Decoder:
     """Decodes cells of a field, and looks whether they are of its dtype and shape."""
 
-    def __init__(self, field: Field, codec: Codec) -> None:
+    def __init__(self, field: FieldLike, codec: Codec) -> None:
         self._decode, self._shape = codec.decode, field.shape
         self._dtype = _dtype_of(field)
         # looking a shape up takes a tenth of the time of comparing it
@@ -139,7 +137,7 @@ class _Decoder:
             self._fitting.add(shape)
 
 
-def _checked(field: Field, value: Any) -> Any:
+def _checked(field: FieldLike, value: Any) -> Any:
     """The value, if it is of the field's dtype and shape."""
     dtype = _dtype_of(field)
     if dtype is None:
@@ -165,18 +163,18 @@ def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
     return array.astype(dtype)
 
 
-def _fixed(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+def _fixed(field: FieldLike) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Dtype and shape of all values of a field, if it says them."""
     sizes, dtype = tuple(size for size in field.shape if size is not None), _dtype_of(field)
     return (dtype, sizes) if sizes and len(sizes) == len(field.shape) and dtype is not None and dtype.itemsize else None
 
 
-def _dtype_of(field: Field) -> np.dtype[Any] | None:
+def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
     """The dtype of a field's values; None where they may be any objects."""
     return field.dtype if isinstance(field.dtype, np.dtype) and not field.dtype.hasobject else None
 
 
-def _column_of_equal_cells(codec: Codec, field: Field, cells: pa.Array) -> ArrayColumn | None:
+def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> ArrayColumn | None:
     """The values of cells that are one header and as many numbers each. None where they differ, or do not suit the field."""
     data, offsets = cell_bytes(cells)
     if len(offsets) < 2 or cells.null_count:

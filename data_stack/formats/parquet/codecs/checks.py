@@ -6,17 +6,14 @@ import datetime
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.dataset.iterator.stacking import as_array, exact_array
-from data_stack.formats.parquet.types import numpy_dtype
-
-if TYPE_CHECKING:
-    from data_stack.formats.parquet.schema import Field
+from data_stack.formats.parquet.types import FieldLike, numpy_dtype
 
 __all__ = ["FieldValues", "checked_array", "checked_arrays", "checked_scalar", "is_missing", "same_time"]
 
@@ -35,7 +32,7 @@ def is_missing(value: Any) -> bool:
     return bool(np.isnat(value))
 
 
-def checked_scalar(field: Field, value: Any) -> Any:
+def checked_scalar(field: FieldLike, value: Any) -> Any:
     """``value`` as ``pyarrow.array`` takes it, if it is a scalar of the field's dtype.
 
     Numbers may be of any dtype, if they fit.
@@ -55,7 +52,7 @@ def checked_scalar(field: Field, value: Any) -> Any:
     return _SCALARS[dtype.kind](value, dtype) if dtype.kind in _SCALARS else value
 
 
-def checked_array(field: Field, value: Any) -> npt.NDArray[Any]:
+def checked_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
     """``value`` as an array of the field's dtype and shape.
 
     An array or tensor has that dtype; what has none, such as a list of Python's numbers, is converted if that changes nothing.
@@ -81,7 +78,7 @@ def checked_array(field: Field, value: Any) -> npt.NDArray[Any]:
     return as_dtype(array, dtype)
 
 
-def checked_arrays(field: Field, values: FieldValues) -> npt.NDArray[Any] | None:
+def checked_arrays(field: FieldLike, values: FieldValues) -> npt.NDArray[Any] | None:
     """Values of one shape and of the field's dtype as one array in C order, shape ``(n, ...)``; None for any others."""
     if not len(values):
         return None

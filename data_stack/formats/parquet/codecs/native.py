@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,7 @@ from data_stack.formats.parquet.columns import (
     ObjectColumn,
     objects,
 )
-from data_stack.formats.parquet.types import described_type, element_type, is_list, type_described
-
-if TYPE_CHECKING:
-    from data_stack.formats.parquet.schema import Field
+from data_stack.formats.parquet.types import FieldLike, described_type, element_type, is_list, type_described
 
 __all__ = ["ListCodec", "NestedCodec", "ScalarCodec", "TensorCodec"]
 
@@ -78,20 +75,20 @@ class ScalarCodec(_TypedCodec):
 
     kind = "scalar"
 
-    def arrow_type(self, field: Field) -> pa.DataType:
+    def arrow_type(self, field: FieldLike) -> pa.DataType:
         if field.shape:
             raise ConfigError(
                 f"ScalarCodec holds scalars, not values of shape {field.shape}; leave the codec out, or take another"
             )
         return element_type(field.dtype, self.type)
 
-    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         return True
 
-    def encode(self, field: Field, value: Any) -> Any:
+    def encode(self, field: FieldLike, value: Any) -> Any:
         return _stored_scalar(checked_scalar(field, value), self.arrow_type(field))
 
-    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         type_ = self.arrow_type(field)
         try:
             cells = _cells_at_once(field, values, type_)
@@ -99,7 +96,7 @@ class ScalarCodec(_TypedCodec):
             cells = None  # which row it was is found one by one
         return super()._encode_column(field, values) if cells is None else cells
 
-    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         found = conformed(plain_values(cells, field.dtype), field.dtype)
         array = found.array
         if not has_nulls:
@@ -116,15 +113,15 @@ class ListCodec(_TypedCodec):
 
     kind = "list"
 
-    def arrow_type(self, field: Field) -> pa.DataType:
+    def arrow_type(self, field: FieldLike) -> pa.DataType:
         if len(field.shape) != 1:
             raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; take NdarrayCodec()")
         return pa.list_(element_type(field.dtype, self.type))
 
-    def is_gathered(self, field: Field, *, list_length: int | None, has_nulls: bool) -> bool:
+    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         return list_length is not None
 
-    def encode(self, field: Field, value: Any) -> Any:
+    def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = element_type(field.dtype, self.type)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
             array = checked_array(field, value)
@@ -135,7 +132,7 @@ class ListCodec(_TypedCodec):
             raise ValueError(f"a list of shape {field.shape} is expected, not {type(value).__name__} of length {len(elements)}")
         return [None if element is None else _stored_scalar(checked_scalar(field, element), type_) for element in elements]
 
-    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         flat_type = element_type(field.dtype, self.type)
         flat, offsets, is_null = _joined_lists(field, values)
         if flat is None:
@@ -147,7 +144,7 @@ class ListCodec(_TypedCodec):
         except (pa.ArrowException, ValueError, OverflowError):
             return super()._encode_column(field, values)
 
-    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         elements, offsets = _list_parts(plain_cells(cells))
         is_null = null_mask(cells) if cells.null_count else None
         sizes = np.diff(offsets)
@@ -175,7 +172,7 @@ class TensorCodec(_TypedCodec):
 
     kind = "tensor"
 
-    def arrow_type(self, field: Field) -> pa.DataType:
+    def arrow_type(self, field: FieldLike) -> pa.DataType:
         sizes = _sizes(field)
         if not sizes or 0 in sizes or not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "iuf":
             raise ConfigError(
@@ -183,10 +180,10 @@ class TensorCodec(_TypedCodec):
             )
         return pa.fixed_shape_tensor(element_type(field.dtype, self.type), sizes)
 
-    def encode(self, field: Field, value: Any) -> Any:
+    def encode(self, field: FieldLike, value: Any) -> Any:
         return checked_array(field, value).reshape(-1)
 
-    def _encode_column(self, field: Field, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         type_ = self.arrow_type(field)
         arrays = checked_arrays(field, values)
         is_null = None
@@ -205,7 +202,7 @@ class TensorCodec(_TypedCodec):
         lists = pa.FixedSizeListArray.from_arrays(elements, type=type_.storage_type, mask=mask)
         return pa.ExtensionArray.from_storage(type_, lists)
 
-    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         permutation = getattr(cells.type, "permutation", None)
         if permutation is not None and list(permutation) != sorted(permutation):
             raise ValueError(f"tensors of type {cells.type} lie in another order, which is not read")
@@ -261,15 +258,15 @@ class NestedCodec(ArrowCodec):
     def to_json(self) -> dict[str, Any]:
         return {"codec": self.kind, "type": self.type}
 
-    def arrow_type(self, field: Field) -> pa.DataType:
+    def arrow_type(self, field: FieldLike) -> pa.DataType:
         if field.dtype != object:
             raise ConfigError(f"NestedCodec holds values of dtype object, not {field.dtype}")
         return self._arrow
 
-    def encode(self, field: Field, value: Any) -> Any:
+    def encode(self, field: FieldLike, value: Any) -> Any:
         return _stored_nested(value, self._arrow)
 
-    def _column(self, field: Field, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         if pa.types.is_null(plain_cells(cells).type):
             return ObjectColumn(objects([None] * len(cells)))
         return MadeColumn(len(cells), lambda rows: plain_objects(_taken(cells, rows)), cells.nbytes)
@@ -278,7 +275,7 @@ class NestedCodec(ArrowCodec):
 # ---------------------------------------------------------------------- writing
 
 
-def _cells_at_once(field: Field, values: FieldValues, type_: pa.DataType) -> pa.Array | None:
+def _cells_at_once(field: FieldLike, values: FieldValues, type_: pa.DataType) -> pa.Array | None:
     """Cells of values that are all plain ones; None where each must be looked at.
 
     Raises:
@@ -372,7 +369,7 @@ def _has_none(value: Any) -> bool:
 
 
 def _joined_lists(
-    field: Field, values: FieldValues
+    field: FieldLike, values: FieldValues
 ) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
     """Lists of numbers end to end, where each begins, and which are null; None for those that must be looked at one by one."""
     nothing = np.zeros(1, np.int64)
@@ -422,7 +419,7 @@ def _list_parts(cells: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     return cells.values.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
 
 
-def _sizes(field: Field) -> tuple[int, ...]:
+def _sizes(field: FieldLike) -> tuple[int, ...]:
     sizes = tuple(size for size in field.shape if size is not None)
     return sizes if len(sizes) == len(field.shape) else ()
 
