@@ -151,7 +151,8 @@ class _ZippedAccess(SampleAccess):
     def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
         part, named = self._parts[number], [key for key in keys if key is not None]
         if named:
-            return [column[: self.n_samples] for column in part.columns(named, positions)]
+            columns = part.columns(named, positions)
+            return [column[: self.n_samples] for column in columns] if positions is None else columns
         batch = part.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
         if not isinstance(batch, np.ndarray):
             raise ConfigError(f"iterator {number} gave bare values first, and other samples later; they cannot be zipped")

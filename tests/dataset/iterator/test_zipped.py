@@ -228,3 +228,9 @@ def test_it_says_what_it_is_made_of_and_is_rebuilt_from_it() -> None:
     assert zipped.underlying_iterators == [one, other]
     assert zipped._arguments() == {}
     assert list(ZippedDatasetIterator._rebuilt(zipped._stacked_on(), {})) == [(1, 3), (2, 4)]
+
+
+def test_a_column_at_more_indices_than_there_are_samples_is_whole() -> None:
+    zipped = ZippedDatasetIterator([SequenceDatasetIterator([[7]]), SequenceDatasetIterator([[8]])])
+
+    assert zipped.read_column(1, [0, 0, 0]).tolist() == [8, 8, 8]

@@ -631,3 +631,16 @@ def test_a_file_that_was_touched_and_is_the_same_is_read(tmp_path: Path) -> None
         os.utime(path, (time.time() - 99, time.time() - 99))
 
     assert_same(list(RecordReader(tmp_path)), expected)
+
+
+def test_a_reader_says_whether_its_codecs_release_the_gil(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "images", {"image": "png", "label": "int"}) as writer:
+        writer.append({"image": np.zeros((4, 4, 3), np.uint8), "label": 1})
+    with RecordWriter(tmp_path / "numbers", {"x": "array", "label": "int"}) as writer:
+        writer.append({"x": np.zeros(4), "label": 1})
+
+    images, numbers = access_to(RecordReader(tmp_path / "images")), access_to(RecordReader(tmp_path / "numbers"))
+
+    assert (images.releases_gil, images.fixed_columns) == (True, False)
+    assert numbers.releases_gil is False
+    assert images.locate(0) == f"record 0 of {tmp_path / 'images'}"
