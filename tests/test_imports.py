@@ -118,7 +118,8 @@ def modules_of(root: Path) -> dict[str, Path]:
     modules = {}
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root.parent).with_suffix("").parts
-        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+        stub = path.with_suffix(".pyi")  # names what the package imports when it is asked for it
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = stub if stub.exists() else path
     return modules
 
 
