@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import mongodb_commands  # noqa: F401  # hears only clients that are made after it
 import pymongo
 import pytest
@@ -21,6 +22,10 @@ from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
 from standstills import Standstills
+
+# A deadline for each example measures the neighbours of this machine.
+hypothesis.settings.register_profile("data_stack", deadline=None)
+hypothesis.settings.load_profile("data_stack")
 
 # ------------------------------------------------------------------ garbage
 
