@@ -14,17 +14,25 @@ nothing else.
 
 from typing import Any
 
-from data_stack.util.lazy import attach_stub
-
-_import_name, __dir__, __all__ = attach_stub(__name__, __file__, optional=("FsspecStorageConnector", "MongoDBStorageConnector"))
-__all__ = sorted([*__all__, "__version__"])
+_OPTIONAL = ("FsspecStorageConnector", "MongoDBStorageConnector")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        globals()[name] = version = _find_version()
-        return version
-    return _import_name(name)
+    """Import a name of the stub, or a part of the package, when it is asked for (PEP 562)."""
+    found = _find_version() if name == "__version__" else _stub()[0](name) if name != "__all__" else _stub()[2]
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*_stub()[1](), "__version__"})
+
+
+def _stub() -> Any:
+    from data_stack.util.lazy import attach_stub
+
+    import_name, list_names, names = attach_stub(__name__, __file__, optional=_OPTIONAL)
+    return import_name, list_names, sorted([*names, "__version__"])
 
 
 def _find_version() -> str:

@@ -17,6 +17,7 @@ from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.positions import as_index_array
 from data_stack.dataset.reports import column_statistics
+from data_stack.dataset.reports.column_report import ColumnReport
 from data_stack.dataset.reports.markup import as_html, as_markdown
 from data_stack.dataset.reports.report import DatasetIteratorReport, as_dict, as_json, plain_report
 from data_stack.dataset.reports.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
@@ -138,7 +139,7 @@ class _Reporter:
         speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if self._measures_speed else None
         n_samples = len(iterator)
         sample: Any = None
-        columns: tuple[column_statistics.ColumnReport, ...] = ()
+        columns: tuple[ColumnReport, ...] = ()
         if n_samples and (is_root or (meta is not None and self._n_samples_read < _MOST_SAMPLES_READ)):
             declared = access_to(iterator).unwrap()[0].declare_columns() if isinstance(iterator, DatasetIteratorIF) else None
             looked_at = _positions_looked_at(n_samples) if is_root and declared is None else [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from data_stack.dataset.iterator.contract import Batch, DatasetIteratorIF
 from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.moments import RunningMoments
+from data_stack.dataset.reports.column_report import ColumnReport, ColumnStatistics, FeatureStatistics
 from data_stack.util.exact import comparable
 
-__all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics", "columns_of_samples", "with_statistics"]
+__all__ = ["columns_of_samples", "with_statistics"]
 
 _NULLABLE = " or None"
 
@@ -26,79 +27,6 @@ _MOST_DISTINCT = 100_000
 _MOST_FEATURES = 1000
 
 _Numbers = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureStatistics:
-    """The numbers at one position of the vectors of a column.
-
-    Attributes:
-        name: of the feature, or its position as text.
-        n_missing: how many are NaN.
-        n_numbers: how many are not.
-        n_infinite: how many of the numbers are infinite.
-        min, max: of the numbers; None if there are none.
-        mean, std: of the finite numbers, ``std`` of the population (divided by n); None if there are none.
-    """
-
-    name: str
-    n_missing: int
-    n_numbers: int
-    n_infinite: int
-    min: float | int | None
-    max: float | int | None
-    mean: float | None
-    std: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnStatistics:
-    """All values of a column; of arrays and lists, all values in them.
-
-    Attributes:
-        n_missing: how many values are None, NaN or NaT.
-        n_samples_with_missing: in how many samples these are.
-        n_numbers: how many numbers (bools are 0 and 1) there are.
-        n_infinite: how many of them are infinite.
-        min, max: of the numbers; of dates and times as text; None if there are none.
-        mean, std: of the finite numbers, ``std`` of the population (divided by n); None if there are none.
-        n_distinct: how many samples differ in this column; None of arrays, and of more than 100,000.
-        features: likewise for each position of vectors of up to 1,000 numbers; empty for other columns.
-    """
-
-    n_missing: int
-    n_samples_with_missing: int
-    n_numbers: int
-    n_infinite: int
-    min: float | int | str | None
-    max: float | int | str | None
-    mean: float | None
-    std: float | None
-    n_distinct: int | None
-    features: tuple[FeatureStatistics, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnReport:
-    """A column of an iterator.
-
-    Attributes:
-        key: position in tuple samples, key of dict samples; None of bare samples.
-        role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta; otherwise None.
-        dtype: as a schema declares it, e.g. ``"utf8[]"``; otherwise of the column in a batch, e.g. ``"uint8"``, or where that is
-            object the types of the values. Where a value may be missing, or is in a sample looked at, ``" or None"`` follows.
-        shape: of one value, ``()`` of a number or text; an extent that differs between the samples looked at, or may by the
-            schema, is None, and the whole is None if the number of extents differs or is unknown.
-        statistics: None unless asked for.
-        name: what the dataset calls the column of tuple samples; otherwise None.
-    """
-
-    key: int | str | None
-    role: str | None
-    dtype: str
-    shape: tuple[int | None, ...] | None
-    statistics: ColumnStatistics | None = None
-    name: str | None = None
 
 
 def columns_of_samples(

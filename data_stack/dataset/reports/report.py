@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_stack.dataset.reports.column_statistics import ColumnReport
+from data_stack.dataset.reports.column_report import ColumnReport
 from data_stack.dataset.reports.markup import (
     Block,
     Facts,
