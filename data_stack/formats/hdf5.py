@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import itertools
 import math
 import os
 import posixpath
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +123,17 @@ def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: floa
             column.read(rows[start : start + n_at_once])
 
 
+#: At its end libhdf5 closes what is open, by calls into Python, which is gone by then: the process would end by SIGSEGV.
+_open_roots: weakref.WeakSet[h5py.File] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_roots() -> None:
+    for root in list(_open_roots):
+        with contextlib.suppress(Exception):  # of a store that is gone, for one
+            root.close()
+
+
 class _File:
     """An h5py file over a resource, that tells what really went wrong below it."""
 
@@ -129,6 +142,7 @@ class _File:
         self.name, self.resource = self._bytes.name, self._bytes.resource
         with self.reading():
             self.root = h5py.File(self._bytes, "r")
+        _open_roots.add(self.root)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
