@@ -142,6 +142,8 @@ class FileStorageConnector(StorageConnector):
                     self._tree.remove_aside(new_identifier, unless=target)
                     if file.version is not None:
                         self._note(new_identifier, file.version, target, new_name, file.status)
+                    elif file.published is not None:  # changed in place, perhaps: its blocks are checked there, too
+                        self._notes.write(new_identifier, file.published, file.status, is_trusted=False)
                 except FileNotFoundError:
                     raise ResourceNotFoundError(identifier, repr(self)) from None
                 finally:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import random
 import signal
@@ -124,6 +125,7 @@ def kill_at(n: int, store: str) -> None:
 
 def main() -> int:
     action, store, folder = sys.argv[1:]
+    logging.basicConfig(level=logging.ERROR)  # what is stored unverified, and why, is known
     factory = demo_factory(store, folder)
     if action == "check":
         if not factory.is_ready():

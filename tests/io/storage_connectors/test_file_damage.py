@@ -440,3 +440,14 @@ def test_a_file_keeps_its_inode_until_it_is_noted_so_that_no_successor_can_have_
     assert connector.keeps_inode
     with FileStorageConnector(tmp_path).get_resource("a") as resource:
         assert resource.read() == b"the successor"
+
+
+def test_a_file_that_was_changed_in_place_is_checked_under_its_new_name_too(connector: FileStorageConnector, root: Path) -> None:
+    connector.set_resource("a", io.BytesIO(DATA))
+    with open(root / "a", "r+b") as file:
+        file.write(b"other")
+
+    connector.move_resource("a", "b")
+
+    with connector.get_resource("b") as resource, pytest.raises(DamagedBlockError):
+        resource.read()
