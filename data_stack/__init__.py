@@ -19,20 +19,24 @@ _OPTIONAL = ("FsspecStorageConnector", "MongoDBStorageConnector")
 
 def __getattr__(name: str) -> Any:
     """Import a name of the stub, or a part of the package, when it is asked for (PEP 562)."""
-    found = _find_version() if name == "__version__" else _stub()[0](name) if name != "__all__" else _stub()[2]
+    if name == "__version__":
+        found = _find_version()
+    else:
+        import_name, _, public = _stub()
+        found = sorted([*public, "__version__"]) if name == "__all__" else import_name(name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*_stub()[1](), "__version__"})
+    _, list_names, _ = _stub()
+    return sorted({*list_names(), "__version__"})
 
 
 def _stub() -> Any:
-    from data_stack.util.lazy import attach_stub
+    from data_stack.util.lazy import attach_stub  # not above, for importing data_stack imports nothing else
 
-    import_name, list_names, names = attach_stub(__name__, __file__, optional=_OPTIONAL)
-    return import_name, list_names, sorted([*names, "__version__"])
+    return attach_stub(__name__, __file__, optional=_OPTIONAL)
 
 
 def _find_version() -> str:
