@@ -65,3 +65,5 @@ from data_stack.repository.verification import verify_datasets as verify_dataset
 from data_stack.repository.verification import verify_storage as verify_storage
 
 __version__: str
+
+__all__: list[str]

@@ -30,3 +30,5 @@ from data_stack.codecs.video import WebmCodec as WebmCodec
 from data_stack.codecs.wav import WavCodec as WavCodec
 from data_stack.codecs.webp import WebpCodec as WebpCodec
 from data_stack.codecs.zstd import ZstdCodec as ZstdCodec
+
+__all__: list[str]

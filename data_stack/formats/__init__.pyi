@@ -27,3 +27,5 @@ from data_stack.formats.torch_tensors import save_tensors as save_tensors
 from data_stack.formats.torch_tensors import write_tensor as write_tensor
 from data_stack.formats.webdataset import WebDatasetIterator as WebDatasetIterator
 from data_stack.formats.webdataset import WebDatasetWriter as WebDatasetWriter
+
+__all__: list[str]

@@ -32,3 +32,5 @@ from data_stack.formats.parquet.selecting import in_set as in_set
 from data_stack.formats.parquet.stored_indexes import build_indexes as build_indexes
 from data_stack.formats.parquet.transform import TransformSpec as TransformSpec
 from data_stack.formats.parquet.writer import ParquetWriter as ParquetWriter
+
+__all__: list[str]

@@ -8,3 +8,5 @@ from data_stack_spark.reading import dataset_as_rdd as dataset_as_rdd
 from data_stack_spark.rows import dict_to_spark_row as dict_to_spark_row
 from data_stack_spark.rows import encode_rows as encode_rows
 from data_stack_spark.types import spark_schema as spark_schema
+
+__all__: list[str]

@@ -618,7 +618,7 @@ def test_all_public_names_are_there_and_importing_the_package_brings_nothing_hea
     assert all(getattr(codecs, name) is not None for name in codecs.__all__)
     assert set(codecs.__all__) <= set(dir(codecs))
     with pytest.raises(AttributeError, match="no attribute 'Nope'"):
-        codecs.Nope  # noqa: B018
+        codecs.Nope  # type: ignore[attr-defined]  # noqa: B018
     assert issubclass(ArrayCodec, Codec)
     assert isinstance(codec_of("tree"), TreeCodec)
     program = "import sys, data_stack.codecs; print(sorted({'numpy', 'msgpack', 'PIL', 'av'} & set(sys.modules)))"
