@@ -2,7 +2,6 @@
 
 from data_stack.loader.buckets import Bucketed
 from data_stack.loader.collation import Collation, Concatenated, Padded
-from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.lanes import Lanes
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled, InOrder, Order, Shuffled
@@ -17,7 +16,6 @@ __all__ = [
     "Bucketed",
     "Collation",
     "Concatenated",
-    "EpochPosition",
     "Epochs",
     "InOrder",
     "Interleave",
