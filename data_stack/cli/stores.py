@@ -35,9 +35,8 @@ _jobs = click.option(
 
 @click.command()
 @_names
-@click.option("--deep", is_flag=True, help="Read all that is stored, each block, whether it belongs to a dataset or not.")
-@click.option("--sample", metavar="SHARE", help="Read a random part, e.g. 5%, of the blocks of 1 MiB; means --deep.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of the sample; the same seed chooses the same blocks.")
+@click.option("--deep", is_flag=True, help="Read all that is stored, whether it belongs to a dataset or not.")
+@click.option("--sample", metavar="SHARE", help="Read a random part of the resources, e.g. 5%; means --deep.")
 @_jobs
 @common_options
 @pass_settings
@@ -48,7 +47,6 @@ def verify(
     names: tuple[str, ...],
     deep: bool,
     sample: str | None,
-    seed: int | None,
     n_threads: int,
 ) -> None:
     """Hold stored bytes against their digests.
@@ -56,14 +54,12 @@ def verify(
     Reads all of the datasets NAME, or of all that are prepared, also of those whose plugin is not installed. Exits with 1
     if anything is damaged or missing.
 
-    --deep reads every resource below NAME, or in the store, block by block, names each damaged block, and looks for what
-    the store has lost or holds to no purpose: dangling pointers, missing chunks, strays. It changes nothing.
+    --deep reads every resource below NAME, or in the store, and looks for what the store has lost or holds to no purpose:
+    dangling pointers, missing chunks, strays.
     """
     _check_names(names)
     if deep or sample is not None:
-        context.exit(_verify_deeply(settings, names, sample, seed, n_threads))
-    if seed is not None:
-        raise click.UsageError("--seed is of a sample; give --sample too")
+        context.exit(_verify_deeply(settings, names, sample, n_threads))
     from data_stack.repository.verification import verify_datasets
 
     connector = settings.existing_connector()
@@ -80,38 +76,29 @@ def verify(
     context.exit(1 if faulty else 0)
 
 
-def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | None, seed: int | None, n_threads: int) -> int:
+def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | None, n_threads: int) -> int:
     """Print what a deep verification finds; the exit code."""
     from data_stack.repository.verification import verify_storage
 
     share = None if sample is None else parsed_share(sample)
     if sample is not None and share is None:
         raise click.BadParameter(f"{sample!r} is no share; write 5% or 0.05", param_hint="'--sample'")
-    if seed is not None and sample is None:
-        raise click.UsageError("--seed is of a sample; give --sample too")
-    found = verify_storage(settings.existing_connector(), names, sample=share, seed=seed, n_threads=n_threads)
+    found = verify_storage(settings.existing_connector(), names, sample=share, n_threads=n_threads)
     if settings.as_json:
         print_json(asdict(found))
         return 1 if found.state == "faulty" else 0
     for fault in found.faults:
-        echo(f"FAULT  {fault.identifier}{_block(fault.block)}: {fault.problem}")
+        echo(f"FAULT  {fault.identifier}: {fault.problem}")
     for finding in found.findings:
         echo(f"{'FAULT' if finding.is_fault else 'note '}  {finding.name}: {finding.problem}")
     n_faults = len(found.faults) + sum(finding.is_fault for finding in found.findings)
-    what = f"{found.n_resources} resources" if share is None else f"{found.n_ranges} blocks of {found.n_resources} resources"
     echo(
-        f"{found.state}: read {what}, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}; "
-        f"{n_faults} faults"
+        f"{found.state}: read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from "
+        f"{found.storage}; {n_faults} faults"
     )
-    if share is not None:
-        echo(f"a sample of {share:.3%}; repeat it with --seed {found.seed}")
     if found.n_without_digest:
         echo(f"of {found.n_without_digest} resources no digest is known; they were read, but compared with nothing")
     return 1 if found.state == "faulty" else 0
-
-
-def _block(number: int | None) -> str:
-    return "" if number is None else f", block {number}"
 
 
 def _print_verified(result: DatasetVerification) -> None:

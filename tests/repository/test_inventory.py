@@ -69,7 +69,7 @@ def test_a_dataset_without_plugin_is_verified_by_its_manifest(folder: Path) -> N
     assert damaged.findings[-1].identifier == "letters/1.0.0/preprocessed/letters.txt"
 
 
-def test_a_whole_store_is_verified_block_by_block(folder: Path) -> None:
+def test_a_whole_store_is_verified(folder: Path) -> None:
     sound = data_stack.verify_storage(folder)
     folder.joinpath("letters/1.0.0/preprocessed/letters.txt").unlink()
     damaged = data_stack.verify_storage(folder)
