@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_stack.cli.measuring import measured
+from data_stack.cli.measuring import measure
 from data_stack.exception import ConfigError
 
 
@@ -39,7 +39,7 @@ def test_whole_epochs_are_read(command: Any, table: Path) -> None:
 
 
 def test_bytes_are_those_of_the_fields_that_are_read(table: Path) -> None:
-    found = measured(table, ["speed"], worker_kind="inline")
+    found = measure(table, ["speed"], worker_kind="inline")
 
     stored = sum(
         pq.read_metadata(file).row_group(group).column(1).total_compressed_size for file in table.iterdir() for group in range(5)
@@ -47,21 +47,12 @@ def test_bytes_are_those_of_the_fields_that_are_read(table: Path) -> None:
     megabytes_per_row = found.stored_mb_per_second / found.rows_per_second
     assert found.fields == ("speed",)
     assert megabytes_per_row == pytest.approx(stored / 1000 / 1e6)
-    assert found.decoded_mb_per_second / found.rows_per_second == pytest.approx(4 / 1e6)
 
 
 def test_worker_processes_are_counted(table: Path) -> None:
-    found = measured(table, ["id"], workers=2, worker_kind="processes", warmup=0)
+    found = measure(table, ["id"], workers=2, worker_kind="processes", warmup=0)
 
     assert (found.worker_kind, found.n_workers, found.n_rows) == ("processes", 2, 1000)
-    assert found.peak_worker_memory_mb > 10
-    assert found.cpu_percent > 0
-
-
-def test_as_many_epochs_are_read_as_have_the_rows(table: Path) -> None:
-    found = measured(table, rows=2001, warmup=0, worker_kind="inline")
-
-    assert (found.n_epochs, found.n_rows) == (3, 3000)
 
 
 def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
@@ -72,7 +63,7 @@ def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
     assert lines["fields"] == "id, speed"
     assert "no workers" in outcome.out
     assert "1,000 in" in outcome.out
-    assert {"rows/s", "MB/s", "processors", "memory"} <= set(lines)
+    assert {"rows/s", "MB/s", "memory"} <= set(lines)
 
 
 def test_a_field_that_is_not_there_is_wrong_usage(command: Any, table: Path) -> None:
@@ -86,7 +77,7 @@ def test_a_dataset_without_rows_is_refused(command: Any, tmp_path: Path) -> None
     pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
 
     with pytest.raises(ConfigError, match="no rows"):
-        measured(tmp_path)
+        measure(tmp_path)
     assert command("parquet", "throughput", str(tmp_path)).code == 2
 
 
