@@ -153,15 +153,14 @@ def copy(
         echo("What is copied stays. The same command goes on from there.", err=True)
         raise
     if settings.as_json:
-        outcomes = ("copied", "shared", "present")
-        counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in outcomes}
+        counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
         print_json(asdict(report) | counts)
         context.exit(1 if report.faults else 0)
     for name in report.complete:
         echo(f"{name} {'would be' if dry_run else 'is'} ready in {report.target}")
     parts = [
         f"{report.count(outcome)} {words} ({size_text(report.size(outcome))})"
-        for outcome, words in (("copied", "copied"), ("shared", "stored there under another name"), ("present", "there already"))
+        for outcome, words in (("copied", "copied"), ("present", "there already"))
         if report.count(outcome) or outcome == "copied"
     ]
     echo(f"{'dry run: ' if dry_run else ''}{', '.join(parts)}, in {report.seconds:.3f} s")

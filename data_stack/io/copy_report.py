@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["Copied", "CopyFault", "CopyReport", "Outcome"]
 
-Outcome = Literal["copied", "shared", "present"]
+Outcome = Literal["copied", "present"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,7 @@ class Copied:
     Attributes:
         identifier: its name.
         size: length in bytes.
-        outcome: ``"copied"``: read and sent; ``"shared"``: the target had its content already, perhaps under another name, and
-            nothing was sent; ``"present"``: it was there already.
+        outcome: ``"copied"``: read and sent; ``"present"``: it was there already.
     """
 
     identifier: str

@@ -93,18 +93,6 @@ class Watched(InMemoryStorageConnector):
         self.actions.append((action, identifier))
 
 
-class Deduplicating(Watched):
-    """Finds content by its digest."""
-
-    def store_known(self, identifier: str, size: int, sha256: str) -> bool:
-        for data, info in list(self._stored.values()):
-            if info.sha256 == sha256:
-                super().set_resource(identifier, [data])
-                self.actions.pop()
-                return True
-        return False
-
-
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> FileStorageConnector:
     """A folder with digits and iris, prepared; nobody writes to it."""
@@ -141,7 +129,7 @@ def outcomes(resources: tuple[Copied, ...]) -> dict[str, str]:
 # ------------------------------------------------------------------ whole and valid
 
 
-@pytest.mark.parametrize("make", [InMemoryStorageConnector, Watched, Deduplicating])
+@pytest.mark.parametrize("make", [InMemoryStorageConnector, Watched])
 def test_a_copied_store_has_all_bytes_and_needs_no_preparation(prepared: FileStorageConnector, make: Any) -> None:
     target = make()
 
@@ -244,7 +232,8 @@ def test_the_manifest_comes_last_and_the_mark_before_all(prepared: FileStorageCo
     copy_datasets(prepared, target, ["digits"])
 
     assert target.actions[0] == ("set", "digits/1.0.0/journal.json")
-    assert target.actions[-2:] == [("set", "digits/1.0.0/manifest.json"), ("delete", "digits/1.0.0/journal.json")]
+    changes = [action for action in target.actions if action[0] != "get"]
+    assert changes[-2:] == [("set", "digits/1.0.0/manifest.json"), ("delete", "digits/1.0.0/journal.json")]
     assert not target.has_resource("digits/1.0.0/journal.json")
 
 
@@ -368,19 +357,6 @@ def test_only_what_is_missing_or_other_is_sent(prepared: FileStorageConnector) -
     assert copied == {"digits/1.0.0/preprocessed/test/targets.npy", "digits/1.0.0/preprocessed/train/targets.npy"}
     assert copied < set(target.identifiers("set"))
     assert is_ready("digits", target)
-
-
-def test_equal_content_is_read_and_sent_once_where_the_target_finds_it_by_digest() -> None:
-    source, target = Watched(), Deduplicating()
-    for identifier in ("a", "b", "c", "d"):
-        source.set_resource(identifier, b"same" * 1000)
-    source.actions.clear()
-
-    report = copy_datasets(source, target, n_threads=4)
-
-    assert (report.count("copied"), report.count("shared")) == (1, 3)
-    assert (len(source.identifiers("get")), len(target.identifiers("set"))) == (1, 1)
-    assert contents(target) == contents(source)
 
 
 def test_a_file_that_somebody_put_there_is_hashed_rather_than_sent_again(tmp_path: Path) -> None:
@@ -755,17 +731,6 @@ def test_mongodb_is_not_copied_onto_itself(mongodb_uri: str) -> None:
         copy_datasets(mongodb_uri, mongodb_uri)
 
 
-def test_equal_content_goes_to_mongodb_once(mongodb_uri: str, mongodb: Any) -> None:
-    source = InMemoryStorageConnector()
-    for identifier in ("a", "b", "c"):
-        source.set_resource(identifier, bytes(range(256)) * 4096)
-
-    report = copy_datasets(source, mongodb_uri)
-
-    assert report.count("copied") + report.count("shared") == 3
-    assert mongodb["data_stack.files"].count_documents({}) == 1
-
-
 # ------------------------------------------------------------------ S3, caches
 
 
@@ -781,18 +746,6 @@ def test_a_dataset_that_went_to_s3_and_back_through_a_cache_is_ready_at_once(
     assert again.count("present") == 6
     assert is_ready("digits", s3)
     assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
-
-
-def test_equal_content_goes_through_a_cache_to_a_store_once(tmp_path: Path) -> None:
-    source, store = InMemoryStorageConnector(), Deduplicating()
-    target = data_stack.CachedStorageConnector(store, tmp_path / "cache")
-    for identifier in ("a", "b"):
-        source.set_resource(identifier, b"same" * 1000)
-
-    report = copy_datasets(source, target)
-
-    assert (report.count("copied"), report.count("shared"), len(store.identifiers("set"))) == (1, 1, 1)
-    assert contents(target) == contents(source)
 
 
 # ------------------------------------------------------------------ killed
