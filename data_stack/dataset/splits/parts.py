@@ -56,7 +56,7 @@ class Division:
             are parts, or there are fewer groups than parts; a value is missing (NaN, None), or there is no such column.
     """
 
-    ratios: tuple[float, ...] | None = None
+    ratios: tuple[float, ...] = ()
     names: tuple[str, ...] | None = None
     seed: int = 0
     stratify: ColumnKey | None = None
@@ -67,7 +67,7 @@ class Division:
     @classmethod
     def of(
         cls,
-        ratios: Sequence[float] | Mapping[str, float] | None,
+        ratios: Sequence[float] | Mapping[str, float] | None = None,
         *,
         seed: SupportsIndex = 0,
         stratify: ColumnKey | None = None,
@@ -98,14 +98,22 @@ class Division:
         """The arguments that make it, those that matter only."""
         if self.by is not None:
             return {"by": self.by}
-        ratios = list(self.ratios or ())
-        arguments: dict[str, Any] = {"ratios": ratios if self.names is None else dict(zip(self.names, ratios, strict=True))}
+        ratios = list(self.ratios)
+        named = ratios if self.names is None else dict(zip(self.names, ratios, strict=True))
         if self.time is not None:
-            return {**arguments, "time": self.time}
-        arguments["seed"] = self.seed
-        arguments.update({"stratify": self.stratify} if self.stratify is not None else {})
-        arguments.update({"group_by": self.group_by} if self.group_by is not None else {})
-        return arguments
+            return {"ratios": named, "time": self.time}
+        return {"ratios": named, "seed": self.seed, **_columns_given(self.stratify, self.group_by)}
+
+    def part(self, dataset_iterator: DatasetIteratorIF, part: PartName) -> PositionsOfPart:
+        """The positions of one part.
+
+        Raises:
+            ConfigError: there is no such part.
+        """
+        positions_of = self.positions(dataset_iterator)
+        if part not in positions_of:
+            raise ConfigError(f"there is no part {part!r}; the parts are {', '.join(map(repr, positions_of))}")
+        return positions_of[part]
 
     def positions(self, dataset_iterator: DatasetIteratorIF) -> dict[PartName, PositionsOfPart]:
         """The positions of each part, ascending, by the part's name or number; reads the columns named, as a whole."""
@@ -113,7 +121,7 @@ class Division:
         n_samples = len(iterator)
         if self.by is not None:
             return _positions_by_name(iterator, self.by) if n_samples else {}
-        shares = Shares.of_ratios(self.ratios or ())
+        shares = Shares.of_ratios(self.ratios)
         if n_samples == 0:
             part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
         elif self.time is not None:
@@ -123,10 +131,6 @@ class Division:
             part_of = _drawn(iterator, shares, derived_seed("split", self.seed), self.stratify, self.group_by)
         positions = positions_of_parts(part_of, len(shares.weights))
         return dict(zip(self.names or range(len(positions)), positions, strict=True))
-
-    def arranged(self, parts: dict[PartName, Any]) -> Any:
-        """``parts`` itself if they have names, otherwise a list of them."""
-        return parts if self.has_names else list(parts.values())
 
     @property
     def has_names(self) -> bool:
@@ -165,10 +169,19 @@ class Folding:
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that make it, those that matter only."""
-        arguments: dict[str, Any] = {"n_folds": self.n_folds, "seed": self.seed}
-        arguments.update({"stratify": self.stratify} if self.stratify is not None else {})
-        arguments.update({"group_by": self.group_by} if self.group_by is not None else {})
-        return arguments
+        return {"n_folds": self.n_folds, "seed": self.seed, **_columns_given(self.stratify, self.group_by)}
+
+    def part(self, dataset_iterator: DatasetIteratorIF, fold: int, side: str) -> PositionsOfPart:
+        """The positions of one side of a fold.
+
+        Raises:
+            ConfigError: there is no such fold or side.
+        """
+        if not 0 <= fold < self.n_folds or side not in ("train", "test"):
+            raise ConfigError(
+                f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of folds 0 to {self.n_folds - 1}"
+            )
+        return np.flatnonzero((self.fold_of(dataset_iterator) == fold) == (side == "test"))
 
     def fold_of(self, dataset_iterator: DatasetIteratorIF) -> npt.NDArray[np.integer[Any]]:
         """The fold in whose test part each sample is, shape ``(n_samples,)``; reads the columns named, as a whole."""
@@ -177,6 +190,10 @@ class Folding:
             raise ConfigError(f"{len(iterator)} samples cannot be divided into {self.n_folds} folds")
         seed = None if self.seed is None else derived_seed("folds", self.seed)
         return _drawn(iterator, Shares.equal(self.n_folds), seed, self.stratify, self.group_by)
+
+
+def _columns_given(stratify: ColumnKey | None, group_by: ColumnKey | None) -> dict[str, Any]:
+    return {name: key for name, key in (("stratify", stratify), ("group_by", group_by)) if key is not None}
 
 
 def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
@@ -248,34 +265,18 @@ class SplitPartIterator(DatasetIteratorView):
     Args:
         dataset_iterator: what is divided.
         part: the number of the part, or its name where parts have names.
-        ratios, seed, stratify, group_by, time, by: see :class:`Division`.
         positions: those of the part, where they are known already.
+        division: the arguments of a :class:`Division`.
 
     Raises:
         ConfigError: there is no such part, or as said there.
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        *,
-        part: PartName,
-        ratios: Sequence[float] | Mapping[str, float] | None = None,
-        seed: SupportsIndex = 0,
-        stratify: ColumnKey | None = None,
-        group_by: ColumnKey | None = None,
-        time: ColumnKey | None = None,
-        by: ColumnKey | None = None,
-        positions: PositionsOfPart | None = None,
+        self, dataset_iterator: DatasetIteratorIF, *, part: PartName, positions: PositionsOfPart | None = None, **division: Any
     ) -> None:
-        self._division = Division.of(ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
-        self._part = part
-        if positions is None:
-            positions_of = self._division.positions(dataset_iterator)
-            if part not in positions_of:
-                raise ConfigError(f"there is no part {part!r}; the parts are {', '.join(map(repr, positions_of))}")
-            positions = positions_of[part]
-        super().__init__(dataset_iterator, positions)
+        self._division, self._part = Division.of(**division), part
+        super().__init__(dataset_iterator, self._division.part(dataset_iterator, part) if positions is None else positions)
         self._gives_list = False  # whether positions are kept as a range is nobody's concern
 
     def _arguments(self) -> dict[str, Any]:
@@ -299,8 +300,8 @@ class FoldPartIterator(DatasetIteratorView):
         dataset_iterator: what is divided.
         fold: number of the fold.
         side: ``"train"`` for the samples of all other folds, ``"test"`` for its own.
-        n_folds, seed, stratify, group_by: see :class:`Folding`.
         positions: those of the part, where they are known already.
+        folding: the arguments of a :class:`Folding`.
 
     Raises:
         ConfigError: there is no such fold or side, or as said there.
@@ -312,22 +313,11 @@ class FoldPartIterator(DatasetIteratorView):
         *,
         fold: int,
         side: Literal["train", "test"],
-        n_folds: int,
-        seed: SupportsIndex | None = 0,
-        stratify: ColumnKey | None = None,
-        group_by: ColumnKey | None = None,
         positions: PositionsOfPart | None = None,
+        **folding: Any,
     ) -> None:
-        self._folding = Folding.of(n_folds, seed=seed, stratify=stratify, group_by=group_by)
-        self._fold, self._side = fold, side
-        if not 0 <= fold < self._folding.n_folds or side not in ("train", "test"):
-            raise ConfigError(
-                f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of folds 0 to {n_folds - 1}"
-            )
-        if positions is None:
-            is_in_test = self._folding.fold_of(dataset_iterator) == fold
-            positions = np.flatnonzero(is_in_test if side == "test" else ~is_in_test)
-        super().__init__(dataset_iterator, positions)
+        self._folding, self._fold, self._side = Folding.of(**folding), fold, side
+        super().__init__(dataset_iterator, self._folding.part(dataset_iterator, fold, side) if positions is None else positions)
         self._gives_list = False  # whether positions are kept as a range is nobody's concern
 
     def _arguments(self) -> dict[str, Any]:
@@ -351,35 +341,24 @@ def split(
     iterator: DatasetIteratorIF,
     ratios: Sequence[float] | Mapping[str, float] | None = None,
     *,
-    seed: SupportsIndex = 0,
-    stratify: ColumnKey | bool = False,
-    group_by: ColumnKey | None = None,
-    time: ColumnKey | None = None,
-    by: ColumnKey | None = None,
+    stratify: Any = False,
+    **options: Any,
 ) -> Any:
     """See :meth:`FluentIterator.split`."""
-    division = Division.of(
-        ratios, seed=seed, stratify=_stratified_column(iterator, stratify), group_by=group_by, time=time, by=by
-    )
-    arguments = division.arguments()
+    division = Division.of(ratios, stratify=_stratified_column(iterator, stratify), **options)
     parts = {
-        part: iterator._stacked("split", part=part, positions=positions, **arguments)
+        part: iterator._stacked("split", part=part, positions=positions, **division.arguments())
         for part, positions in division.positions(iterator).items()
     }
-    return division.arranged(parts)
+    return parts if division.has_names else list(parts.values())
 
 
 @operation
 def folds(
-    iterator: DatasetIteratorIF,
-    n_folds: SupportsIndex,
-    *,
-    seed: SupportsIndex | None = 0,
-    stratify: ColumnKey | bool = False,
-    group_by: ColumnKey | None = None,
+    iterator: DatasetIteratorIF, n_folds: SupportsIndex, *, stratify: ColumnKey | bool = False, **options: Any
 ) -> list[Fold]:
     """See :meth:`FluentIterator.folds`."""
-    folding = Folding.of(n_folds, seed=seed, stratify=_stratified_column(iterator, stratify), group_by=group_by)
+    folding = Folding.of(n_folds, stratify=_stratified_column(iterator, stratify), **options)
     fold_of, arguments = folding.fold_of(iterator), folding.arguments()
     found = []
     for number, positions in enumerate(positions_of_parts(fold_of, folding.n_folds)):

@@ -22,8 +22,9 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.splits.parts import Fold
 from data_stack.dataset.splits.saved_splits import SavedSplits
-from data_stack.dataset.splitter import Fold, SplitterFactory
+from data_stack.dataset.splitter import SplitterFactory
 from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.io.storage_connectors import InMemoryStorageConnector

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
@@ -30,9 +30,8 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
-from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator
+from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator
 from data_stack.dataset.splits.splitting import Shares, divided
-from data_stack.dataset.splitter import Fold, SplitterFactory
 from data_stack.exception import ConfigError
 
 N = 23
@@ -742,44 +741,6 @@ def test_a_part_that_does_not_exist_is_refused() -> None:
         SplitPartIterator(dataset(), part="test", ratios={"train": 0.5, "val": 0.5})
     with pytest.raises(ConfigError, match="no part 'train' of fold 3"):
         FoldPartIterator(dataset(), fold=3, side="train", n_folds=3)
-
-
-# --- the same by splitters -----------------------------------------------------------------------------------------
-
-
-def test_new_splitters_divide_as_the_methods_do() -> None:
-    iterator = dataset()
-    ratios = [0.6, 0.3, 0.1]
-    pairs = [
-        (SplitterFactory.get_grouped_splitter(ratios, 3), SPLITS[2][1]),
-        (SplitterFactory.get_grouped_splitter(ratios, 3, group_pos=2, target_pos=1), SPLITS[3][1]),
-        (SplitterFactory.get_time_splitter(ratios, 3), SPLITS[4][1]),
-        (SplitterFactory.get_grouped_cv_splitter(3, seed=7), FOLDS[4][1]),
-        (SplitterFactory.get_grouped_cv_splitter(3, shuffle=False), FOLDS[5][1]),
-        (SplitterFactory.get_grouped_cv_splitter(3, group_pos=2, target_pos=1, seed=7), FOLDS[6][1]),
-    ]
-
-    for splitter, expected in pairs:
-        for _ in range(2):
-            assert splitter.get_indices(iterator) == expected
-            assert [positions(part) for part in splitter.split(iterator)] == expected
-
-
-@settings(max_examples=30)
-@given(names=st.lists(st.sampled_from("abc"), min_size=1, max_size=20), seed=st.integers(0, 99))
-def test_splitters_name_the_parts_that_have_names(names: list[str], seed: int) -> None:
-    iterator = of(names)
-    splitters = [
-        SplitterFactory.get_predefined_splitter(part_pos=1),
-        SplitterFactory.get_time_splitter({"early": 0.5, "late": 0.5}, 1),
-        SplitterFactory.get_grouped_splitter({"all": 1.0}, seed, group_pos=1),
-    ]
-
-    for splitter in splitters:
-        indices = splitter.get_indices(iterator)
-        assert isinstance(indices, dict)
-        assert {name: positions(part) for name, part in splitter.split(iterator).items()} == indices
-        assert splitter.get_indices(iterator) == indices
 
 
 @pytest.mark.parametrize("ratios", [0.8, "ab", [10**400, 1]])
