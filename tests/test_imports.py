@@ -55,7 +55,6 @@ HEAVY = {
     "PIL": {
         "data_stack.cli.datasets",
         "data_stack.display.contact_sheet",
-        "data_stack.display.fonts",
         "data_stack.codecs.images",
     },
     "py4j": set[str](),
@@ -71,7 +70,7 @@ HEAVY = {
     "requests": {"data_stack.io.retriever.http"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
-    "sklearn": {"data_stack.dataset.encoders.sklearn_rules", "data_stack.dataset.encoders.sklearn_state"},
+    "sklearn": {"data_stack.dataset.encoders.sklearn_state", "data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.flac"},
     "tensorflow": {
         "data_stack.formats.parquet.tensor_specs",

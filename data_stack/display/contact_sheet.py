@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from data_stack.dataset.iterator import column_names
 from data_stack.dataset.iterator.contract import column_key
-from data_stack.display.fonts import drawable
+from data_stack.dataset.reports.markup import printable
 from data_stack.display.samples import (
     Position,
     as_array,
@@ -26,7 +27,7 @@ from data_stack.display.samples import (
 from data_stack.exception import ConfigError, MissingDependencyError
 
 try:
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageDraw, ImageFont
 except ImportError as error:
     raise MissingDependencyError("contact_sheet", "Pillow", "images") from error
 
@@ -283,9 +284,19 @@ def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str
 # ------------------------------------------------------------------ paper
 
 
+@functools.cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """A font of this machine with the letters of many scripts, or Pillow's own."""
+    for name in ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "Arial Unicode.ttf", "arial.ttf"):
+        try:
+            return ImageFont.truetype(name, size)
+        except OSError:
+            continue
+    return ImageFont.load_default(size)
+
+
 def _width(text: str, size: int) -> int:
-    drawn, font = drawable(text, size)
-    return int(font.getlength(drawn)) + 1
+    return int(_font(size).getlength(printable(text))) + 1
 
 
 class _Sheet:
@@ -304,8 +315,7 @@ class _Sheet:
         self, position: tuple[int, int], text: str, size: int, fill: str, anchor: str = "la", width: int | None = None
     ) -> None:
         """Write one line; cut short if it is wider than ``width`` pixels."""
-        drawn, font = drawable(text, size)
-        while width is not None and len(text) > 1 and font.getlength(drawn) > width:
+        text = printable(text)
+        while width is not None and len(text) > 1 and _width(text, size) > width:
             text = text[:-2] + "…"
-            drawn, font = drawable(text, size)
-        self.draw.text(position, drawn, font=font, fill=fill, anchor=anchor)
+        self.draw.text(position, text, font=_font(size), fill=fill, anchor=anchor)

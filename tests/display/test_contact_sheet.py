@@ -8,7 +8,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from PIL import Image
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import MetaFactory
 from data_stack.display import contact_sheet
-from data_stack.display.fonts import drawable
 from data_stack.display.samples import as_label, as_picture, default_positions, text_of, to_bytes, value_range
 from data_stack.exception import ConfigError
 
@@ -352,60 +350,6 @@ def test_a_table_of_named_columns_has_their_names() -> None:
     without_names = contact_sheet(InformedDatasetIterator(iterator, replace(meta, column_names=None)))
     assert as_ever.tobytes() == without_names.tobytes() != named.tobytes()
     assert contact_sheet(iterator, target_pos="number").tobytes() != named.tobytes()
-
-
-TEXTS = {"accents": "Žluťoučký café", "Cyrillic": "Яблоко", "Greek": "μήλο"}
-
-
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-def test_letters_that_pillows_font_lacks_are_drawn_with_a_font_that_has_them(text: str) -> None:
-    drawn, font = drawable(text, 15)
-
-    assert drawn == text
-    assert len({bytes(font.getmask(letter)) for letter in set(text) - {" "}}) == len(set(text) - {" "})  # and no boxes
-
-
-def glyph(letter: str, rows: str) -> str:
-    name = f"STARTCHAR {ord(letter):04X}\nENCODING {ord(letter)}"
-    return f"{name}\nSWIDTH 960 0\nDWIDTH 15 0\nBBX 15 15 0 0\nBITMAP\n{rows}\nENDCHAR\n"
-
-
-BDF = """STARTFONT 2.1
-FONT -test-test-medium-r-normal--15-150-72-72-c-150-iso10646-1
-SIZE 15 72 72
-FONTBOUNDINGBOX 15 15 0 0
-STARTPROPERTIES 5
-PIXEL_SIZE 15
-FONT_ASCENT 15
-FONT_DESCENT 0
-CHARSET_REGISTRY "ISO10646"
-CHARSET_ENCODING "1"
-ENDPROPERTIES
-CHARS 3
-"""
-
-
-def test_labels_in_chinese_are_drawn_with_a_font_of_the_machine_or_written_as_escapes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    letter = "\u9f98"  # of four dragons, which none but the largest fonts have
-    program = (
-        "from data_stack.display.fonts import drawable; drawn, font = drawable('a \u9f98', 15); "
-        "print(ascii(drawn), font.getmask('\u9f98').getbbox())"
-    )
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-
-    without = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    (tmp_path / ".fonts").mkdir()
-    solid, line, box = ("\n".join([*[row] * n, *["0000"] * (15 - n)]) for row, n in (("FFFE", 15), ("FFFE", 1), ("F000", 4)))
-    bitmaps = glyph("!", box) + glyph("a", line) + glyph(letter, solid)  # the first one stands for those that are not there
-    (tmp_path / ".fonts" / "wqy-dragons.bdf").write_text(f"{BDF}{bitmaps}ENDFONT\n")
-    (tmp_path / ".fonts" / "dejavusans-damaged.ttf").write_bytes(b"no font")
-    with_font = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-
-    assert without.startswith("'a \\\\u9f98'")
-    assert with_font == "'a \\u9f98' (0, 0, 15, 15)\n"
 
 
 def test_a_sheet_whose_letters_no_font_has_is_drawn_all_the_same() -> None:
