@@ -1,126 +1,124 @@
-"""Transformers of scikit-learn as plain data and back; nothing but these is made of it."""
+"""The transformers of scikit-learn that are kept as plain data: their parameters and a few arrays of numbers.
+
+scikit-learn trusts a fitted transformer, and others than these write to memory where a forged one says. Of these, what was
+learned is arrays of numbers whose shapes go together, and nothing else is made of a state.
+"""
 
 from __future__ import annotations
 
-import copy
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from data_stack.codecs.plain_data import from_plain, to_plain
-from data_stack.dataset.encoders.encoder import short_range
-from data_stack.dataset.encoders.sklearn_rules import TRANSFORMERS, check_transformer
-from data_stack.exception import ConfigError
+from data_stack.codecs.plain_data import from_plain, shown, to_plain
+from data_stack.exception import ConfigError, MissingDependencyError
+
+try:
+    from sklearn import decomposition, pipeline, preprocessing
+except ModuleNotFoundError as error:
+    raise MissingDependencyError("an encoder of scikit-learn", "scikit-learn", "sklearn") from error
 
 __all__ = ["plain_transformer", "transformer_from_plain"]
 
-#: Of a process, not of the transformer: where its stop words lie in memory.
-_LEFT_OUT = frozenset(("_stop_words_id",))
+_FEATURES, _COMPONENTS = ("features",), ("components",)
+_DECOMPOSED: Final = {
+    "components_": ("components", "features"),
+    "explained_variance_": _COMPONENTS,
+    "explained_variance_ratio_": _COMPONENTS,
+    "singular_values_": _COMPONENTS,
+}
+#: What each has learned, with the names of its sizes.
+_LEARNED: Final[Mapping[type[Any], Mapping[str, tuple[str, ...]]]] = {
+    preprocessing.StandardScaler: dict.fromkeys(("mean_", "var_", "scale_"), _FEATURES),
+    preprocessing.MinMaxScaler: dict.fromkeys(("scale_", "min_", "data_min_", "data_max_", "data_range_"), _FEATURES),
+    preprocessing.MaxAbsScaler: dict.fromkeys(("max_abs_", "scale_"), _FEATURES),
+    preprocessing.RobustScaler: dict.fromkeys(("center_", "scale_"), _FEATURES),
+    preprocessing.QuantileTransformer: {"references_": ("quantiles",), "quantiles_": ("quantiles", "features")},
+    preprocessing.Normalizer: {},
+    preprocessing.Binarizer: {},
+    decomposition.PCA: {**_DECOMPOSED, "mean_": _FEATURES},
+    decomposition.TruncatedSVD: _DECOMPOSED,
+}
+_CLASSES: Final[Mapping[str, type[Any]]] = {known.__name__: known for known in (*_LEARNED, pipeline.Pipeline)}
+#: Attributes that are None where a parameter says that there is no such thing.
+_OPTIONAL: Final = frozenset(("mean_", "var_", "scale_", "center_"))
+_N_FEATURES, _MOST_FEATURES = "n_features_in_", 1 << 22
 
 
 def plain_transformer(transformer: Any) -> dict[str, Any]:
-    """Class and attributes of a transformer of scikit-learn.
+    """What makes ``transformer`` again.
 
     Raises:
-        ConfigError: it is none of those that can be, or one of its attributes is no plain data; the message names it.
+        ConfigError: it is none of those that can be kept, or one of its parameters is no plain value.
     """
-    path = next((path for path, known in TRANSFORMERS.items() if known is type(transformer)), None)
-    if path is None:
+    name = type(transformer).__name__
+    if _CLASSES.get(name) is not type(transformer):
         raise ConfigError(
-            f"{type(transformer).__module__}.{type(transformer).__qualname__} cannot be written as plain data: "
-            f"it is none of {', '.join(known.__name__ for known in TRANSFORMERS.values())}. It can still be pickled"
+            f"{type(transformer).__module__}.{name} can be used, but not be written as plain data: of scikit-learn's "
+            f"transformers {', '.join(_CLASSES)} can. It can still be pickled"
         )
-    transformer = copy.copy(transformer)
-    for name in _LEFT_OUT & vars(transformer).keys():
-        delattr(transformer, name)
-    try:
-        check_transformer(transformer)
-    except ConfigError as error:
-        raise ConfigError(f"{path} cannot be written as plain data: {error}. It can still be pickled") from error
-    attributes = {}
-    for name, value in vars(transformer).items():
-        try:
-            attributes[name] = _plain_attribute(value)
-        except ConfigError as error:
-            raise ConfigError(
-                f"{path} cannot be written as plain data, because of its attribute {name}: {error}. It can still be pickled"
-            ) from error
-    return {"class": path, "attributes": attributes}
+    if name == "Pipeline":
+        steps = [[step, each if isinstance(each, str) else plain_transformer(each)] for step, each in transformer.steps]
+        return {"class": name, "steps": steps}
+    parameters = transformer.get_params(deep=False)
+    learned = {key: vars(transformer)[key] for key in (_N_FEATURES, *_LEARNED[type(transformer)]) if key in vars(transformer)}
+    _check(transformer, parameters, learned)
+    return {"class": name, "parameters": to_plain(parameters), "learned": to_plain(learned)}
 
 
 def transformer_from_plain(data: Any) -> Any:
     """The transformer that :func:`plain_transformer` was given.
 
     Raises:
-        ConfigError: ``data`` is not of that form, names something else than a transformer of :data:`TRANSFORMERS`, or holds what
-            fitting it could not have given.
+        ConfigError: ``data`` is not of that form, or holds what fitting could not have given.
     """
-    if not isinstance(data, dict) or data.keys() != {"class", "attributes"} or not isinstance(data["attributes"], dict):
-        raise ConfigError(f"no transformer of scikit-learn: {data!r:.80}")
-    transformer_class = TRANSFORMERS.get(data["class"]) if isinstance(data["class"], str) else None
-    if transformer_class is None:
-        raise ConfigError(f"no transformer of scikit-learn that is kept as plain data: {data['class']!r:.80}")
-    attributes: dict[str, Any] = {}
-    special = {
-        "sklearn": transformer_from_plain,
-        "scalar_type": _scalar_type,
-        "dtype": _dtype,
-        "transposed": _transposed,
-        "range": short_range,
-    }
-    for name, value in data["attributes"].items():
-        attribute = from_plain(value, special)
-        if name in _LEFT_OUT:  # of states that were stored before
-            continue
-        if not isinstance(name, str) or "__" in name or callable(getattr(transformer_class, name, None)):
-            raise ConfigError(f"{data['class']} has no attribute {name!r:.80}")
-        attributes[name] = attribute
-    parameters = set(transformer_class._get_param_names())
+    if not isinstance(data, dict) or not isinstance(data.get("class"), str) or data["class"] not in _CLASSES:
+        raise ConfigError(f"no transformer of scikit-learn that is kept as plain data: {data!r:.80}")
+    known = _CLASSES[data["class"]]
+    if data.keys() == {"class", "steps"} and known is pipeline.Pipeline and isinstance(data["steps"], list):
+        steps = [(str(name), each if each == "passthrough" else transformer_from_plain(each)) for name, each in data["steps"]]
+        return pipeline.Pipeline(steps)
+    if data.keys() != {"class", "parameters", "learned"} or known is pipeline.Pipeline:
+        raise ConfigError(f"no state of a {data['class']}: it is of another version of data_stack, or damaged")
+    parameters, learned = from_plain(data["parameters"]), from_plain(data["learned"])
+    if not isinstance(parameters, dict) or not isinstance(learned, dict):
+        raise ConfigError(f"damaged state of a {data['class']}: its parameters and what it learned must be dicts")
     try:
-        transformer = transformer_class(**{name: attributes[name] for name in attributes.keys() & parameters})
+        transformer = known(**parameters)
     except TypeError as error:
-        raise ConfigError(f"{data['class']} cannot be made without all of its parameters: {error}") from error
-    transformer.__dict__.update({name: value for name, value in attributes.items() if name not in parameters})
-    check_transformer(transformer)
+        raise ConfigError(f"{data['class']} cannot be made of these parameters: {error}") from error
+    _check(transformer, parameters, learned)
+    vars(transformer).update(learned)
     return transformer
 
 
-def _plain_attribute(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.ndim == 2 and abs(value.strides[0]) < abs(value.strides[1]):
-        # Columns lie together: so they are kept, for the last bits of a matrix product depend on it.
-        return {"transposed": to_plain(value.T, _special)}
-    return to_plain(value, _special)
+def _check(transformer: Any, parameters: dict[str, Any], learned: dict[str, Any]) -> None:
+    """Refuse what is no parameter of the class, and what fitting could not have given.
 
-
-def _special(value: Any) -> dict[str, Any] | None:
-    if isinstance(value, type) and issubclass(value, np.generic):
-        return {"scalar_type": np.dtype(value).name}
-    if isinstance(value, np.dtype):
-        return {"dtype": value.name if value.kind == "O" else value.str}
-    if type(value).__module__.split(".")[0] == "sklearn":
-        return {"sklearn": plain_transformer(value)}
-    return None
-
-
-def _transposed(content: Any) -> npt.NDArray[Any]:
-    array = from_plain(content)
-    if not isinstance(array, np.ndarray):
-        raise ConfigError(f"no array to be transposed: {content!r:.80}")
-    transposed: npt.NDArray[Any] = array.T
-    return transposed
-
-
-def _scalar_type(name: Any) -> type[Any]:
-    dtype = np.dtype(str(name))
-    if dtype.kind not in "biufcSU" or dtype.name != name:
-        raise ConfigError(f"no type of numpy: {name!r:.80}")
-    return dtype.type
-
-
-def _dtype(name: Any) -> np.dtype[Any]:
-    """A dtype by its name; of objects too, for it alone holds none."""
-    dtype = np.dtype(str(name))
-    if dtype.kind not in "biufcSUO" or name not in (dtype.str, "object"):
-        raise ConfigError(f"no dtype of numpy: {name!r:.80}")
-    return dtype
+    Raises:
+        ConfigError: the message names it.
+    """
+    name = type(transformer).__name__
+    for key, value in parameters.items():
+        values = value if isinstance(value, tuple) else (value,)
+        if not all(each is None or isinstance(each, (bool, int, float, str)) for each in values):
+            raise ConfigError(f"{name} cannot be written as plain data, because of its parameter {key}={shown(value)}")
+    try:
+        transformer._validate_params()
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{name} cannot have these parameters: {error!s:.300}") from error
+    expected = _LEARNED[type(transformer)]
+    if learned and learned.keys() - {_N_FEATURES} != expected.keys():
+        raise ConfigError(f"{name} has learned {', '.join(expected)}, and not {', '.join(map(str, learned))}")
+    n_features = learned.get(_N_FEATURES, 0)
+    if not isinstance(n_features, int) or not 0 <= n_features <= _MOST_FEATURES:  # scikit-learn makes a name of each
+        raise ConfigError(f"{name} with {_N_FEATURES}={shown(n_features)} is not what fitting gives")
+    sizes = {"features": n_features} if _N_FEATURES in learned else {}
+    for key, axes in expected.items() if learned else ():
+        value = learned[key]
+        if value is None and key in _OPTIONAL:
+            continue
+        is_right = isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.ndim == len(axes)
+        if not is_right or any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, value.shape, strict=True)):
+            raise ConfigError(f"{name} with {key}={shown(value)} is not what fitting gives: another type or shape")

@@ -42,15 +42,10 @@ class SklearnEncoder(Encoder):
     the whole column, and changes the transformer that was given. For a transformer that looks at several rows, or multiplies
     matrices, a row alone may differ from the same row in a batch in its last bits.
 
-    :meth:`state` can be had of StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, Normalizer, Binarizer,
-    PowerTransformer, QuantileTransformer, KBinsDiscretizer, PolynomialFeatures, OneHotEncoder, OrdinalEncoder, LabelEncoder,
-    LabelBinarizer, SimpleImputer (without ``add_indicator``), PCA, IncrementalPCA, TruncatedSVD, DictVectorizer,
-    CountVectorizer, TfidfTransformer, TfidfVectorizer, HashingVectorizer, and Pipeline and FeatureUnion of these. It holds
-    scikit-learn's own attributes, so it is for the version that made it and those that kept them. A state may come from anyone:
-    each attribute is checked against what fitting could have given, for scikit-learn itself trusts them, and a
-    ``token_pattern`` is one that takes no longer than a text is long. ``n_jobs`` is not kept. Where scikit-learn keeps a
-    piece of a larger matrix, as IncrementalPCA does, products with it may differ in their last bits afterwards. Of all else it
-    is a ConfigError; such an encoder still pickles if its object does.
+    :meth:`state` can be had of StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, QuantileTransformer, Normalizer,
+    Binarizer, PCA, TruncatedSVD, and Pipeline of these. It holds scikit-learn's own attributes, so it is for the version that
+    made it and those that kept them, and what comes of a product of matrices may differ in its last bits. Of all else it is a
+    ConfigError; such an encoder still pickles if its object does.
 
     Args:
         transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
@@ -95,7 +90,7 @@ class SklearnEncoder(Encoder):
     @property
     def output_size(self) -> int | None:
         """Number of features that come out; None where only a value would tell."""
-        nothing = self._encoded_nothing() if self.is_fitted else None
+        nothing = self._nothing_like() if self.is_fitted else None
         return None if nothing is None else int(np.prod(nothing.shape[1:]))
 
     @property
@@ -173,33 +168,22 @@ class SklearnEncoder(Encoder):
         if name == "fit":
             return data
         if hasattr(result, "toarray"):  # a sparse matrix
-            result = _dense(result)
+            check_request(math.prod(result.shape) * result.dtype.itemsize, "encoded values")
+            result = result.toarray()
         return np.asarray(result.detach().cpu() if hasattr(result, "detach") else result)
 
-    def _encoded_nothing(self) -> Column | None:
+    def _nothing_like(self, column: Column | None = None) -> Column | None:
         """What no values become, for transformers refuse to take none: known since fitting, or found with a value made up."""
-        if self._nothing is None:
-            for made_up in self._made_up():
-                with contextlib.suppress(ConfigError, ModelNotTrainedError), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    self._nothing = self._run("transform", self._transformer.transform, made_up)[:0]
-                    return self._nothing
-            names = self.output_names
-            self._nothing = None if names is None else np.empty((0, len(names)))
-        return self._nothing
+        if self._nothing is not None:
+            return self._nothing
+        for made_up in self._made_up(column):
+            with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code; then nobody knows
+                warnings.simplefilter("ignore")
+                return self._run("transform", self._transformer.transform, made_up)[:0]
+        names = self.output_names
+        return None if names is None else np.empty((0, len(names)))
 
-    def _nothing_like(self, column: Column) -> Column | None:
-        """The same for columns of one shape, where what comes out depends on that alone."""
-        nothing = self._encoded_nothing()
-        if nothing is not None or column.dtype.kind not in "biufO":
-            return nothing
-        made_up = self._given(np.zeros((1, *column.shape[1:]), dtype=column.dtype))
-        with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code; then nobody knows
-            warnings.simplefilter("ignore")
-            return self._run("transform", self._transformer.transform, made_up)[:0]
-        return None
-
-    def _made_up(self) -> Iterator[Column]:
+    def _made_up(self, column: Column | None) -> Iterator[Column]:
         classes = getattr(self._transformer, "classes_", None)
         if not self._takes_tables:
             if isinstance(classes, np.ndarray) and len(classes):
@@ -208,6 +192,8 @@ class SklearnEncoder(Encoder):
         n_features = getattr(self._transformer, "n_features_in_", None)
         if isinstance(n_features, (int, np.integer)):
             yield np.zeros((1, int(n_features)))
+        if column is not None and column.dtype.kind in "biufO":
+            yield self._given(np.zeros((1, *column.shape[1:]), dtype=column.dtype))
 
     # ------------------------------------------------------------------ as plain data
 
@@ -242,23 +228,6 @@ def as_encoder(encoder: Any) -> Encoder:
         ConfigError: it is neither.
     """
     return encoder if isinstance(encoder, Encoder) else SklearnEncoder(encoder)
-
-
-def _dense(matrix: Any) -> Column:
-    """A sparse matrix as an array.
-
-    Raises:
-        ConfigError: it names rows or columns that it does not have: scipy would write to these, wherever they lie in memory.
-        RequestLimitError: the array takes more than a request may.
-    """
-    try:
-        if hasattr(matrix, "check_format"):  # CSR and its like; the others check what they are made of
-            matrix.check_format(full_check=True)
-    except ValueError as error:
-        raise ConfigError(f"a transformer gave a sparse matrix that is damaged: {error}") from error
-    check_request(math.prod(matrix.shape) * matrix.dtype.itemsize, "encoded values")
-    array: Column = matrix.toarray()
-    return array
 
 
 def _is_of_sklearn(value: object) -> bool:
