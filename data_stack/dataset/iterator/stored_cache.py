@@ -38,7 +38,7 @@ _LEASE_SECONDS = 3600.0
 class StoredCacheDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator``, written once into a resource and read from there by every process.
 
-    Making it reads nothing. The first access to a sample reads all samples from first to last, a block of about 1 MiB
+    Making it reads nothing. The first access to a sample reads all samples from first to last, a block of about 256 KiB
     in memory at a time, and publishes them as one resource, whole or not at all; :meth:`fill` does so at a time of one's
     choosing, such as before workers are started. Whoever finds the resource uses it: what is asked for is read of it
     by range, from a memory map where the store has files. If two processes begin at once, one waits for the other where
