@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 import os
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,7 +19,7 @@ __all__ = [
     "code_content",
     "function_at",
     "importable_name",
-    "is_filled",
+    "is_of_a_file",
     "named_function",
     "registered_function",
     "shown",
@@ -33,10 +31,7 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _MAIN = ("__main__", "__mp_main__")
-_PLAIN_OBJECT_BYTES = type("_", (), {}).__basicsize__  # more than that, and an object keeps something outside of its __dict__
 _DEEPEST = 20
-_MEMOIZED = type(functools.lru_cache(maxsize=1)(len))
-_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 # Of a class: what does not decide what its objects do, and differs between versions of Python or runs of a program.
 _NO_BEHAVIOUR = {
@@ -57,9 +52,8 @@ _NO_BEHAVIOUR = {
 
 _NAMED: dict[str, Callable[..., Any]] = {}
 
-# What cannot be described is told apart by a number that no other object of any process has. Ids of objects are used again.
+# What cannot be described is told apart by a number that no other object of any process has.
 _PROCESS = os.urandom(8).hex()
-_TOKENS: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
 def named_function(name: str) -> Callable[[_Function], _Function]:
@@ -197,19 +191,17 @@ def unnamed_content(value: Any, content: Callable[[Any], Any]) -> str:
     """A digest of all that decides what an unnamed function does, or what an object of any class is.
 
     Of a function: its compiled code, defaults, and the values of outer and global variables that it uses, so that it is the
-    same in all processes of one Python version. Of an object: its class and attributes; where it can be called, or a function
-    uses it, its class is known by its name only if it can be imported, and otherwise by the code of its methods. Where that
-    is not all, the digest is one that this object alone has, in this process alone.
+    same in all processes of one Python version. Of an object: what ``pickle`` would keep of it, and the code of its class where
+    that cannot be imported. Where that is not all, the digest is one that this object alone has, in this process alone.
 
     Args:
         value: the function or object.
         content: gives plain data that stands for the content of any other value; raises ConfigError where it cannot.
     """
     try:
-        described = _Content(content, with_code=callable(value)).of(value, 0)
+        return _digest(_Content(content).of(value, 0))
     except (ConfigError, RecursionError):
-        return _token(value)
-    return hashlib.sha256(canonical_json(described).encode("ascii")).hexdigest()
+        return hashlib.sha256(f"{_PROCESS}:{id(value)}".encode()).hexdigest()
 
 
 def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
@@ -221,111 +213,103 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
     """
     if isinstance(value, functools.partial):
         return code_content(value.func, content)
-    if isinstance(value, _MEMOIZED):
-        return code_content(value.__wrapped__, content)
-    function = getattr(value, "__func__", value)
+    function = getattr(getattr(value, "__wrapped__", value), "__func__", getattr(value, "__wrapped__", value))
     if not isinstance(function, (types.FunctionType, type)):
         function = getattr(type(function), "__call__", None)  # noqa: B004  # not whether, but what is called
     if not isinstance(function, types.FunctionType):
         return None
     try:
-        described = _Content(content, with_code=True)._function(function, 0)
+        return _digest(_Content(content).function(function, 0))
     except (ConfigError, RecursionError):
-        described = [_code(function.__code__)]
-    return hashlib.sha256(canonical_json(described).encode("ascii")).hexdigest()
+        return _digest(_code(function.__code__))
 
 
 class _Content:
     """Describes functions and objects by what they consist of; each of them once, for they may refer to each other."""
 
-    def __init__(self, content: Callable[[Any], Any], *, with_code: bool) -> None:
-        self._content, self._with_code = content, with_code
-        self._seen: dict[int, int] = {}
+    def __init__(self, content: Callable[[Any], Any]) -> None:
+        self._content = content
+        self._seen: dict[int, tuple[int, Any]] = {}  # with the object, lest another one gets its id
 
     def of(self, value: Any, depth: int) -> Any:
         if depth > _DEEPEST:
             raise ConfigError("too deep to be described")
-        if id(value) in self._seen:
-            return {"seen": self._seen[id(value)]}
-        if type(value) is functools.partial:
-            return {"partial": [self.of(part, depth + 1) for part in (value.func, list(value.args), value.keywords)]}
-        if isinstance(value, types.MethodType):
-            return {"method": [self.of(value.__func__, depth + 1), self.of(value.__self__, depth + 1)]}
-        if isinstance(value, types.ModuleType):
-            return {"module": value.__name__}
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.of(item, depth + 1) for item in value]}
         if isinstance(value, dict):
             return {"dict": [[self.of(key, depth + 1), self.of(item, depth + 1)] for key, item in value.items()]}
-        if callable(value):
-            name = written_function(value, self._content)
-            if name is not None:
-                return name
-        if isinstance(value, types.FunctionType):
-            self._seen[id(value)] = len(self._seen)
-            return {"code": self._function(value, depth + 1)}
-        if isinstance(value, type):
-            self._seen[id(value)] = len(self._seen)
-            return {"class": self._class(value, depth + 1)}
-        if isinstance(value, _MEMOIZED):
-            return {"memoized": self.of(value.__wrapped__, depth + 1)}
-        if isinstance(value, _GETTERS):
-            return {"getter": self.of(value.__reduce__(), depth + 1)}
+        if isinstance(value, types.ModuleType):
+            return {"module": value.__name__}
+        name = written_function(value, self._content) if callable(value) and type(value) is not functools.partial else None
+        if name is not None:
+            return name
+        if id(value) in self._seen:
+            return {"seen": self._seen[id(value)][0]}
+        if isinstance(value, (types.FunctionType, type)):
+            self._seen[id(value)] = len(self._seen), value
+            return self.function(value, depth + 1) if isinstance(value, types.FunctionType) else self._class(value, depth + 1)
         try:
             return self._content(value)
         except ConfigError:
-            return {"object": self._object(value, depth + 1)}
+            self._seen[id(value)] = len(self._seen), value
+            return {"object": self.of(_parts_of(value), depth + 1)}
 
-    def _function(self, function: types.FunctionType, depth: int) -> list[Any]:
-        cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
+    def function(self, function: types.FunctionType, depth: int) -> list[Any]:
+        """A function by its code and all values that it uses."""
+        cells = [_cell_content(cell) for cell in function.__closure__ or ()]
         names = sorted(_names_in(function.__code__) & function.__globals__.keys())
-        return [
-            _code(function.__code__),
-            self.of(function.__defaults__, depth),
-            self.of(function.__kwdefaults__, depth),
-            self.of(cells, depth),
-            [[name, self.of(function.__globals__[name], depth)] for name in names],
-        ]
-
-    def _object(self, value: Any, depth: int) -> list[Any]:
-        kind = type(value)
-        if not hasattr(value, "__dict__") or kind.__basicsize__ != _PLAIN_OBJECT_BYTES or isinstance(value, type):
-            raise ConfigError(f"nobody knows what an object of {_class_name(kind)} consists of")
-        self._seen[id(value)] = len(self._seen)
-        attributes = [[str(name), self.of(item, depth)] for name, item in sorted(vars(value).items())]
-        if not self._with_code or importable_name(kind) is not None:
-            return [_class_name(kind), attributes]
-        return [_class_name(kind), attributes, self.of(kind, depth)]
+        used = {name: function.__globals__[name] for name in names}
+        return [_code(function.__code__), self.of([function.__defaults__, function.__kwdefaults__, cells, used], depth)]
 
     def _class(self, kind: type, depth: int) -> list[Any]:
-        members = [(name, member) for name, member in sorted(vars(kind).items()) if name not in _NO_BEHAVIOUR]
-        return [
-            _class_name(kind),
-            self.of(type(kind), depth),
-            self.of(kind.__bases__, depth),
-            [[name, self._member(member, depth)] for name, member in members],
-        ]
+        members = {name: member for name, member in sorted(vars(kind).items()) if name not in _NO_BEHAVIOUR}
+        return [_class_name(kind), self.of([type(kind), kind.__bases__, members], depth)]
 
-    def _member(self, member: Any, depth: int) -> Any:
-        if isinstance(member, (staticmethod, classmethod)):
-            return {type(member).__name__: self.of(member.__func__, depth)}
-        if isinstance(member, property):
-            return {"property": self.of([member.fget, member.fset, member.fdel], depth)}
-        return self.of(member, depth)
+
+def _parts_of(value: Any) -> list[Any]:
+    """What an object consists of.
+
+    Raises:
+        ConfigError: nobody knows.
+    """
+    if isinstance(value, (staticmethod, classmethod)):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    try:
+        reduced = value.__reduce_ex__(2)
+    except Exception as error:  # whatever an object of anybody's class says
+        raise ConfigError(f"nobody knows what an object of {_class_name(type(value))} consists of") from error
+    if isinstance(reduced, str):  # found by a name that leads nowhere, as that of a memoized function may
+        if not hasattr(value, "__wrapped__"):
+            raise ConfigError(f"nobody knows what {reduced!r:.80} stands for")
+        return [value.__wrapped__]
+    return [list(part) if hasattr(part, "__next__") else part for part in reduced]
+
+
+def _cell_content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # the variable has no value yet
+        return None
+
+
+def is_of_a_file(member: Any) -> bool:
+    """Whether a member of a class is a function that the file of its module says all of."""
+    function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
+    if not isinstance(function, types.FunctionType) or set(function.__code__.co_freevars) - {"__class__"}:
+        return False
+    path = getattr(sys.modules.get(function.__module__), "__file__", None)
+    return path is not None and os.path.abspath(path) == os.path.abspath(function.__code__.co_filename)
 
 
 def _code(code: types.CodeType) -> list[Any]:
     constants = [_code(each) if isinstance(each, types.CodeType) else _constant(each) for each in code.co_consts]
-    table = getattr(code, "co_exceptiontable", b"")  # since Python 3.11
-    signature = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
-    return [code.co_code.hex(), table.hex(), signature, constants, list(code.co_names), list(code.co_varnames)]
+    return [code.co_code.hex(), getattr(code, "co_exceptiontable", b"").hex(), constants, list(code.co_names)]
 
 
-def _constant(value: Any) -> Any:
-    if isinstance(value, (tuple, frozenset)):
-        items = [_constant(item) for item in value]
-        return {type(value).__name__: sorted(items, key=canonical_json) if isinstance(value, frozenset) else items}
-    return [type(value).__name__, repr(value)]
+def _constant(value: Any) -> str:
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else f"{type(value).__name__} {value!r}"
 
 
 def _names_in(code: types.CodeType) -> set[str]:
@@ -333,30 +317,8 @@ def _names_in(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*nested)
 
 
-def is_filled(cell: types.CellType) -> bool:
-    """Whether a variable of a closure has a value by now."""
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
-
-
-def _token(value: Any) -> str:
-    known = _TOKENS.get(id(value))
-    if known is not None and known[0]() is value:
-        return known[1]
-    token = hashlib.sha256(f"{_PROCESS}:{id(value)}:{os.urandom(8).hex()}".encode()).hexdigest()
-    try:
-        _TOKENS[id(value)] = weakref.ref(value, functools.partial(_forget, id(value))), token
-    except TypeError:  # cannot be referred to weakly: as long as it lives, its id is its own
-        return hashlib.sha256(f"{_PROCESS}:{id(value)}".encode()).hexdigest()
-    return token
-
-
-def _forget(number: int, reference: weakref.ref[Any]) -> None:
-    if number in _TOKENS and _TOKENS[number][0] is reference:
-        del _TOKENS[number]
+def _digest(plain: Any) -> str:
+    return hashlib.sha256(canonical_json(plain).encode("ascii")).hexdigest()
 
 
 def _module_of(function: Any) -> str | None:

@@ -8,6 +8,7 @@ import operator
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -761,7 +762,7 @@ class TestFingerprint:
         assert it.map(made(2)).fingerprint() == it.map(made(2)).fingerprint()
         assert it.map(made(2)).fingerprint() != it.map(made(3)).fingerprint()
         assert it.map(made(np.arange(3))).fingerprint() != it.map(made(np.arange(4))).fingerprint()
-        assert it.map(made(object())).fingerprint() != it.map(made(object())).fingerprint()
+        assert it.map(made(threading.Lock())).fingerprint() != it.map(made(threading.Lock())).fingerprint()
 
     def test_a_lambda_counts_with_the_global_values_that_it_uses(self) -> None:
         prints = []
