@@ -6,6 +6,10 @@ CODE := data_stack plugins tests benchmarks getting_started tools
 TYPED := data_stack plugins/digits plugins/iris plugins/petastorm plugins/spark tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# A file of tests stays in one process, as do the servers that it starts. Many tests wait for processes and
+# servers, so that more of these run than there are processors.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadfile
+
 # The version of Granular that has sequences, for the tests, beside the one in the environment.
 GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
 
@@ -19,7 +23,7 @@ TENSORFLOW ?= tensorflow-cpu
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
-.PHONY: help quickstart test test-all lint types unit faults fuzz bench count clean
+.PHONY: help quickstart test test-full test-all lint types unit bench count clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,7 +31,10 @@ help:  ## list the targets
 quickstart: .venv-quickstart/.installed  ## load real data by name, print its report, write quickstart.png
 	.venv-quickstart/bin/python getting_started/quickstart.py
 
-test: lint types unit  ## ruff, mypy --strict, pytest (with the import-direction test)
+test: lint types unit  ## ruff, mypy --strict, and the behaviour of everything: in minutes, before each commit
+
+test-full: lint types $(VENV)/.installed  ## test, at all points of failure: kills, power cuts, full disks, a million damaged files; two hours
+	DATA_STACK_TESTS=full $(PYTEST)
 
 lint: $(VENV)/.installed  ## ruff check and ruff format
 	$(BIN)/ruff check $(CODE) setup.py
@@ -36,18 +43,12 @@ lint: $(VENV)/.installed  ## ruff check and ruff format
 types: $(VENV)/.installed  ## mypy --strict over package, plugins and tests
 	$(BIN)/mypy $(TYPED)
 
-unit: $(VENV)/.installed  ## pytest
-	$(BIN)/python -m pytest -q
+unit: $(VENV)/.installed  ## pytest alone
+	$(PYTEST)
 
 test-all: test .venv-all/.installed  ## test, and what needs TensorFlow and JAX, in an environment of its own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
 	.venv-all/bin/python -m pytest -q --confcutdir=tests/spark $(SPARK_FRAMEWORK_TESTS)
-
-faults: $(VENV)/.installed  ## the fault tests in their full form, about an hour; figures: docs/reliability.md
-	DATA_STACK_FAULTS=full $(BIN)/python -m pytest -q tests/faults tests/formats/records/test_record_crashes.py tests/formats/parquet
-
-fuzz: $(VENV)/.installed  ## a million damaged datasets, about ten minutes; figures: docs/reliability.md
-	DATA_STACK_FUZZ=full $(BIN)/python -m pytest -q tests/fuzz
 
 bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchmarks/README.md
 	@for script in $(filter-out benchmarks/storage.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -39,6 +39,7 @@ EXTRAS["test"] = [
     "paramiko>=3.4",  # a real SFTP server
     "pytest>=8.0",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "trustme>=1.1",
 ]
 EXTRAS["bench"] = ["pooch>=1.8"]

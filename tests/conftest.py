@@ -1,6 +1,6 @@
-"""Servers that tests share: each is started when the first test asks for it, and gone when the last one is done.
+"""Servers that tests share, and how much is tried.
 
-A test that failed while the machine stood still, by the watch of another process, says nothing: it is run again.
+Each server is started when the first test of a process asks for it, and stops behind the last one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,16 +15,17 @@ import hypothesis
 import mongodb_commands  # noqa: F401  # hears only clients that are made after it
 import pymongo
 import pytest
-from _pytest.runner import runtestprotocol
 from mongodb_server import ExternalMongoDB, MongoDBServer, folder_in_memory
 from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
-from standstills import Standstills
+from sizes import FULL
 
-# A deadline for each example measures the neighbours of this machine.
-hypothesis.settings.register_profile("data_stack", deadline=None)
-hypothesis.settings.load_profile("data_stack")
+# A deadline for each example would measure the neighbours of this machine.
+_too_slow = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("default", max_examples=25, deadline=None, suppress_health_check=_too_slow)
+hypothesis.settings.register_profile("full", max_examples=250, deadline=None, suppress_health_check=_too_slow)
+hypothesis.settings.load_profile("full" if FULL else "default")
 
 # ------------------------------------------------------------------ garbage
 
@@ -36,45 +36,26 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
-# ------------------------------------------------------------------ a machine that stands still
-
-_MOST_RUNS = 4
-_standstills = pytest.StashKey[Standstills]()
-_run_again = pytest.StashKey[list[str]]()
+# ------------------------------------------------------------------ what `make test` leaves to `make test-full`
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_standstills] = Standstills()
-    config.stash[_run_again] = []
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that are marked ``full``, unless all are asked for."""
+    left_out = [] if FULL else [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[_standstills].close()
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test; once more if it failed, and timeouts passed for no other reason than that nothing ran at all."""
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for n_runs in range(1, _MOST_RUNS + 1):
-        began = time.monotonic()
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        if n_runs == _MOST_RUNS or not any(report.failed for report in reports):
-            break
-        seconds = item.config.stash[_standstills].seconds_since(began)
-        if not seconds:
-            break
-        item.config.stash[_run_again].append(f"{item.nodeid}: {seconds:.1f} s")
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if config.stash[_run_again]:
-        terminalreporter.section("failed while the machine stood still, and run again")
-        for line in config.stash[_run_again]:
-            terminalreporter.line(line)
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """List what was counted, for docs/reliability.md."""
+    reports = terminalreporter.stats.get("", []) if FULL else []
+    lines = [
+        value for report in reports for name, value in report.user_properties if name == "figures" and report.when == "teardown"
+    ]
+    if lines:
+        terminalreporter.section("figures")
+        terminalreporter.write("\n".join([*lines, ""]))
 
 
 # ------------------------------------------------------------------ MongoDB servers

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 
@@ -284,7 +284,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(json_values)
 def test_whatever_json_there_is_makes_a_value_or_a_config_error(data: Any) -> None:
     try:

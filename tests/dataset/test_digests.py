@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -241,7 +241,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(value=numbers)
 def test_a_number_by_itself_is_written_like_one_in_a_column(value: Any) -> None:
     column = stack_values([value])
@@ -249,7 +248,6 @@ def test_a_number_by_itself_is_written_like_one_in_a_column(value: Any) -> None:
     assert row_digests(column)[0].tobytes() == sample_digest(value) == sample_digest(np.asarray(value))
 
 
-@settings(max_examples=200, deadline=None)
 @given(samples=st.lists(st.tuples(values, values), max_size=5))
 def test_rows_of_a_batch_have_the_digests_of_their_samples(samples: list[tuple[Any, Any]]) -> None:
     expected = [sample_digest(sample) for sample in samples]
@@ -270,7 +268,6 @@ def _is_as_it_was(sample: tuple[Any, Any], samples: Sequence[tuple[Any, Any]]) -
     return not (large and any(part.dtype.kind in "fc" for part in parts))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     column=hnp.arrays(st.sampled_from(["f4", "f8", "i8", "u8", "f2", ">i2"]), st.tuples(st.integers(0, 6), st.just(11))),
     dtype=st.sampled_from(["f4", "f8"]),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 from torch.utils.data import DataLoader
@@ -501,7 +501,6 @@ def test_a_plain_list_can_be_encoded_behind_the_contract() -> None:
 # ---------------------------------------------------------------------- classes
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     labels=st.lists(st.sampled_from([0, 1, 2, "a", "b"]), max_size=12),
     mapping=st.dictionaries(st.sampled_from([0, 1, 2, "a", "b"]), st.sampled_from([0, 9, "z"]), max_size=4),

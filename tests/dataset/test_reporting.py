@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
@@ -612,7 +612,6 @@ def test_masks_are_no_classes_and_are_not_read() -> None:
 
 
 @given(hnp.arrays(st.sampled_from([np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float32, bool]), st.integers(0, 40)))
-@settings(max_examples=100)
 def test_numbers_are_counted_as_python_counts_them(targets: Any) -> None:
     expected = Counter("nan" if target != target else target for target in targets.tolist())
 
@@ -635,7 +634,6 @@ COLUMNS = st.sampled_from([np.uint8, np.int16, np.int64, np.float16, np.float64,
 
 
 @given(COLUMNS)
-@settings(max_examples=150, deadline=None)
 def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
     values = column.astype(np.float64).ravel()
     numbers, finite = values[~np.isnan(values)], values[np.isfinite(values)]

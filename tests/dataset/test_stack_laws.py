@@ -389,7 +389,7 @@ def _some(indices: Sequence[float], n_samples: int) -> list[int]:
 
 
 _indices = st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=12)
-_thoroughly = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+_thoroughly = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @_thoroughly
@@ -407,7 +407,7 @@ def test_a_stack_gives_what_the_same_gives_with_lists(stack: Stack, indices: lis
             iterator.read_batch([index])
 
 
-@settings(_thoroughly, max_examples=60)
+@_thoroughly
 @given(stack=_stacks(), indices=_indices)
 def test_a_stack_that_was_pickled_is_the_same(stack: Stack, indices: list[float]) -> None:
     iterator, samples = stack
@@ -431,7 +431,7 @@ _FUNCTIONS = {
 }
 
 
-@settings(_thoroughly, max_examples=60)
+@_thoroughly
 @given(stack=_stacks(), indices=_indices)
 def test_a_stack_that_was_rebuilt_from_its_recipe_is_the_same(stack: Stack, indices: list[float]) -> None:
     iterator, samples = stack
@@ -455,7 +455,7 @@ def _read_all(iterator: DatasetIteratorIF) -> tuple[Samples, str]:
     return list(iterator), iterator.fingerprint()
 
 
-@settings(_thoroughly, max_examples=30)
+@_thoroughly
 @given(stack=_stacks())
 def test_a_stack_gives_the_same_in_a_spawned_process(spawned: ProcessPoolExecutor, stack: Stack) -> None:
     iterator, samples = stack
@@ -467,7 +467,7 @@ def test_a_stack_gives_the_same_in_a_spawned_process(spawned: ProcessPoolExecuto
     assert fingerprint == iterator.fingerprint()
 
 
-@settings(_thoroughly, max_examples=40)
+@_thoroughly
 @given(stack=_stacks(), length=st.integers(1, 4))
 def test_windows_and_batches_of_a_stack_are_runs_of_its_samples(stack: Stack, length: int) -> None:
     iterator, samples = stack
@@ -483,7 +483,7 @@ def test_windows_and_batches_of_a_stack_are_runs_of_its_samples(stack: Stack, le
         assert _equal(batches[number], stack_samples(samples[number * length : (number + 1) * length]))
 
 
-@settings(_thoroughly, max_examples=40)
+@_thoroughly
 @given(stack=_stacks())
 def test_encoded_labels_are_their_places_among_the_categories(stack: Stack) -> None:
     iterator, samples = stack

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,11 @@ from pathlib import Path
 import fault_dataset
 import pytest
 from fault_processes import FaultProcesses
-from fault_size import FAULTS_FULL, Figures
+from fault_size import Figures
 from fault_stores import CachedStores, FileStores, MongoDBStores, S3Stores, StoreKind
 from mongodb_server import MongoDBServer, folder_in_memory
 from s3_server import ACCESS_KEY, SECRET_KEY
+from sizes import FULL
 
 HERE = Path(__file__).parent
 
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """No test of these may hang, whatever it does to a process or server: it fails with the stacks of all threads."""
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(1_200 if FAULTS_FULL else 150))
+            item.add_marker(pytest.mark.timeout(1_200 if FULL else 150))
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +57,7 @@ def quick_mongodb() -> Iterator[MongoDBServer]:
         yield server
 
 
-@pytest.fixture(params=["file", "mongodb", "cached", "s3"])
+@pytest.fixture(params=["file", "mongodb", "cached", pytest.param("s3", marks=pytest.mark.full)])
 def stores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreKind:
     """Every kind of store in turn."""
     if request.param == "file":
@@ -74,13 +74,8 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
-    """Counts of a scenario, printed as one line for docs/reliability.md in the full form."""
+    """Counts of a scenario, a line for docs/reliability.md at the end of ``make test-full``."""
     figures = Figures(request.node.name)
     yield figures
-    if FAULTS_FULL and figures.counts:
-        capture = request.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled():
-            print(f"\n  {figures}", end="", flush=True)
-        if path := os.environ.get("DATA_STACK_FAULTS_LOG"):
-            with Path(path).open("a") as log:
-                log.write(f"{figures}\n")
+    if figures.counts:
+        request.node.user_properties.append(("figures", str(figures)))

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from fault_dataset import RIGHT
 from fault_processes import FaultProcesses
-from fault_size import Figures, sized, spread
+from fault_size import Figures, spread
 from fault_stores import CachedStores, StoreKind
+from sizes import sized
 from small_disk import remount_larger, tmpfs, why_no_mounts
 
 import data_stack
@@ -38,7 +39,7 @@ def unprivileged() -> int | None:
 def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
     processes: FaultProcesses, stores: StoreKind, sources: str, figures: Figures
 ) -> None:
-    for limit in spread(700_000, sized(10, 100, cost=stores.cost)):
+    for limit in spread(700_000, sized(4, 100, cost=stores.cost)):
         store = stores.new()
 
         outcome = processes.run(
@@ -70,7 +71,7 @@ def test_on_a_small_disk_nothing_is_half_ready_and_with_more_room_all_is(
 ) -> None:
     if reason := why_no_mounts():
         pytest.skip(f"no small disk can be mounted: {reason}")
-    for size in spread(2_400_000, sized(6, 60)):
+    for size in spread(2_400_000, sized(3, 60)):
         with tmpfs(tmp_path / "disk", size) as disk:
             store = {"url": str(disk / "store")}
 
@@ -94,7 +95,7 @@ def test_a_cache_on_a_full_disk_serves_the_remote(
         pytest.skip(f"no small disk can be mounted: {reason}")
     remote = tmp_path / "remote"
     assert processes.run("fault_dataset:prepare", {"url": str(remote)}, sources).value == "prepared"
-    for size in spread(1_200_000, sized(4, 40)):
+    for size in spread(1_200_000, sized(3, 40)):
         with tmpfs(tmp_path / "disk", size) as disk:
             store = {"url": f"file://{remote}?cache={disk}/local"}
 

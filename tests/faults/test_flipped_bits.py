@@ -14,9 +14,10 @@ import pymongo
 import pytest
 from bson import ObjectId
 from fault_dataset import close, connector_for
-from fault_size import Figures, sized
+from fault_size import Figures
 from fault_stores import CachedStores, MongoDBStores, StoreKind, flip_bit_of_file, flipped
 from mongodb_server import MongoDBServer
+from sizes import sized
 
 from data_stack.exception import DamagedBlockError, DataStackError
 from data_stack.io.storage_connectors import StorageConnector

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from fault_processes import FaultProcesses
-from fault_size import Figures, sized
+from fault_size import Figures
 from fault_stores import S3Stores
 from hostile_identifiers import lay_out_canaries
 from mongodb_server import MongoDBServer
+from sizes import sized
 
 TOKEN = "CANARY-8b2f"
 

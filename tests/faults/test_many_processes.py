@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from fault_dataset import RIGHT
 from fault_processes import Fault, FaultProcesses, Process
-from fault_size import Figures, sized
+from fault_size import Figures
 from fault_stores import StoreKind
+from sizes import sized
 
 #: No process may wait longer for others than this, with all of them on two cores.
 HANG_SECONDS = 10.0

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from fault_dataset import close, connector_for, version_of
-from fault_size import FAULTS_FULL, Figures, sized
+from fault_size import Figures
 from fault_stores import Description, MongoDBStores, S3Stores, StoreKind
 from faulty_tcp_proxy import FaultyTCPProxy
 from mongodb_server import MongoDBServer
 from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from sizes import FULL, sized
 
 from data_stack.exception import DataStackError, StorageUnavailableError
 
@@ -95,7 +96,7 @@ def test_reading_through_a_faulty_network_gives_the_right_bytes_or_our_error(beh
     store = behind.stores.new()
     direct = connector_for(store)
     direct.set_resource("x", OLD)
-    for fault in faults(50 if FAULTS_FULL else 1):
+    for fault in faults(50 if FULL else 1):
         connector = connector_for(behind.through_proxy(store))
         behind.proxy.set(**fault)
 
@@ -112,10 +113,11 @@ def test_reading_through_a_faulty_network_gives_the_right_bytes_or_our_error(beh
     behind.stores.discard(store)
 
 
+@pytest.mark.full
 def test_writing_through_a_faulty_network_publishes_all_or_nothing(behind: Behind, figures: Figures) -> None:
     store = behind.stores.new()
     direct = connector_for(store)
-    for fault in faults(50 if FAULTS_FULL else 1):
+    for fault in faults(50 if FULL else 1):
         direct.set_resource("x", OLD)
         connector = connector_for(behind.through_proxy(store))
         behind.proxy.set(**fault)
@@ -150,7 +152,7 @@ def test_a_bit_that_is_turned_round_in_an_answer_of_mongodb_is_told_by_our_error
         behind = Behind(MongoDBStores(quick_mongodb.uri()), quick_mongodb.port, proxy, f"timeoutSeconds={TIMEOUT_SECONDS}")
         direct, connector = connector_for(store), connector_for(behind.through_proxy(store))
         connector.set_resource("x", b"old")
-        for place in range(0, 400, 1 if FAULTS_FULL else 7):
+        for place in range(0, 400, 1 if FULL else 40):
             for work in (lambda: connector.set_resource("x", b"new"), lambda: content(connector, "x")):
                 proxy.set(flip_down=place)
 
@@ -176,7 +178,7 @@ def test_a_lost_answer_to_the_publication_is_looked_up_not_guessed(
         direct, connector = connector_for(store), connector_for(behind.through_proxy(store))
         small = b"small"
         direct.set_resource("x", small)
-        for number in range(sized(4, 20)):
+        for number in range(sized(1, 20)):
             data = b"%d" % number
             proxy.set(**{fault: 0})  # the very next answer, that to the one command which publishes
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from fault_dataset import NOT_READY, RIGHT
 from fault_processes import FaultProcesses, Outcome
-from fault_size import FAULTS_FULL, Figures, sized, spread
+from fault_size import Figures, spread
 from fault_stores import DISK_ERRORS, FileStores, StoreKind
+from sizes import FULL, sized
 from small_disk import Ext4, why_no_mounts
 
 
@@ -120,12 +121,7 @@ def trial(processes: FaultProcesses, stores: StoreKind, sources: str, figures: F
     return Trial(processes, stores, sources, figures)
 
 
-#: Preparing in moto's S3 takes seconds each time; that is for the full form.
-_KINDS = pytest.mark.parametrize("stores", ["file", "mongodb", "cached", *(["s3"] if FAULTS_FULL else [])], indirect=True)
-
-
-@_KINDS
-@pytest.mark.parametrize(("action", "small", "full"), [("kill", 12, 200), ("killafter", 4, 200), ("torn", 4, 200)])
+@pytest.mark.parametrize(("action", "small", "full"), [("kill", 6, 200), ("killafter", 3, 200), ("torn", 3, 200)])
 def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Trial, action: str, small: int, full: int) -> None:
     n_points = trial.n_points()
 
@@ -137,25 +133,22 @@ def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Tr
     assert trial.figures.counts["killed"] >= max(1, 0.8 * trial.figures.counts["points"] - 1)
 
 
-@_KINDS
 def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(trial: Trial) -> None:
-    points = spread(trial.n_points(earlier=1), sized(6, 200, cost=trial.stores.cost))
+    points = spread(trial.n_points(earlier=1), sized(3, 200, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, "kill", earlier=1) for point in points])
 
     trial.assert_all_as_promised()
 
 
-@_KINDS
 def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial: Trial) -> None:
     n_points = trial.n_points(looking=True)
     trials = []
 
-    # The small form has two errors only for a store that takes seconds for each.
-    for i, name in enumerate(trial.stores.errors[: sized(2 if trial.stores.cost >= 10 else 99, 99)]):
+    for i, name in enumerate(trial.stores.errors[: sized(2, 99)]):
         # A call that is interrupted for ever does not exist; Python repeats it for ever. In the small form a server is gone
         # for good with the first error only, which takes its time, and an object store not at all.
-        n_for_good = 29 if FAULTS_FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
-        for sticky, n_tried in ((False, 100 if FAULTS_FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
+        n_for_good = 29 if FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
+        for sticky, n_tried in ((False, 100 if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
             for point in spread(n_points, n_tried + 2)[1:-1]:
                 trials.append(partial(trial.at, point, "error", number=getattr(errno, name), sticky=sticky, looking=True))
 
@@ -199,7 +192,7 @@ def disk(tmp_path: Path) -> Iterator[Ext4]:
     disk.close()
 
 
-@pytest.mark.parametrize(("action", "small"), [("power", 2), ("powerafter", 2), ("powerlog", 2), ("powerlogafter", 4)])
+@pytest.mark.parametrize(("action", "small"), [("power", 1), ("powerafter", 1), ("powerlog", 1), ("powerlogafter", 2)])
 def test_with_the_power_cut_at_any_point_what_was_said_to_be_ready_is_there(
     processes: FaultProcesses, disk: Ext4, sources: str, figures: Figures, action: str, small: int
 ) -> None:
@@ -216,7 +209,7 @@ def test_a_dataset_that_was_reported_ready_survives_a_power_cut(
     processes: FaultProcesses, disk: Ext4, sources: str, figures: Figures
 ) -> None:
     stores = DiskStores(disk)
-    for _ in range(sized(2, 20)):
+    for _ in range(sized(1, 20)):
         store = stores.new()
         assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import fault_records
 import pytest
 from fault_processes import Fault, FaultProcesses
-from fault_size import Figures, sized, spread
+from fault_size import Figures, spread
+from sizes import sized
 from small_disk import Ext4, why_no_mounts
 
 from data_stack.formats.records import RecordReader
@@ -32,7 +33,7 @@ def test_with_the_power_cut_at_any_point_a_dataset_is_gone_on_with(
     whole, said = tmp_path / "whole", str(tmp_path / "said")
     n_points = processes.run("fault_records:write", str(whole), kind, said, fault=Fault(str(whole))).hits
 
-    for point in spread(n_points, sized(3, 200)):
+    for point in spread(n_points, sized(1, 200)):
         disk.make_new()
         dataset = disk.path / "dataset"
         fault = Fault(str(disk.path), at=point, action=action)

@@ -16,11 +16,12 @@ from urllib.parse import quote
 import fault_dataset
 import pymongo
 import pytest
-from fault_size import Figures, sized
+from fault_size import Figures
 from fault_stores import MongoDBStores
 from faulty_tcp_proxy import FaultyTCPProxy
 from mongodb_server import MongoDBServer, free_port
 from s3_server import S3Server
+from sizes import sized
 
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 

@@ -11,11 +11,12 @@ from typing import Any
 import pymongo
 import pytest
 from fault_dataset import check_version, close, connector_for, version_of
-from fault_size import FAULTS_FULL, Figures, sized
+from fault_size import Figures
 from fault_stores import Description, MongoDBStores
 from mongodb_server import MongoDBServer
 from pymongo.errors import PyMongoError
 from pymongo.write_concern import WriteConcern
+from sizes import FULL, sized
 
 from data_stack.exception import DataStackError, ResourceNotFoundError
 
@@ -115,7 +116,7 @@ def test_what_was_acknowledged_survives_kill_9_of_the_server(server: MongoDBServ
     setup.set_resource("fixed", version_of(7))
     close(setup)
     at_first = dict.fromkeys([f"name{i}" for i in range(N_NAMES)], 0)
-    for _ in range(sized(2, 30)):
+    for _ in range(sized(1, 30)):
         writers = [Writer(store, name, version + 1) for name, version in at_first.items()]
         readers = [Reader(store, "fixed", version_of(7)) for _ in range(2)]
         clients: list[Client] = [*writers, *readers]
@@ -163,7 +164,7 @@ def test_what_was_acknowledged_survives_kill_9_of_the_server(server: MongoDBServ
     stores.discard(store)
 
 
-if FAULTS_FULL:
+if FULL:
 
     def test_without_the_journal_the_same_kills_lose_acknowledged_writes(figures: Figures) -> None:
         """The negative control: a test that cannot fail shows nothing."""

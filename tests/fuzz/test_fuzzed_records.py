@@ -1,6 +1,6 @@
 """Damaged records, shards, folders of images and Parquet: the truth, or an error of ours; never a crash, a hang or much memory.
 
-``make fuzz`` runs a million mutants, ``make test`` a few thousand. What fails is made again by the command that is printed.
+``make test-full`` runs a million mutants, ``make test`` a few thousand. What fails is made again by the command that is printed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fuzz_child
 import pytest
+from sizes import FULL
 
-FUZZ_FULL = os.environ.get("DATA_STACK_FUZZ") == "full"
 SEED = int(os.environ.get("DATA_STACK_FUZZ_SEED", "1"))
 EXECUTIONS = {
-    "codecs": (5_000, 860_000),
-    "memory": (500, 60_000),
-    "folder": (300, 50_000),
-    "archives": (300, 30_000),
-    "parquet": (400, 60_000),
+    "codecs": (2_000, 860_000),
+    "memory": (100, 60_000),
+    "folder": (100, 50_000),
+    "archives": (100, 30_000),
+    "parquet": (150, 60_000),
 }
 """How many mutants, in the small and in the full form."""
 N_CHUNKS = 10
@@ -67,12 +68,14 @@ def shown(failure: dict[str, Any]) -> str:
     return f"{again}\n{failure['error'][-3_000:]}"
 
 
-@pytest.mark.timeout(4 * 3600 if FUZZ_FULL else 150)
+@pytest.mark.timeout(4 * 3600 if FULL else 150)
 @pytest.mark.parametrize("kind", fuzz_child.KINDS)
-def test_a_mutant_is_the_truth_or_an_error_of_ours(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    n_executions = EXECUTIONS[kind][FUZZ_FULL]
+def test_a_mutant_is_the_truth_or_an_error_of_ours(
+    kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    n_executions = EXECUTIONS[kind][FULL]
     started = time.monotonic()
-    chunk = n_executions // (N_CHUNKS if FUZZ_FULL else 1)
+    chunk = n_executions // (N_CHUNKS if FULL else 1)
     starts = range(0, n_executions, chunk)
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -85,9 +88,7 @@ def test_a_mutant_is_the_truth_or_an_error_of_ours(kind: str, tmp_path: Path, ca
         counts.update(answer["counts"])
         counts["slowest, ms"] = slowest
     failures = [failure for answer in answers for failure in answer["failures"]]
-    if FUZZ_FULL:
-        line = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
-        with capfd.disabled():
-            print(f"\n  {kind}: {line}, {len(failures)} failures ({time.monotonic() - started:.0f} s)", flush=True)
+    line = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
+    record_property("figures", f"{kind}: {line}, {len(failures)} failures ({time.monotonic() - started:.0f} s)")
     assert not failures, f"{len(failures)} of {n_executions} failed:\n" + "\n\n".join(map(shown, failures[:5]))
     assert counts["executions"] == n_executions

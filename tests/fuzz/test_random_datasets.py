@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,15 +12,15 @@ from typing import Any
 import granular
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
+from sizes import FULL, sized
 
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 
-FUZZ_FULL = os.environ.get("DATA_STACK_FUZZ") == "full"
-FEW = settings(max_examples=3_000 if FUZZ_FULL else 20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=sized(20, 3_000))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ARRAYS = nps.arrays(
     st.sampled_from([np.dtype(name) for name in ("u1", "<i8", ">i4", "<f4", "<f8", "<c8", "?", "<U3")]),
@@ -65,7 +64,7 @@ def equal(found: Any, expected: Any) -> bool:
     return type(found) is type(expected) and bool(found == expected)
 
 
-@pytest.mark.timeout(3_600 if FUZZ_FULL else 150)
+@pytest.mark.timeout(3_600 if FULL else 150)
 @FEW
 @given(dataset=datasets(), n_appended=st.integers(0, 6))
 def test_whatever_was_written_is_read_by_us_and_by_granular(
@@ -152,7 +151,7 @@ class Course:
             self.writer = self._opened()
 
 
-@pytest.mark.timeout(3_600 if FUZZ_FULL else 150)
+@pytest.mark.timeout(3_600 if FULL else 150)
 @FEW
 @given(kind=st.sampled_from(sorted(SPECS)), steps=STEPS, cut=st.integers(0, 9), at=st.integers(0, 24))
 def test_interruptions_leave_no_trace(kind: str, steps: list[tuple[str, int]], cut: int, at: int) -> None:

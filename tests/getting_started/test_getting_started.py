@@ -153,6 +153,7 @@ def test_the_notebook_on_stacking_runs_from_top_to_bottom(home: Path) -> None:
     assert any("CC-BY-4.0" in result for result in results)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_storage_moves_digits_to_mongodb_and_trains_from_there(
     home: Path, mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
@@ -168,6 +169,7 @@ def test_the_notebook_on_storage_moves_digits_to_mongodb_and_trains_from_there(
     assert any("'digits/1.0.0/manifest.json': 'copied'" in result for result in results)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_storage_says_what_to_install_where_there_is_no_mongodb(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,6 +202,7 @@ def test_the_notebook_on_records_writes_and_reads_images_sequences_and_ranges(ho
     assert any("image.bag" in output.get("text", "") for output in outputs)  # the flipped bit is named
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_training_resumes_to_identical_weights(home: Path) -> None:
     notebook = executed("05_training.ipynb", home)
@@ -213,6 +216,7 @@ def test_the_notebook_on_training_resumes_to_identical_weights(home: Path) -> No
     assert float(results[-1]) > 0.8
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 def test_the_notebook_on_parquet_trains_from_a_dataframe_and_reads_what_petastorm_wrote(home: Path) -> None:
     (home / "getting_started").mkdir()

@@ -19,7 +19,7 @@ from typing import Literal
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ArchiveError, ArchiveLimitError, DataStackError, UnsafeArchiveError
@@ -632,7 +632,6 @@ SEEDS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_mutated_archives_raise_errors_of_ours_only(data: st.DataObject) -> None:
     mutated = bytearray(data.draw(st.sampled_from(SEEDS)))

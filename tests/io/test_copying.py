@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from s3_server import S3Server
 
@@ -196,7 +196,6 @@ def test_resources_of_any_size_arrive(tmp_path: Path, size: int) -> None:
     assert report.resources == (Copied("a", size, "copied"),)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     there=st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=3)),
     here=st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=3)),

@@ -238,6 +238,7 @@ with open(path, "a", buffering=1) as log:
 """
 
 
+@pytest.mark.full
 @linux_only
 def test_a_training_that_is_killed_again_and_again_receives_what_an_uninterrupted_one_does(tmp_path: Path) -> None:
     script, whole, broken = tmp_path / "training.py", tmp_path / "whole", tmp_path / "broken"

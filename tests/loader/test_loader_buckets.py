@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -31,7 +31,6 @@ def padding(indices: npt.NDArray[np.int64], batch_size: int) -> float:
     return float(1 - lengths.sum() / (lengths.max(axis=1).sum() * batch_size))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 200), st.integers(1, 20), st.integers(1, 5), st.integers(-3, 3), st.integers(0, 3), st.data())
 def test_every_sample_is_at_one_position_whatever_part_is_asked_for(
     n_samples: int, chunk: int, window: int, seed: int, epoch: int, data: Any
@@ -46,7 +45,6 @@ def test_every_sample_is_at_one_position_whatever_part_is_asked_for(
     assert part.tolist() == indices[positions].tolist()
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 6), st.integers(0, 99))
 def test_a_window_is_that_of_the_shuffled_order_in_chunks_of_neighbouring_lengths(
     n_samples: int, chunk: int, window: int, seed: int

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -130,7 +130,6 @@ def test_pictures_are_padded_in_both_extents() -> None:
     assert padded([np.ones((2, 2)), np.ones((2, 2))], Padded(to=(None, 3)))[0].shape == (2, 2, 3)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(hnp.arrays(np.int16, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=5)), min_size=1, max_size=6),
     st.integers(1, 4),
@@ -279,7 +278,6 @@ def test_values_of_one_shape_are_ragged_too_and_tuples_stay_tuples() -> None:
     assert padded([[1], [2, 3]], Concatenated()) == Ragged.of([[1], [2, 3]])
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(hnp.arrays(np.float32, st.tuples(st.integers(0, 5), st.just(2))), min_size=1, max_size=8))
 def test_a_ragged_array_gives_its_rows_and_their_padded_array(rows: list[Any]) -> None:
     ragged = Ragged.of(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -19,7 +19,6 @@ from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader
     seed=st.integers(0, 99),
     epoch=st.integers(0, 3),
 )
-@settings(max_examples=200, deadline=None)
 def test_lanes_are_an_order_of_all_samples(n_samples: int, lanes: int, batch_size: int, seed: int, epoch: int) -> None:
     order = Lanes(BlockShuffled(block_lengths=7, window=2), lanes=lanes, batch_size=batch_size)
 

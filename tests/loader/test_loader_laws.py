@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from sizes import sized
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_samples
@@ -21,7 +22,7 @@ from data_stack.loader.plan import Uneven
 from data_stack.loader.workers.kinds import WorkerKind
 
 KINDS: list[WorkerKind] = ["inline", "threads"]
-EXAMPLES = {"inline": 120, "threads": 40}
+EXAMPLES = {"inline": sized(40, 400), "threads": sized(15, 150)}
 
 
 class Own(DatasetIterator):
@@ -156,7 +157,7 @@ def in_turn(ranks: list[list[Any]]) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_epoch_has_each_sample_of_its_stack_once_over_all_ranks_but_for_what_was_asked(kind: WorkerKind) -> None:
-    @settings(max_examples=EXAMPLES[kind], deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES[kind], suppress_health_check=list(HealthCheck))
     @given(cases())
     def law(case: Case) -> None:
         loaders = case.loaders(kind)
@@ -188,7 +189,7 @@ def stack_each(stack: DatasetIteratorIF) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_stopping_at_any_step_and_going_on_elsewhere_gives_the_batches_of_the_uninterrupted_run(kind: WorkerKind) -> None:
-    @settings(max_examples=EXAMPLES[kind], deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES[kind], suppress_health_check=list(HealthCheck))
     @given(cases(), st.integers(1, 3), st.integers(0, 60))
     def law(case: Case, epochs: int, n_received: int) -> None:
         for uninterrupted, interrupted, resumed in zip(
@@ -212,7 +213,7 @@ def test_stopping_at_any_step_and_going_on_elsewhere_gives_the_batches_of_the_un
     law()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(cases(), st.integers(1, 12), st.integers(1, 5), st.integers(0, 8))
 def test_another_world_and_batch_size_give_what_was_left_in_the_same_order(
     case: Case, batch_size: int, world: int, n_steps: int

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
@@ -70,7 +70,6 @@ def orders_of_12() -> Drawn:
 
 
 @given(st.integers(1, 5000), st.integers(), st.integers(0, 10**6))
-@settings(max_examples=60)
 def test_a_shuffled_epoch_has_every_sample_once(n: int, seed: int, epoch: int) -> None:
     assert np.array_equal(np.sort(whole(Shuffled(), n, seed, epoch)), np.arange(n))
 
@@ -97,7 +96,6 @@ def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: in
     ),
     st.data(),
 )
-@settings(max_examples=50)
 def test_positions_are_where_they_are_whichever_others_are_asked_for(order: Order, data: st.DataObject) -> None:
     some = data.draw(st.lists(st.integers(0, 99), max_size=20))
     all_of_them = whole(order, 100, 5, 1)
@@ -133,6 +131,7 @@ def test_every_sample_stands_everywhere_equally_often(orders_of_12: Drawn) -> No
     assert position_by_index(orders_of_12) < CRITICAL[121]
 
 
+@pytest.mark.full
 def test_every_sample_of_a_network_stands_everywhere_equally_often() -> None:
     orders = drawn(Shuffled(), 20)
 
@@ -192,7 +191,6 @@ block_lengths = st.one_of(
 
 
 @given(block_lengths, st.integers(1, 15), st.integers(1, 60), st.integers(), st.integers(0, 9))
-@settings(max_examples=150)
 def test_a_block_wise_shuffle_has_every_sample_once(
     blocks: tuple[Any, int | None], window: int, n: int, seed: int, epoch: int
 ) -> None:
@@ -205,7 +203,6 @@ def test_a_block_wise_shuffle_has_every_sample_once(
 
 
 @given(block_lengths, st.integers(1, 6), st.integers(1, 60), st.integers(0, 9))
-@settings(max_examples=150)
 def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
     blocks: tuple[Any, int | None], window: int, n: int, epoch: int
 ) -> None:
@@ -229,6 +226,7 @@ def test_a_window_of_all_blocks_is_as_random_as_a_full_shuffle() -> None:
     assert chi_square(pair_counts(orders, 5)) < CRITICAL[131]
 
 
+@pytest.mark.full
 def test_every_sample_of_a_small_window_stands_everywhere_equally_often() -> None:
     orders = drawn(BlockShuffled(block_lengths=3, window=2), 12)
 
@@ -359,7 +357,6 @@ def test_the_blocks_of_an_order_stay_as_they_were_given() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.integers(0, 50))
-@settings(max_examples=60)
 def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: int, seed: int, epoch: int) -> None:
     n_samples = sum(lengths)
     if n_samples == 0:
@@ -409,7 +406,6 @@ def test_a_shuffle_that_shuffles_nothing_is_refused() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.booleans())
-@settings(max_examples=100)
 def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
     lengths: list[int], window: int, seed: int, mixes_samples: bool
 ) -> None:

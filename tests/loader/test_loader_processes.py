@@ -356,6 +356,7 @@ def test_a_worker_that_ends_is_an_error_with_its_status() -> None:
         list(loader(Numbers(64), transform=Told("drop_dead", 16)))
 
 
+@pytest.mark.full
 def test_48_kills_at_random_moments_are_48_errors_and_no_hang() -> None:
     chance = random.Random(6)
     images = SequenceDatasetIterator([np.zeros((640, 3000), dtype=np.uint8)])
@@ -388,6 +389,7 @@ def test_a_worker_that_is_stopped_is_reported_within_five_seconds() -> None:
     assert time.monotonic() - noticed < 5
 
 
+@pytest.mark.full
 def test_a_worker_in_a_deadlock_of_native_code_is_ended_when_its_time_is_over() -> None:
     with pytest.raises(WorkerError, match=r"was not done within timeout_seconds=3 .*as when native code holds the GIL"):
         list(loader(Numbers(64), transform=Told("freeze", 32), timeout_seconds=3))
@@ -412,6 +414,7 @@ def test_a_worker_that_takes_too_long_is_ended() -> None:
 # ------------------------------------------------------------------------------------------------------- nothing is left behind
 
 
+@pytest.mark.full
 def test_100_breaks_leave_nothing_behind() -> None:
     before = census()
     with loader(Numbers(160)) as kept:
@@ -575,6 +578,7 @@ with Loader(SequenceDatasetIterator([images]), 32, shuffle=True, worker_kind="pr
 """
 
 
+@pytest.mark.full
 def test_memory_is_flat_over_20_epochs(tmp_path: Path) -> None:
     output, errors = python(SCRIPT_OF_20_EPOCHS, tmp_path).communicate(timeout=60)
 

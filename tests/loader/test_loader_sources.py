@@ -15,7 +15,7 @@ from typing import Any
 import granular.sources
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import data_stack.loader.sources
@@ -252,7 +252,6 @@ def test_finite_sources_end() -> None:
         transformed.as_iterator()[5]
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 2, 5, 0.1, 0.25, 7.5]), min_size=1, max_size=5).filter(any), st.integers(0, 2**40))
 def test_a_mix_asks_each_source_for_its_steps_in_their_order_and_in_proportion(weights: list[float], seed: int) -> None:
     sources = [functools.partial(whose, place) for place in range(len(weights))]

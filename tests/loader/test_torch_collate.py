@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import ConcatDataset, DataLoader, Subset, default_collate
 
@@ -111,7 +111,6 @@ def test_tensors_are_those_of_torchs_own_collate(column: Any, form: str) -> None
     assert described(default_collate(unread)) == described(expected)
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data(), n=st.integers(1, 8))
 def test_a_loader_gives_the_same_batches_over_any_stack_as_torchs_own_collate_over_its_samples(
     data: st.DataObject, n: int
@@ -286,7 +285,7 @@ def stack() -> DatasetIteratorIF:
     return backwards.zip(SequenceDatasetIterator([torch.arange(20)])).as_dict("x", "name", "y")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 def test_persistent_workers_give_the_batches_of_the_main_process_in_every_epoch(method: str) -> None:
     dataset = TorchDataset(stack())
     expected = [described(batch) for batch in DataLoader(dataset, batch_size=6, collate_fn=collate)]

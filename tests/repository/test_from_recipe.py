@@ -314,7 +314,6 @@ _layers: list[Callable[[DatasetIteratorIF, int], DatasetIteratorIF]] = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(_layers) - 1), st.integers(0, 9)), max_size=10))
 def test_any_stack_is_rebuilt(layers: list[tuple[int, int]]) -> None:
     stack: DatasetIteratorIF = source()
@@ -945,7 +944,7 @@ _json = st.recursive(
 _argument_names = st.sampled_from(
     ["indices", "seed", "epoch", "times", "n_samples", "by", "function", "predicate", "columns", "names", "proportions", "length"]
 )
-_hostile = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+_hostile = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def assert_refused_or_followed(recipe: Any) -> None:

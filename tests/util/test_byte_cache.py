@@ -55,7 +55,7 @@ def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
     def size_of(value: bytes) -> int:
         if value == b"slow":
             inside.set()
-            go.wait(10)
+            go.wait(0.5)  # longer than a fork that does not wait takes
         return len(value)
 
     cache: ByteCache[int, bytes] = ByteCache(100, size_of)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.encoders import CategoricalEncoder, EncodingError, OneHotEncoder, TextLabelEncoder
@@ -34,7 +34,6 @@ def column_of(values: Sequence[Any]) -> Any:
     return np.fromiter(values, dtype=object, count=len(values))
 
 
-@settings(max_examples=150, deadline=None)
 @given(learned=st.lists(scalars, min_size=1, max_size=8), asked=st.lists(scalars, max_size=8))
 def test_values_are_found_as_a_python_list_finds_them(learned: list[Any], asked: list[Any]) -> None:
     encoder = CategoricalEncoder("ordinal", unknown="index").fit(column_of(learned))
@@ -47,7 +46,6 @@ def test_values_are_found_as_a_python_list_finds_them(learned: list[Any], asked:
     assert len(categories) == len(set(learned))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     categories=st.lists(
         st.one_of(st.integers(-5, 5), st.floats(allow_nan=False), st.integers(-(2**64), 2**64)), min_size=1, unique=True

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.encoders import ClassMapping, EncodingError
@@ -16,7 +16,6 @@ from data_stack.exception import ConfigError
 labels = st.one_of(st.integers(0, 6), st.sampled_from("abc"), st.none())
 
 
-@settings(max_examples=150, deadline=None)
 @given(mapping=st.dictionaries(labels, labels, max_size=5), column=st.lists(labels, max_size=8))
 def test_each_label_is_looked_up_once(mapping: dict[Any, Any], column: list[Any]) -> None:
     mapped = ClassMapping(mapping).transform(np.fromiter(column, dtype=object, count=len(column)))

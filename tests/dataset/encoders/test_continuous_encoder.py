@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
@@ -33,7 +33,6 @@ def test_columns_are_scaled_as_scikit_learn_scales_them(scaling: Any, with_nan: 
     assert np.allclose(encoder.inverse(encoder.transform(numbers)), numbers, equal_nan=True)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     numbers=hnp.arrays(np.float64, st.tuples(st.integers(1, 30), st.integers(0, 3)), elements=st.floats(-1e6, 1e6)),
     cuts=st.lists(st.integers(0, 30), max_size=4),

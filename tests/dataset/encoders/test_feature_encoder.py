@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
@@ -118,7 +118,6 @@ def test_the_output_says_what_its_columns_are() -> None:
 values = st.one_of(st.integers(-3, 9), st.floats(-9, 9), st.sampled_from([float("nan"), 2.5, 2**53 + 1, -0.0, 1e300]))
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     learned=st.lists(st.lists(st.integers(-2, 7), min_size=3, max_size=3), min_size=1, max_size=6),
     asked=st.lists(st.lists(values, min_size=3, max_size=3), max_size=6),

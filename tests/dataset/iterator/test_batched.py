@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 
@@ -78,7 +78,6 @@ def test_how_many_batches_there_are(n_samples: int, batch_size: int, n_batches: 
     assert len(BatchedDatasetIterator(source, np.int64(batch_size), drop_last=True)) == n_full
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     n_samples=st.integers(0, 13),
     batch_size=st.integers(1, 6),

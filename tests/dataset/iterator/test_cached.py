@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -63,7 +63,6 @@ def plain(samples: Any) -> list[Any]:
 
 
 @given(data=st.data(), max_bytes=st.sampled_from([None, 0, 1300, 4000, 10**6]))
-@settings(max_examples=60, deadline=None)
 def test_a_cache_gives_what_its_source_gives_whatever_it_keeps(data: st.DataObject, max_bytes: int | None) -> None:
     n_samples = data.draw(st.integers(0, 8))
     samples = [(np.arange(3) + i, f"text {i}", i) for i in range(n_samples)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns, Samples
 
@@ -136,7 +136,6 @@ def test_digests_of_an_iterator_are_those_of_its_samples() -> None:
     assert [digest.tobytes() for digest in some] == [sample_digest((z, x)) for x, _, z in samples]
 
 
-@settings(max_examples=60, deadline=None)
 @given(labels=st.lists(st.integers(0, 5), max_size=40))
 def test_equal_digests_are_numbered_by_their_first_appearance(labels: list[int]) -> None:
     digests = np.array([list(sample_digest(label)) for label in labels], dtype=np.uint8).reshape(-1, 16)
@@ -148,7 +147,6 @@ def test_equal_digests_are_numbered_by_their_first_appearance(labels: list[int])
     assert number.tolist() == [seen.index(label) for label in labels]
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab")), max_size=30), by=st.sampled_from([None, 0, [1, 0]]))
 def test_deduplicating_a_view_gives_what_the_same_gives_with_lists(rows: list[tuple[int, str]], by: Any) -> None:
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], []]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from exact_values import EXAMPLES, meaning
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.digests import column_digests, sample_digest
@@ -116,7 +116,6 @@ def assert_same_in_all_ways(iterator: DatasetIteratorIF, key: Any) -> None:
     assert list(map(meaning, iterator.read_batch([1, 0])[key])) == [expected[1], expected[0]]
 
 
-@settings(max_examples=25, deadline=None)
 @given(values=PAIRS, stack=st.sampled_from(sorted(STACKS)))
 def test_values_stay_what_they_are_beside_any_other(values: tuple[Any, Any], stack: str) -> None:
     iterator, key = STACKS[stack](values)
@@ -126,7 +125,6 @@ def test_values_stay_what_they_are_beside_any_other(values: tuple[Any, Any], sta
     assert_same_in_all_ways(iterator, key)
 
 
-@settings(max_examples=25, deadline=None)
 @given(values=PAIRS)
 def test_a_stored_cache_gives_the_values_or_refuses_them(
     values: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory
@@ -188,7 +186,6 @@ def test_padded_and_ragged_batches_have_each_pair_of_values_as_it_is_or_refuse_i
         assert found == [meaning(first), meaning(second)]
 
 
-@settings(max_examples=25, deadline=None)
 @given(values=PAIRS)
 def test_a_value_has_one_digest_by_itself_and_in_a_batch(values: tuple[Any, Any]) -> None:
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import COLUMNS, Samples, check_all_ways_agree
 
@@ -99,7 +99,6 @@ def chosen(sample: Any, data: st.DataObject) -> list[Any]:
     return [key - len(sample) if data.draw(st.booleans()) else key for key in picked]
 
 
-@settings(max_examples=80, deadline=None)
 @given(source=sources(), data=st.data())
 def test_selected_columns_are_those_of_the_samples(source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject) -> None:
     iterator, samples = source
@@ -115,7 +114,6 @@ def test_selected_columns_are_those_of_the_samples(source: tuple[DatasetIterator
     check_all_ways_agree(pickle.loads(pickle.dumps(selected)), dicts or tuples, data)
 
 
-@settings(max_examples=80, deadline=None)
 @given(source=sources(), data=st.data())
 def test_tuples_become_dicts_under_other_names_and_tuples_again(
     source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject

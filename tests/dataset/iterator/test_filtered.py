@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns, Samples
 
@@ -253,7 +253,6 @@ def test_a_filter_is_a_layer_with_a_name_that_rebuilds_itself_and_keeps_the_meta
     assert filtered.dataset_meta.provenance == ("filtered",)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     numbers=st.lists(st.integers(-5, 5), max_size=30),
     threshold=st.integers(-6, 6),

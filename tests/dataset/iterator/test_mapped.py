@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples, as_plain, check_all_ways_agree, sources
 
@@ -85,7 +85,6 @@ class PostProcessor:
         return sample[0] * self.factor, *sample[1:]
 
 
-@settings(max_examples=60, deadline=None)
 @given(source=sources(), data=st.data(), batched=st.booleans())
 def test_every_way_to_a_mapped_sample_gives_the_function_of_the_sample(
     source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject, batched: bool
@@ -98,7 +97,6 @@ def test_every_way_to_a_mapped_sample_gives_the_function_of_the_sample(
     check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), [tagged(sample) for sample in samples], data)
 
 
-@settings(max_examples=30, deadline=None)
 @given(data=st.data(), batched=st.booleans(), n=st.integers(0, 9), seed=st.integers(-5, 2**70), epoch=st.integers(0, 3))
 def test_a_random_map_gives_the_same_samples_in_whatever_order_and_company_they_are_read(
     data: st.DataObject, batched: bool, n: int, seed: int, epoch: int

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
@@ -96,7 +96,6 @@ def test_without_a_number_it_ends_before_an_iterator_starts_again(mix: list[tupl
     assert all(counts[number] <= length for number, length in enumerate(lengths) if number != last)
 
 
-@settings(max_examples=50)
 @given(data=st.data(), mix=MIXES, seed=st.integers(0, 99))
 def test_one_sample_and_many_agree(data: st.DataObject, mix: list[tuple[int, float]], seed: int) -> None:
     lengths, proportions = zip(*mix, strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
@@ -186,7 +186,6 @@ def test_sorting_keeps_the_meta_and_rebuilds_itself() -> None:
     assert iterator.dataset_meta.dataset_name == "numbers"
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["a", "b", "cc"]), st.floats(-2, 2, width=16)), max_size=25),
     by=st.sampled_from([0, 1, 2]),

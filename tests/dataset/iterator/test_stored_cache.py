@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
@@ -196,7 +196,6 @@ def check_equal_to_list(cache: DatasetIterator, samples: list[Any], indices: lis
 
 
 @given(data=st.data(), n_samples=st.integers(0, 12), structure=st.sampled_from(list(STRUCTURES)))
-@settings(max_examples=25, deadline=None)
 def test_stored_samples_equal_those_of_a_list(data: st.DataObject, n_samples: int, structure: str) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
     samples = [STRUCTURES[structure]([VALUES[kind](i) for kind in kinds]) for i in range(n_samples)]
@@ -616,7 +615,6 @@ def test_a_damaged_cache_is_named_with_what_to_do_and_never_replaced_silently(st
 
 
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
 def test_an_index_that_a_stranger_made_is_an_error_or_gives_samples(data: st.DataObject) -> None:
     content = bytearray(WRITTEN)
     offset, size, _ = struct.unpack_from("<QQ8s", content, len(content) - 32)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 from torch.utils.data import DataLoader
@@ -286,7 +286,6 @@ def test_windows_that_do_not_overlap_start_after_the_value_the_last_one_ended_wi
     assert found(windows) == found(windows_of_objects) == expected
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 12), st.sampled_from(["a", "b", "c"])), max_size=25),
     length=st.integers(1, 4),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples, check_all_ways_agree, form, sources
 
@@ -65,7 +65,6 @@ def as_columns(sample: Any) -> tuple[Any, ...]:
     return sample if isinstance(sample, tuple) else (sample,)
 
 
-@settings(max_examples=80, deadline=None)
 @given(drawn=st.lists(sources(), min_size=1, max_size=3), data=st.data())
 def test_zipped_columns_are_those_of_the_samples_side_by_side(
     drawn: list[tuple[DatasetIteratorIF, list[Any]]], data: st.DataObject

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array, permuted, permuted_array
@@ -37,7 +37,6 @@ def test_every_position_comes_once(n: int) -> None:
     assert np.array_equal(np.sort(order), np.arange(n))
 
 
-@settings(max_examples=200)
 @given(data=st.data(), n=SIZES, key=KEYS)
 def test_one_position_and_many_agree_and_the_inverse_leads_back(data: st.DataObject, n: int, key: int) -> None:
     order = KeyedPermutation(n, key)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
@@ -77,7 +77,6 @@ SPLITS = st.lists(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), max_
 
 
 @given(SPLITS)
-@settings(max_examples=150, deadline=None)
 def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(splits: list[list[tuple[int, int]]]) -> None:
     by_name = {str(name): of([each[0] for each in split], [each[1] for each in split]) for name, split in enumerate(splits)}
 

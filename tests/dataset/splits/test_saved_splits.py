@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
@@ -82,7 +82,6 @@ def test_saved_splits_are_given_back_as_they_were(storage: InMemoryStorageConnec
     assert samples(loaded) == samples(splits)
 
 
-@settings(max_examples=40)
 @given(
     n=st.integers(1, 40),
     parts=st.lists(st.lists(st.integers(0, 39), max_size=60), min_size=1, max_size=4),

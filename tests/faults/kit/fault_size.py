@@ -1,18 +1,9 @@
-"""Whether the small or the full form of the fault tests runs, and what is counted in them."""
+"""At which points a fault strikes, and what is counted."""
 
 from __future__ import annotations
 
 import collections
-import os
 import time
-
-FAULTS_FULL = os.environ.get("DATA_STACK_FAULTS") == "full"
-"""``make faults`` sets ``DATA_STACK_FAULTS=full``; ``make test`` does not."""
-
-
-def sized(small: int, full: int, *, cost: int = 1) -> int:
-    """How often something is tried; in the small form less often if it costs more."""
-    return full if FAULTS_FULL else max(1, small // cost)
 
 
 def spread(total: int, n: int) -> list[int]:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sizes import sized
 
 from data_stack.codecs import Codec
 from data_stack.exception import ConfigError
@@ -35,7 +36,7 @@ from data_stack.formats.parquet.codecs import (
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.schema import Field
 
-quick = settings(max_examples=12, deadline=None)
+quick = settings(max_examples=sized(12, 250))
 NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 TIMES = ["datetime64[D]", "datetime64[s]", "datetime64[ms]", "datetime64[us]", "datetime64[ns]"]
 DURATIONS = ["timedelta64[D]", "timedelta64[s]", "timedelta64[ms]", "timedelta64[us]", "timedelta64[ns]"]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
 
@@ -63,7 +63,6 @@ def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
 def test_all_ways_to_the_samples_agree(small_folder: Path, data: st.DataObject) -> None:
     expected = [
         {

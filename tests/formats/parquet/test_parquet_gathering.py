@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator.access import access_to
@@ -52,7 +52,6 @@ def expected(arrays: list[npt.NDArray[Any]], where: Located) -> npt.NDArray[Any]
     st.integers(1, 60),
     st.integers(0, 99),
 )
-@settings(max_examples=200, deadline=None)
 def test_rows_of_several_arrays_are_gathered_as_if_one_by_one(
     dtype: str, shape: tuple[int, ...], lengths: list[int], gap: int, n_rows: int, seed: int
 ) -> None:
@@ -71,7 +70,6 @@ def test_rows_of_several_arrays_are_gathered_as_if_one_by_one(
 
 
 @given(st.permutations(range(5)), st.integers(1, 4), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
 def test_row_groups_may_come_in_any_order_and_in_parts(order: list[int], n_first: int, seed: int) -> None:
     arrays = [np.random.default_rng(number).random((10 + number, 3)) for number in range(5)]
     where = located([len(array) for array in arrays], 40, seed)

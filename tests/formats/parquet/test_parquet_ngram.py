@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, SampleAccess, SequenceDatasetIterator, SourceAccess
@@ -122,7 +122,6 @@ def naive(times: list[int], groups: list[int], length: int, threshold: int, over
     threshold=st.integers(0, 4),
     overlap=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
 def test_sequences_are_those_that_are_found_row_by_row(
     gaps: list[int], data: st.DataObject, length: int, threshold: int, overlap: bool
 ) -> None:

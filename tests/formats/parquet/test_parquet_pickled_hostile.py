@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_size import FAULTS_FULL
 from hypothesis import given
 from hypothesis import strategies as st
+from sizes import FULL
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.pickled import read_pickled_indexes, read_pickled_schema
@@ -319,7 +319,7 @@ def test_a_wrong_byte_anywhere_gives_a_value_or_our_error(name: str, read: Calla
     n_tried = n_refused = 0
 
     for position in range(len(data)):
-        for flip in flips if FAULTS_FULL else [flips[position % len(flips)]]:
+        for flip in flips if FULL else [flips[position % len(flips)]]:
             data[position] ^= flip
             n_tried += 1
             try:

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fault_size import sized
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
@@ -35,8 +34,6 @@ from data_stack.formats.parquet.selecting import (
 )
 
 WRONG: Any = 3
-#: Of each comparison with Python; `make faults` takes the larger number.
-N_EXAMPLES = sized(120, 5000)
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -129,13 +126,11 @@ def check_statistics(predicate: Predicate, columns: Columns) -> None:
 
 
 @given(column=COLUMNS, name=st.sampled_from(sorted(COMPARISONS)), number=NUMBERS)
-@settings(max_examples=N_EXAMPLES)
 def test_a_comparison_with_a_number_is_that_of_python(column: npt.NDArray[Any], name: str, number: Any) -> None:
     check(COMPARISONS[name](col("a"), number), naive(lambda a: COMPARISONS[name](a, number), column), {"a": column})
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(COMPARISONS)))
-@settings(max_examples=N_EXAMPLES)
 def test_a_comparison_of_columns_is_that_of_python(data: st.DataObject, name: str) -> None:
     one, other = data.draw(COLUMNS), data.draw(COLUMNS)
     length = min(len(one), len(other))
@@ -145,7 +140,6 @@ def test_a_comparison_of_columns_is_that_of_python(data: st.DataObject, name: st
 
 
 @given(column=COLUMNS, numbers=st.lists(NUMBERS, max_size=4))
-@settings(max_examples=N_EXAMPLES)
 def test_membership_is_that_of_python(column: npt.NDArray[Any], numbers: list[Any]) -> None:
     wanted = {number for number in numbers if number == number}
 
@@ -167,7 +161,6 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 @given(
     one=INTEGERS, other=INTEGERS, factor=st.integers(-3, 3), sign=st.sampled_from(sorted(ARITHMETIC)), limit=st.integers(-9, 9)
 )
-@settings(max_examples=N_EXAMPLES)
 def test_integers_are_computed_with_as_in_python(
     one: npt.NDArray[Any], other: npt.NDArray[Any], factor: int, sign: str, limit: int
 ) -> None:
@@ -186,7 +179,6 @@ def test_integers_are_computed_with_as_in_python(
     sign=st.sampled_from(["+", "-", "*"]),
     limit=st.floats(allow_nan=False),
 )
-@settings(max_examples=N_EXAMPLES)
 def test_floats_are_computed_with_as_in_python(one: list[float], other: list[int], sign: str, limit: float) -> None:
     columns = {"a": np.array(one, dtype=np.float32), "b": np.array(other)}
     truths = [ARITHMETIC[sign](a, float(b)) <= limit for a, b in zip(one, other, strict=True)]
@@ -235,7 +227,6 @@ PREDICATES = st.recursive(
     predicate=PREDICATES,
     rows=st.lists(st.tuples(st.none() | st.integers(-2, 2), st.none() | st.integers(-2, 2)), min_size=1, max_size=6),
 )
-@settings(max_examples=N_EXAMPLES)
 def test_combinations_say_of_many_rows_what_they_say_of_each_and_statistics_leave_out_no_row(
     predicate: Predicate, rows: list[tuple[int | None, int | None]]
 ) -> None:

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from fault_size import sized
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
@@ -209,7 +208,6 @@ CONDITIONS = st.recursive(
 
 
 @given(expression=CONDITIONS, values=st.lists(st.none() | st.integers(-3, 3), min_size=1, max_size=5))
-@settings(max_examples=sized(100, 2000))
 def test_statistics_leave_out_no_row_that_an_expression_selects(expression: pc.Expression, values: list[int | None]) -> None:
     predicate = as_predicate(expression)
     there = [value for value in values if value is not None]

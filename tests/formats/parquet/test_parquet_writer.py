@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -328,7 +328,6 @@ def test_cells_that_are_encoded_are_stored_as_they_are(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "b").column("image").to_pylist() == cells * 2
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     values=st.lists(
         st.fixed_dictionaries(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fault_size import sized
 from mongodb_server import folder_in_memory
+from sizes import sized
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageFullError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema

@@ -295,7 +295,7 @@ def test_our_sequences_are_granulars_byte_for_byte(tmp_path: Path, old_granular:
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     samples=st.lists(
         st.fixed_dictionaries(

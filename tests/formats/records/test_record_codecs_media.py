@@ -15,7 +15,7 @@ import granular
 import numpy as np
 import pytest
 import soundfile
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from PIL import Image, ImageFile
@@ -316,7 +316,6 @@ def test_animations_are_refused() -> None:
             codec.decode(record)
 
 
-@settings(deadline=None, max_examples=30)
 @given(pixels=nps.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(3, 4))))
 def test_webp_comes_back_without_loss_if_asked_for(pixels: np.ndarray[Any, Any]) -> None:
     codec = WebpCodec(lossless=True, mode="RGBA" if pixels.shape[2] == 4 else None)
@@ -373,7 +372,6 @@ def test_wav_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) ->
         assert np.array_equal(read, samples)
 
 
-@settings(deadline=None)
 @given(sound=SOUNDS.filter(lambda sound: sound[0].dtype.name in ("int16", "int32") and len(sound[0]) > 0))
 def test_flac_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) -> None:
     samples, rate = sound

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 from fault_processes import Fault, FaultProcesses
 from fault_records import N_SAMPLES, SPECS, large_sample, sample
-from fault_size import sized, spread
+from fault_size import spread
 from mongodb_server import folder_in_memory
+from sizes import sized
 
 from data_stack.exception import DataStackError, StorageConflictError
 from data_stack.formats import records
@@ -86,7 +87,7 @@ def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(processes: FaultPro
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
     assert n_calls > 50
 
-    for at, action in in_turn(spread(n_calls, sized(18, 2_000)), ["kill", "torn", "killafter"]):
+    for at, action in in_turn(spread(n_calls, sized(6, 2_000)), ["kill", "torn", "killafter"]):
         dataset, acknowledged = folder / f"{at} {action}", folder / f"{at} {action} said"
         fault = Fault(str(dataset), at=at, action=action)
         outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault)
@@ -107,7 +108,7 @@ def test_a_writer_that_is_killed_twice_is_gone_on_with(processes: FaultProcesses
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
     choice = random.Random(5)
 
-    for number in range(sized(4, 500)):
+    for number in range(sized(2, 500)):
         dataset = folder / f"{number}"
         for _ in range(2):
             fault = Fault(str(dataset), at=choice.randint(2, n_calls), action=choice.choice(["kill", "torn"]))
@@ -122,7 +123,7 @@ def test_a_writer_of_shards_that_is_killed_at_any_call_is_gone_on_with(processes
     whole = folder / "whole"
     n_calls = processes.run("fault_records:write_shards", str(whole), str(folder / "n"), fault=Fault(str(whole))).hits
 
-    for at in spread(n_calls, sized(8, 2_000)):
+    for at in spread(n_calls, sized(4, 2_000)):
         dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
         fault = Fault(str(dataset), at=at, action="kill")
         processes.run("fault_records:write_shards", str(dataset), str(acknowledged), fault=fault)
@@ -137,7 +138,7 @@ def test_a_writer_of_shards_that_is_killed_at_any_call_is_gone_on_with(processes
 def test_a_writer_that_is_killed_at_a_random_moment_is_gone_on_with(processes: FaultProcesses, folder: Path) -> None:
     choice = random.Random(1)
     n_samples = 0
-    for number in range(sized(6, 500)):
+    for number in range(sized(2, 500)):
         dataset, acknowledged = folder / f"{number}", folder / f"{number} said"
         process = processes.start("fault_records:write_on_and_on", str(dataset), str(acknowledged), number)
         while number % 3 and not said(acknowledged):  # a third of them is killed at the beginning
@@ -166,7 +167,7 @@ def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(
     whole = folder / "whole"
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
 
-    for at, error in in_turn(spread(n_calls, sized(12, 2_000)), [ENOSPC, EIO]):
+    for at, error in in_turn(spread(n_calls, sized(4, 2_000)), [ENOSPC, EIO]):
         dataset, acknowledged = folder / f"{at} {error}", folder / f"{at} {error} said"
         fault = Fault(str(dataset), at=at, action="error", error=error, sticky=True)
         outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault, look_for_left=True)
@@ -185,7 +186,7 @@ def test_a_disk_that_is_full_is_our_error_and_the_next_run_heals(processes: Faul
     fault_records.write(str(folder / "whole"), kind, str(folder / "n"))
     endings = set()
 
-    for limit in spread(20_000, sized(8, 300)):
+    for limit in spread(20_000, sized(3, 300)):
         dataset = folder / f"{limit}"
         outcome = processes.run("fault_records:write_with_small_files", str(dataset), kind, str(folder / "n"), limit)
         endings.add(outcome.value)
@@ -256,9 +257,9 @@ def test_an_interpreter_that_ends_with_an_open_writer_ends_quietly(folder: Path)
 import numpy as np
 from data_stack.formats.records import RecordWriter, ShardedRecordWriter
 plain = RecordWriter({str(folder / "dataset")!r}, {{"x": "array"}})
-plain.extend({{"x": np.zeros((1000, 1000))}})
+plain.extend({{"x": np.zeros((1000, 1000), "u1")}})
 shards = ShardedRecordWriter({str(folder / "shards")!r}, {{"x": "array"}}, shardlen=300)
-shards.extend({{"x": np.zeros((1000, 1000))}})
+shards.extend({{"x": np.zeros((1000, 1000), "u1")}})
 """
     ended = subprocess.run([sys.executable, "-X", "dev", "-c", script], check=False, capture_output=True)
 

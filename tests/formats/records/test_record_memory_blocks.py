@@ -6,7 +6,7 @@ import gc
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.formats.records import Column, RecordReader, RecordWriter
@@ -15,7 +15,6 @@ from data_stack.formats.records.memory_blocks import BLOCK_BYTES, MemoryBlocks
 SIZES = st.sampled_from([0, 1, BLOCK_BYTES // 8, BLOCK_BYTES // 2 + 1, BLOCK_BYTES, BLOCK_BYTES + 1, 2 * BLOCK_BYTES + 1])
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(SIZES, st.booleans(), st.booleans()), max_size=30))
 def test_what_somebody_has_a_view_of_is_lent_to_nobody_else(steps: list[tuple[int, bool, bool]]) -> None:
     blocks = MemoryBlocks()

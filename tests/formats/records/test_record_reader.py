@@ -156,7 +156,7 @@ class TestRecordReaderOfSequences(DatasetIteratorContract):
         assert {key: len(column) for key, column in batch.items()} == {"frames": 0, "id": 0, "words": 0}
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     n=st.integers(0, 9), data=st.data(), manifest=st.booleans(), n_before=st.sampled_from([0, 80]),
     options=st.sampled_from([{}, {"mapped": False}, {"cache_index": True, "mapped": False}, {"verified": False}]),

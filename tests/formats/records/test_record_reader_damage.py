@@ -173,7 +173,7 @@ def test_without_a_manifest_no_damage_is_more_than_an_error_of_ours(dataset: Pat
         path.write_bytes(content)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), manifest=st.booleans())
 def test_whatever_stands_in_the_files_nothing_but_our_errors_comes_of_it(
     dataset: Path, tmp_path: Path, data: st.DataObject, manifest: bool

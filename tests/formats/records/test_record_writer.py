@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
 
@@ -69,7 +69,6 @@ def test_samples_come_back_as_they_were_appended(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(actual[name], expected[name])
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["append", "extend", "flush", "checkpoint", "reopen", "break off"]), st.integers(0, 30))

@@ -64,7 +64,7 @@ class TestShardedRecordReaderOfAStore(TestShardedRecordReader):
             yield reader
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), data=st.data())
 def test_all_ways_to_the_samples_agree(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("shards")

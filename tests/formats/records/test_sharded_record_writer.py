@@ -10,7 +10,7 @@ from typing import Any
 import granular
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
 
@@ -58,7 +58,6 @@ def test_without_a_length_there_is_one_shard(tmp_path: Path) -> None:
     assert ids(tmp_path / "a") == [list(range(10))]
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 12))),
     shardlen=st.integers(1, 6),

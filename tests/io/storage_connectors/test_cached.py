@@ -430,6 +430,7 @@ def _flip(path: Path, at: int) -> None:
         file.write(bytes([byte ^ 0x10]))
 
 
+@pytest.mark.full
 def test_no_damage_to_any_file_of_the_cache_makes_a_read_wrong(remote: Remote, tmp_path: Path) -> None:
     limit = 100_000_000
     template = CachedStorageConnector(remote, tmp_path / "template", limit)

@@ -77,6 +77,7 @@ def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> N
                 assert_same_bytes(resource.read_at(offset, size), data[offset : offset + size])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("max_bytes", [None, 4_000_000])
 def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
     remote: FileStorageConnector, tmp_path: Path, max_bytes: int | None

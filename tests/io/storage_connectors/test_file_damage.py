@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ChecksumMismatchError, ConfigError, DamagedBlockError, ResourceNotFoundError
@@ -176,7 +176,6 @@ def test_every_read_is_checked_if_that_is_asked_for(connector: FileStorageConnec
         FileStorageConnector(root, check_reads="sometimes")  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     offset=st.integers(0, len(DATA) - 1),
     reads=st.lists(st.tuples(st.integers(0, len(DATA) + 9), st.integers(0, 2 * BLOCK)), max_size=6),
