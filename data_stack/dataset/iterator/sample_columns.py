@@ -18,6 +18,7 @@ from data_stack.dataset.iterator.stacking import Batch, Column, as_array, stack_
 from data_stack.exception import MissingDependencyError
 
 __all__ = [
+    "OBJECT",
     "Rows",
     "SampleStructure",
     "ValueKind",

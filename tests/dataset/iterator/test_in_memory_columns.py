@@ -350,10 +350,7 @@ def test_without_a_source_its_arguments_rebuild_it(structure: str) -> None:
         {"columns": []},
         {"columns": [{"kind": "int", "values": np.zeros(2)}]},
         {"columns": [{"kind": "int", "values": np.arange(2)}, {"kind": "none", "values": 3}]},
-        {"columns": [{"kind": "str", "values": [1, 2]}]},
         {"columns": [{"kind": "tensor", "values": np.arange(2), "dtype": "load"}]},
-        {"columns": [{"kind": "module", "values": [1, 2]}]},
-        {"columns": [{"kind": "none", "values": "2"}]},
         {"columns": 5},
     ],
 )
