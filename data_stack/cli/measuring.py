@@ -67,7 +67,9 @@ def measure(
     Args:
         source: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
         fields: names or regular expressions; None for all.
-        workers, worker_kind, batch_size: as for :class:`~data_stack.loader.loader.Loader`.
+        workers: as for :class:`~data_stack.loader.loader.Loader`.
+        worker_kind: likewise.
+        batch_size: likewise.
         shuffle: row groups in a random order, and the rows of ``window`` of them.
         window: row groups that are mixed.
         warmup: epochs before those that count.
