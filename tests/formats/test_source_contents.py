@@ -25,7 +25,7 @@ from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.idx import IdxDatasetIterator, write_idx
 from data_stack.formats.image_folder import ImageFolderIterator, ImageFolderWriter
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator
-from data_stack.formats.parquet import ParquetDataset, ParquetWriter, col
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter, col, in_lambda
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator
 from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
@@ -336,7 +336,7 @@ class Numbers(NumpyDatasetIterator):
         (lambda folder, data: data.filter(np.vectorize(bool)), "filtered: .*is an object"),
         (lambda folder, data: SequenceDatasetIterator([h5py.File(folder / "x.h5")["x"]]), "sequence: nothing is known of"),
         (
-            lambda folder, data: ParquetDataset(folder / "x.parquet", filters=col("a").apply(lambda a: a > 3)),
+            lambda folder, data: ParquetDataset(folder / "x.parquet", filters=in_lambda(["a"], lambda a: a > 3)),
             "ParquetDataset: a function in the filter",
         ),
         (

@@ -25,6 +25,7 @@ from data_stack.formats.parquet.gathering import Gathering
 from data_stack.formats.parquet.group_cache import GroupCache
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups, files_that_could_match
 from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Located, Selection, selected
 from data_stack.formats.parquet.some_rows import ReadingSomeRows
 from data_stack.formats.parquet.stored_schema import stored_schema
@@ -104,8 +105,6 @@ class ParquetDataset(AccessedDatasetIterator):
         filesystem: Any = None,
         max_cached_bytes: int = 1 << 30,
     ) -> None:
-        from data_stack.formats.parquet.selecting import as_predicate
-
         files = find_files(source, prefix, filesystem=filesystem)
         self._predicate = None if filters is None else as_predicate(filters)
         footers = Footers(files, lazily=True)

@@ -22,6 +22,7 @@ from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.page_headers import claimed_by_pages
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
+from data_stack.formats.parquet.selecting.values import as_numpy_time
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 
@@ -129,15 +130,17 @@ class RowGroups:
         for name in names:
             if name in self._partitioned:
                 value = self._partition_values[file][name]
-                known[name] = ColumnStatistics(value, value, n_rows if value is None else 0, n_rows, True)
+                known[name] = _partition_statistics(self.schema[name].dtype, value, n_rows)
             elif name in self._absent[file]:
-                known[name] = ColumnStatistics(None, None, n_rows, n_rows, True)
+                known[name] = ColumnStatistics(n_rows, n_rows)
             else:
                 facts = footers.facts(file)
                 leaves = facts.columns.get(name, [])
                 if len(leaves) == 1 and isinstance(self.schema[name].codec, ScalarCodec):
                     n_nulls = int(facts.n_nulls[index, leaves[0]])
-                    known[name] = _column_statistics(stored.column(leaves[0]), n_rows, None if n_nulls < 0 else n_nulls)
+                    known[name] = _column_statistics(
+                        self.schema[name].dtype, stored.column(leaves[0]), n_rows, None if n_nulls < 0 else n_nulls
+                    )
         return known
 
     # ------------------------------------------------------------------ inside
@@ -195,10 +198,8 @@ class RowGroups:
 
     def _partition_column(self, file: int, name: str, n_rows: int) -> GroupColumn:
         value = self._partition_values[file][name]
-        field = self.schema[name]
-        if self._with_nulls[name] or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
-            return ObjectColumn(objects([value] * n_rows))
-        return ArrayColumn(np.full(n_rows, value, field.dtype))
+        array = _partition_array(self.schema[name], value, n_rows, has_nulls=self._with_nulls[name])
+        return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
 
     def _absent_of(self, file: int) -> frozenset[str]:
         """The fields that a file lacks."""
@@ -438,8 +439,12 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
     kept = []
     for number, texts in enumerate(files.partitions):
         values = {name: _partition_value(schema[name], texts.get(name), files, number) for name in names}
-        known = {name: ColumnStatistics(value, value, int(value is None), 1, True) for name, value in values.items()}
-        if predicate.could_match(known):
+        if len(names) == len(predicate.fields):  # of folders alone: that is asked itself
+            is_kept = bool(predicate.mask({name: _partition_array(schema[name], value, 1) for name, value in values.items()})[0])
+        else:
+            known = {name: _partition_statistics(schema[name].dtype, value, 1) for name, value in values.items()}
+            is_kept = predicate.could_be(True, known)
+        if is_kept:
             kept.append(number)
     kept = kept or [0]
     if len(kept) == len(files.paths):
@@ -495,13 +500,34 @@ def _partition_value(field: Field, text: str | None, files: ParquetFiles, file: 
         ) from error
 
 
-def _column_statistics(column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> ColumnStatistics:
+def _partition_array(field: Field, value: Any, n_rows: int, *, has_nulls: bool = False) -> npt.NDArray[Any]:
+    if has_nulls or value is None or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
+        return objects([value] * n_rows)
+    return np.full(n_rows, value, field.dtype)
+
+
+def _column_statistics(dtype: Any, column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> ColumnStatistics:
     statistics = column.statistics
-    if statistics is None or not statistics.has_min_max:
-        return ColumnStatistics(None, None, n_nulls, n_rows, False)
     try:
-        return ColumnStatistics(
-            statistics.min, statistics.max, n_nulls, n_rows, bool(getattr(statistics, "is_max_value_exact", None))
-        )
+        if statistics is None or not statistics.has_min_max:
+            return ColumnStatistics(n_rows, n_nulls)
+        is_exact = bool(getattr(statistics, "is_max_value_exact", None))
+        return ColumnStatistics(n_rows, n_nulls, _bounds(dtype, statistics.min, statistics.max), is_exact)
     except (ValueError, OverflowError, pa.ArrowException):  # dates beyond what Python has
-        return ColumnStatistics(None, None, n_nulls, n_rows, False)
+        return ColumnStatistics(n_rows, n_nulls)
+
+
+def _bounds(dtype: Any, least: Any, greatest: Any) -> npt.NDArray[Any] | None:
+    """The least and greatest value as the column has them; None if they are none, or contradict each other."""
+    try:
+        is_plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
+        bounds = np.array([as_numpy_time(least), as_numpy_time(greatest)], dtype if is_plain else object)
+        return bounds if bounds[0] <= bounds[1] else None  # NaN is not
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+
+
+def _partition_statistics(dtype: Any, value: Any, n_rows: int) -> ColumnStatistics:
+    if value is None:
+        return ColumnStatistics(n_rows, n_rows)
+    return ColumnStatistics(n_rows, 0, _bounds(dtype, value, value), True)

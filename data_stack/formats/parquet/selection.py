@@ -148,7 +148,7 @@ def _numbered(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[
 def selected(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
     """The rows of the chosen row groups that a predicate takes; None takes all.
 
-    Row groups of which partition values and statistics tell that none or all of their rows are taken are not read; of the others
+    Row groups of which partition values and statistics tell that none of their rows are taken are not read; of the others
     nothing is but the columns that the predicate needs.
 
     Raises:
@@ -163,10 +163,7 @@ def selected(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
 
     def look_at(group: int) -> None:
         statistics = groups.statistics(group, predicate.fields)
-        if not groups.footers.n_rows[group] or not predicate.could_match(statistics):
-            return
-        if predicate.must_match(statistics):
-            found[group] = None
+        if not groups.footers.n_rows[group] or not predicate.could_be(True, statistics):
             return
         columns = groups.read(group, predicate.fields)
         every = np.arange(groups.footers.n_rows[group], dtype=np.int64)

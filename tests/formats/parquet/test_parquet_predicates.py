@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 import math
 import operator
 import pickle
@@ -15,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from sizes import sized
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting import (
@@ -34,8 +34,8 @@ from data_stack.formats.parquet.selecting import (
 )
 
 WRONG: Any = 3
-
-Columns = dict[str, npt.NDArray[Any]]
+#: Of each comparison with Python; `make faults` takes the larger number.
+N_EXAMPLES = sized(120, 5000)
 
 
 def objects(items: list[Any]) -> npt.NDArray[Any]:
@@ -52,18 +52,6 @@ def selected(predicate: Predicate, **columns: Any) -> list[bool]:
     return found
 
 
-def statistics_of(column: npt.NDArray[Any]) -> ColumnStatistics:
-    """As a Parquet writer makes them: without nulls and NaN."""
-    values = [value for value in column.tolist() if value is not None]
-    known = [value for value in values if value == value]
-    low, high = (min(known), max(known)) if known else (None, None)
-    return ColumnStatistics(low, high, len(column) - len(values), len(column), True)
-
-
-def constant(value: Any, n_rows: int = 5) -> ColumnStatistics:
-    return ColumnStatistics(value, value, 0, n_rows, True)
-
-
 # ---------------------------------------------------------------------- against Python, row by row
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -74,116 +62,40 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-NUMBERS = st.one_of(
-    st.integers(-3, 3),
-    st.sampled_from([0.5, 0.1, float(np.float32(0.1)), math.nan, math.inf, -math.inf, -0.0]),
-    st.sampled_from([2**53, 2**53 + 1, float(2**53), -(2**63), 2**63, 2**64 - 1, 1e300, Decimal("0.1"), Decimal(2)]),
-)
-NUMPY_COLUMNS = st.one_of(
+NUMBERS = st.integers(-3, 3) | st.sampled_from([0.5, math.nan, math.inf, -math.inf, -0.0, -(2**63), 1000, 2**64 - 1])
+COLUMNS = st.one_of(
     st.lists(st.integers(-3, 3), max_size=6).map(lambda items: np.array(items, dtype=np.int8)),
-    st.lists(st.sampled_from([0, 1, 2**53, 2**53 + 1, -(2**63), 2**63 - 1]), max_size=6).map(
-        lambda items: np.array(items, dtype=np.int64)
-    ),
     st.lists(st.sampled_from([0, 3, 2**63, 2**64 - 1]), max_size=6).map(lambda items: np.array(items, dtype=np.uint64)),
-    st.lists(st.booleans(), max_size=6).map(lambda items: np.array(items, dtype=bool)),
-    st.lists(st.sampled_from([0.1, 0.5, 2.0, math.nan, math.inf]), max_size=6).map(
-        lambda items: np.array(items, dtype=np.float32)
-    ),
-    st.lists(st.sampled_from([0.1, 0.5, -2.0, math.nan, 2.0**53]), max_size=6).map(
-        lambda items: np.array(items, dtype=np.float64)
-    ),
+    st.lists(st.sampled_from([0.5, 2.0, math.nan, math.inf]), max_size=6).map(lambda items: np.array(items, dtype=np.float32)),
+    st.lists(st.none() | st.integers(-3, 3), max_size=6).map(objects),
+    st.lists(st.none() | st.sampled_from([0.5, 1.0, math.nan]), max_size=6).map(objects),
+    st.lists(st.none() | st.sampled_from([Decimal("0.5"), Decimal(-2)]), max_size=6).map(objects),
 )
-NULLABLE_COLUMNS = st.one_of(
-    st.lists(st.none() | st.integers(-3, 3) | st.sampled_from([2**53 + 1, 2**70]), max_size=6),
-    st.lists(st.none() | st.sampled_from([0.5, 1.0, math.nan, float(2**53)]), max_size=6),
-    st.lists(st.none() | st.booleans(), max_size=6),
-    st.lists(st.none() | st.sampled_from([Decimal("0.1"), Decimal(1), Decimal(-2)]), max_size=6),
-).map(objects)
-COLUMNS = st.one_of(NUMPY_COLUMNS, NULLABLE_COLUMNS)
 
 
-def naive(truth: Callable[..., Any], *columns: npt.NDArray[Any]) -> list[bool | None]:
+def naive(truth: Callable[[Any], Any], column: npt.NDArray[Any]) -> list[bool | None]:
     """True, False or None for each row; None where there is a null."""
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    with decimal.localcontext() as context:
-        context.traps[decimal.InvalidOperation] = False  # such as Decimal(1) < nan
-        return [None if any(value is None for value in row) else bool(truth(*row)) for row in rows]
+    return [None if value is None else bool(truth(value)) for value in column.tolist()]
 
 
-def check(predicate: Predicate, truths: list[bool | None], columns: Columns) -> None:
-    assert predicate.mask(columns).tolist() == [truth is True for truth in truths]
-    assert (~predicate).mask(columns).tolist() == [truth is False for truth in truths]
-    check_statistics(predicate, columns)
-
-
-def check_statistics(predicate: Predicate, columns: Columns) -> None:
-    known = {name: statistics_of(column) for name, column in columns.items()}
-    for candidate in (predicate, ~predicate, in_negate(predicate)):
-        mask = candidate.mask(columns)
-        for some in (known, {}):
-            assert candidate.could_match(some) or not mask.any()
-            assert mask.all() or not candidate.must_match(some)
+def check(predicate: Predicate, truths: list[bool | None], column: npt.NDArray[Any]) -> None:
+    assert predicate.mask({"a": column}).tolist() == [truth is True for truth in truths]
+    assert (~predicate).mask({"a": column}).tolist() == [truth is False for truth in truths]
 
 
 @given(column=COLUMNS, name=st.sampled_from(sorted(COMPARISONS)), number=NUMBERS)
 def test_a_comparison_with_a_number_is_that_of_python(column: npt.NDArray[Any], name: str, number: Any) -> None:
-    check(COMPARISONS[name](col("a"), number), naive(lambda a: COMPARISONS[name](a, number), column), {"a": column})
+    assume(number == number or not any(isinstance(value, Decimal) for value in column.tolist()))  # Python does not compare these
 
-
-@given(data=st.data(), name=st.sampled_from(sorted(COMPARISONS)))
-def test_a_comparison_of_columns_is_that_of_python(data: st.DataObject, name: str) -> None:
-    one, other = data.draw(COLUMNS), data.draw(COLUMNS)
-    length = min(len(one), len(other))
-    columns = {"a": one[:length], "b": other[:length]}
-
-    check(COMPARISONS[name](col("a"), col("b")), naive(COMPARISONS[name], columns["a"], columns["b"]), columns)
+    check(COMPARISONS[name](col("a"), number), naive(lambda a: COMPARISONS[name](a, number), column), column)
 
 
 @given(column=COLUMNS, numbers=st.lists(NUMBERS, max_size=4))
 def test_membership_is_that_of_python(column: npt.NDArray[Any], numbers: list[Any]) -> None:
     wanted = {number for number in numbers if number == number}
 
-    check(col("a").isin(numbers), naive(lambda a: a in wanted, column), {"a": column})
+    check(col("a").isin(numbers), naive(lambda a: a in wanted, column), column)
     assert in_set(numbers, "a").mask({"a": column}).tolist() == [value in wanted for value in column.tolist()]
-    check_statistics(in_set([*numbers, None], "a"), {"a": column})
-
-
-INTEGERS = st.lists(st.none() | st.integers(-4, 4) | st.sampled_from([2**62, -(2**63)]), min_size=4, max_size=4).map(objects)
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-}
-
-
-@given(
-    one=INTEGERS, other=INTEGERS, factor=st.integers(-3, 3), sign=st.sampled_from(sorted(ARITHMETIC)), limit=st.integers(-9, 9)
-)
-def test_integers_are_computed_with_as_in_python(
-    one: npt.NDArray[Any], other: npt.NDArray[Any], factor: int, sign: str, limit: int
-) -> None:
-    def computed(a: int, b: int) -> int | None:
-        return None if sign in ("//", "%") and b == 0 else int(ARITHMETIC[sign](a, b)) + factor * a
-
-    left = ARITHMETIC[sign](col("a"), col("b")) + factor * col("a")
-    values = [None if None in row else computed(*row) for row in zip(one.tolist(), other.tolist(), strict=True)]
-
-    check(left > limit, [None if value is None else value > limit for value in values], {"a": one, "b": other})
-
-
-@given(
-    one=st.lists(st.floats(width=32), min_size=3, max_size=3),
-    other=st.lists(st.integers(-5, 5), min_size=3, max_size=3),
-    sign=st.sampled_from(["+", "-", "*"]),
-    limit=st.floats(allow_nan=False),
-)
-def test_floats_are_computed_with_as_in_python(one: list[float], other: list[int], sign: str, limit: float) -> None:
-    columns = {"a": np.array(one, dtype=np.float32), "b": np.array(other)}
-    truths = [ARITHMETIC[sign](a, float(b)) <= limit for a, b in zip(one, other, strict=True)]
-
-    check(ARITHMETIC[sign](col("a"), col("b")) <= limit, list(truths), columns)
 
 
 TEXTS = st.lists(st.none() | st.text(alphabet="abß", max_size=2), max_size=6).map(objects)
@@ -191,12 +103,12 @@ TEXTS = st.lists(st.none() | st.text(alphabet="abß", max_size=2), max_size=6).m
 
 @given(column=TEXTS, text=st.text(alphabet="abß", max_size=2), name=st.sampled_from(sorted(COMPARISONS)))
 def test_texts_compare_as_in_python(column: npt.NDArray[Any], text: str, name: str) -> None:
-    check(COMPARISONS[name](col("a"), text), naive(lambda a: COMPARISONS[name](a, text), column), {"a": column})
+    check(COMPARISONS[name](col("a"), text), naive(lambda a: COMPARISONS[name](a, text), column), column)
 
 
 @given(column=TEXTS, pattern=st.sampled_from(["a", "^b", "ß$", "^$", "a|b"]))
 def test_a_pattern_is_found_as_by_re(column: npt.NDArray[Any], pattern: str) -> None:
-    check(col("a").matches(pattern), naive(lambda a: re.search(pattern, a) is not None, column), {"a": column})
+    check(col("a").matches(pattern), naive(lambda a: re.search(pattern, a) is not None, column), column)
 
 
 PREDICATES = st.recursive(
@@ -227,13 +139,12 @@ PREDICATES = st.recursive(
     predicate=PREDICATES,
     rows=st.lists(st.tuples(st.none() | st.integers(-2, 2), st.none() | st.integers(-2, 2)), min_size=1, max_size=6),
 )
-def test_combinations_say_of_many_rows_what_they_say_of_each_and_statistics_leave_out_no_row(
+def test_combinations_say_of_many_rows_what_they_say_of_each(
     predicate: Predicate, rows: list[tuple[int | None, int | None]]
 ) -> None:
     columns = {"a": objects([a for a, _ in rows]), "b": objects([b for _, b in rows])}
 
     assert predicate.mask(columns).tolist() == [predicate.do_include({"a": a, "b": b}) for a, b in rows]
-    check_statistics(predicate, columns)
 
 
 # ---------------------------------------------------------------------- expressions
@@ -255,8 +166,7 @@ def test_columns_of_nothing_but_nulls_and_of_no_rows_can_be_asked() -> None:
         col("a") > 3,
         col("a").isin([1]),
         col("a").matches("x"),
-        col("a") < col("a"),
-        col("a") + 1 > 2,
+        col("a") % 2 == 1,
         in_set([1], "a"),
     ):
         assert selected(predicate, a=[None, None]) == [False, False]
@@ -274,14 +184,10 @@ def test_nan_is_a_value_that_is_different_from_all() -> None:
     assert selected(col("a").isin([math.nan, 1]), a=column) == [False, True]
 
 
-def test_what_is_divided_by_zero_is_null() -> None:
-    columns = {"a": np.array([1, 1, -3]), "b": np.array([0, 2, 2])}
-
-    for quotient in (col("a") / col("b"), col("a") // col("b"), col("a") % col("b"), col("a") / (1.0 * col("b"))):
-        assert as_predicate(quotient.is_null()).mask(columns).tolist() == [True, False, False]
-    assert (col("a") // col("b") == -2).mask(columns).tolist() == [False, False, True]
-    assert (10 / col("b") == 5).mask(columns).tolist() == [False, True, True]
-    assert (-col("a") == 3).mask(columns).tolist() == [False, False, True]
+def test_every_nth_row_is_taken_by_its_remainder() -> None:
+    assert selected(col("a") % 3 == 1, a=np.array([1, -2, 3, 127], dtype=np.int8)) == [True, True, False, True]
+    assert selected((col("a") % 1000).isin([200]), a=np.array([200], dtype=np.uint8)) == [True]
+    assert selected(~(col("a") % 2 == 1), a=[1, 2, None]) == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -290,39 +196,19 @@ def test_what_is_divided_by_zero_is_null() -> None:
         np.array(["2020-01-01", "2020-01-02", "NaT"], dtype="M8[D]"),
         np.array(["2020-01-01T00", "2020-01-02T00", "NaT"], dtype="M8[ns]"),
         np.array(["2020-01-01", "2020-01-02", "NaT"], dtype=">M8[s]"),
-        objects([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2), None]),
-        objects([datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2), None]),
-        objects([np.datetime64("2020-01-01", "D"), np.datetime64("2020-01-02T00:00", "ms"), np.datetime64("NaT")]),
-        objects(
-            [
-                datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc),
-                datetime.datetime(2020, 1, 2, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
-                None,
-            ]
-        ),
+        objects([np.datetime64("2020-01-01", "D"), np.datetime64("2020-01-02", "D"), None]),
     ],
-    ids=["days", "nanoseconds", "seconds of the other byte order", "dates", "datetimes", "objects of numpy", "with zones"],
+    ids=["days", "nanoseconds", "seconds of the other byte order", "objects of numpy"],
 )
 def test_times_compare_as_moments_whatever_their_types(column: npt.NDArray[Any]) -> None:
-    for moment in (datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), np.datetime64("2020-01-01", "h")):
+    zoned = datetime.datetime(2020, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+    for moment in (datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), np.datetime64("2020-01-01", "h"), zoned):
         assert selected(col("t") > moment, t=column) == [False, True, False]
         assert selected(col("t") == moment, t=column) == [True, False, False]
         assert selected(col("t").isin([moment]), t=column) == [True, False, False]
     assert selected(col("t") > datetime.datetime(2020, 1, 1, 0, 0, 0, 1), t=column) == [False, True, False]
     assert selected(col("t") <= np.datetime64("2020-01-01T00:00:00.000000001"), t=column) == [True, False, False]
     assert selected(col("t").is_null(), t=column) == [False, False, True]
-    assert selected(col("t") - col("t") == datetime.timedelta(0), t=column) == [True, True, False]
-    assert selected(col("t") + datetime.timedelta(days=1) > datetime.date(2020, 1, 2), t=column) == [False, True, False]
-
-
-def test_times_of_different_units_compare() -> None:
-    columns = {
-        "a": np.array(["2020-01-01", "9999-01-01"], dtype="M8[D]"),
-        "b": np.array(["2020-01-01", "2020-01-01"], dtype="M8[ns]"),
-    }
-
-    assert (col("a") == col("b")).mask(columns).tolist() == [True, False]
-    assert (col("a") > col("b")).mask(columns).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint64", "float32", "bool", "M8[us]", "m8[s]"])
@@ -340,7 +226,6 @@ def test_objects_of_numpy_compare_as_arrays_do(dtype: str) -> None:
 def test_other_types_compare_with_their_own() -> None:
     assert selected(col("a") >= b"b", a=[b"a", b"b\0", None]) == [False, True, False]
     assert selected(col("a") == Decimal("1.10"), a=[Decimal("1.1"), Decimal(1), None]) == [True, False, False]
-    assert selected(col("a") < datetime.time(12), a=[datetime.time(11, 59), datetime.time(12)]) == [True, False]
     assert selected(col("a") < datetime.time(0, 0, 2), a=np.array([1, 2], dtype="m8[s]")) == [True, False]
     assert selected(col("a") > datetime.timedelta(seconds=1), a=np.array([1, 2], dtype="m8[s]")) == [False, True]
     assert selected(col("a") == "b", a=np.array(["a", "b"])) == [False, True]
@@ -348,36 +233,17 @@ def test_other_types_compare_with_their_own() -> None:
     assert selected(~col("a") | col("b"), a=np.array([True, False, True]), b=[None, None, True]) == [False, True, True]
 
 
-def test_functions_are_applied_to_what_is_no_null() -> None:
-    assert selected(as_predicate(col("a").apply(lambda a: a % 2 == 1)), a=[1, None, 2]) == [True, False, False]
-    assert selected(col("a").apply(len) > 1, a=[[1, 2], None, np.zeros(1)]) == [True, False, False]
-    assert selected((col("a") * 2).apply(lambda a: -a) == -4, a=[1, None, 2]) == [False, False, True]
-    assert selected(col("a").apply(lambda a: a.sum(axis=1), batched=True) > 3, a=np.array([[1, 2], [3, 4]])) == [False, True]
-    assert selected(col("t").apply(lambda t: t.astype("M8[Y]") == np.datetime64("2020"), batched=False).as_predicate(),
-                    t=np.array(["2020-05-05", "2021-05-05"], dtype="M8[D]")) == [True, False]  # fmt: skip
-
-
-def test_what_a_function_raises_names_the_row_and_its_value() -> None:
-    with pytest.raises(PredicateError, match=r"row 1 .*ZeroDivisionError.*given 0") as caught:
-        (col("a").apply(lambda a: 1 / a) > 0).mask({"a": np.array([1, 0])})
-
-    assert caught.value.row == 1
-    assert pickle.loads(pickle.dumps(caught.value)).row == 1
-
-
 @pytest.mark.parametrize(
     ("predicate", "column", "message"),
     [
-        (col("a") > 3, ["x"], "a text cannot be compared .* with a number"),
-        (col("a") == "3", np.array([3]), "a number cannot be compared .* with a text"),
-        (col("a").isin(["3"]), np.array([3]), "a number never is a text"),
-        (col("a") > 3, [1, "x"], "column 'a': it has a number and a text"),
+        (col("a") > 3, ["x"], "str cannot be compared with 3"),
+        (col("a") == "3", np.array([3]), "cannot be compared with '3'"),
+        (col("a") > 3, [1, "x"], "cannot be compared"),
         (col("a") > 3, np.zeros((1, 2)), "in_intersection"),
         (col("a").isin([3]), [[3]], "in_intersection"),
-        (col("a").matches("3"), np.array([3]), "looked for in text"),
-        (col("a") + 1 > 3, ["x"], "has no meaning"),
-        (col("a") > datetime.date(2020, 1, 1), np.array([3]), "a date or time"),
-        (as_predicate(col("a")), ["x"], 'col."a".'),
+        (col("a").matches("3"), np.array([3]), "expected string"),
+        (col("a") > datetime.date(2020, 1, 1), np.array([3]), "cannot be compared"),
+        (col("a"), ["x"], 'col."a".'),
     ],
 )
 def test_what_cannot_be_compared_is_an_error(predicate: Predicate, column: Any, message: str) -> None:
@@ -393,24 +259,24 @@ def test_a_missing_column_is_named_with_those_that_are_there() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: bool(col("a") > 3), r'col\("a"\) > 3 is neither true nor false.*&, \| and ~'),
+        (lambda: bool(col("a") > 3), r'\(col\("a"\) > 3\) is neither true nor false.*&, \| and ~'),
         (lambda: (col("a") > 3) and (col("b") > 3), "is neither true nor false"),
         (lambda: not col("a"), "is neither true nor false"),
         (lambda: 1 < col("a") < 3, "between"),
-        (lambda: col("a") > 3 & col("b"), "parentheses"),
         (lambda: col("a") == None, r"is_null\(\)"),  # noqa: E711
         (lambda: col("a") != None, r"is_not_null\(\)"),  # noqa: E711
         (lambda: col("a") == [1, 2], "isin"),
-        (lambda: col("a") == (col("b") > 3), "is a predicate, not a value"),
+        (lambda: col("a") == (col("b") > 3), "single value"),
+        (lambda: col("a") < col("b"), "pyarrow"),
+        (lambda: col("a") % 0, "integer from 1 on"),
         (lambda: col("a").isin("abc"), r"write \['abc'\]"),
         (lambda: col("a").isin(WRONG), "takes a list or a set"),
         (lambda: col("a").isin([1, None]), "is_null"),
         (lambda: col("a").isin([[1]]), "can be hashed"),
         (lambda: col("a").matches("("), "no regular expression"),
         (lambda: col("a").matches(WRONG), "no regular expression"),
-        (lambda: col("a").apply(WRONG), "takes a function"),
-        (lambda: col(""), "named by a text"),
-        (lambda: col(WRONG), "named by a text"),
+        (lambda: col(""), "name of a field"),
+        (lambda: col(WRONG), "name of a field"),
     ],
 )
 def test_mistakes_in_writing_are_errors_that_say_what_to_write(make: Callable[[], Any], message: str) -> None:
@@ -421,16 +287,15 @@ def test_mistakes_in_writing_are_errors_that_say_what_to_write(make: Callable[[]
 @pytest.mark.parametrize(
     ("predicate", "text"),
     [
-        (col("speed") > 3, 'col("speed") > 3'),
-        (3 < col("speed"), 'col("speed") > 3'),  # noqa: SIM300
-        ((col("a") + 1) * 2 <= col("b"), '(col("a") + 1) * 2 <= col("b")'),
-        ((col("a") == "x") & ~col("b") | col("c").is_null(), '((col("a") == \'x\') & ~col("b")) | col("c").is_null()'),
-        (col("a").isin([2, 1]), 'col("a").isin([1, 2])'),
-        (~col("a").matches("^x"), "~col(\"a\").matches('^x')"),
-        (in_set({"x"}, "a"), "in_set(['x'], 'a')"),
+        (3 < col("speed"), '(col("speed") > 3)'),  # noqa: SIM300
         (
-            in_reduce([in_set([1], "a"), in_negate(col("b") > 3)], any),
-            "in_reduce([in_set([1], 'a'), in_negate(col(\"b\") > 3)], any)",
+            (col("a") == "x") & ~col("b") | col("c").is_null() | (col("d") % 2 == 1),
+            '(((col("a") == \'x\') & ~col("b")) | col("c").is_null() | (col("d") % 2 == 1))',
+        ),
+        (col("a").isin([2, 1]), 'col("a").isin([1, 2])'),
+        (
+            in_reduce([in_set({"x"}, "a"), in_negate(col("b"))], any),
+            "in_reduce([in_set(['x'], 'a'), in_negate(col(\"b\"))], any)",
         ),
         (in_pseudorandom_split([0.5, 0.5], 1, "a"), "in_pseudorandom_split([0.5, 0.5], 1, 'a')"),
         (in_lambda(["a"], len), "in_lambda(['a'], builtins:len)"),
@@ -441,100 +306,85 @@ def test_predicates_read_as_they_were_written(predicate: Predicate, text: str) -
 
 
 def test_thousands_of_predicates_are_combined() -> None:
-    column = np.arange(5000)
     predicate = as_predicate([[("a", "=", number)] for number in range(3000)])
 
-    assert predicate.mask({"a": column}).sum() == 3000
-    assert not predicate.could_match({"a": ColumnStatistics(3000, 4999, 0, 2000, True)})
-    assert pickle.loads(pickle.dumps(predicate)) == predicate
+    assert predicate.mask({"a": np.arange(5000)}).sum() == 3000
+    assert not predicate.could_be(True, {"a": ColumnStatistics(2000, 0, np.array([3000, 4999]))})
+    assert pickle.loads(pickle.dumps(predicate)).content() == predicate.content()
 
 
-def test_predicates_are_values() -> None:
+def test_the_content_of_predicates_tells_them_apart() -> None:
     def made() -> Predicate:
-        return ((col("a") + 1 > 3) & col("b").isin([1, 2])) | in_set(["x"], "c") | ~col("d").matches("x")
+        return ((col("a") % 5 > 3) & col("b").isin([1, 2])) | in_set(["x"], "c") | ~col("d").matches("x")
 
     copy = pickle.loads(pickle.dumps(made()))
+    others = [
+        *(col("a") > 3, col("a") > 4, col("a") >= 3, col("a") > 3.0, col("b") > 3, col("a") % 2 > 3),
+        *(in_set([1, 2], "a"), in_set([1, 3], "a"), in_set(["1", "2"], "a")),
+        *(in_lambda(["a"], lambda a: a > 3), in_lambda(["a"], lambda a: a > 4)),
+    ]
 
-    assert made() == copy
-    assert hash(made()) == hash(copy)
+    assert made().content() == copy.content()
     assert made().fields == copy.fields == ("a", "b", "c", "d")
-    assert len({made(), copy, col("a") > 3, col("a") > 4, col("a") >= 3}) == 4
-    assert in_set([1, 2], "a") != in_set([1, 3], "a")
-    assert in_set([1, 2], "a") == in_set(np.array([2, 1]), "a")
-    assert in_lambda(["a"], lambda a: a > 3) != in_lambda(["a"], lambda a: a > 4)
-    assert col("a").isin(range(1000)) != col("a").isin(range(1001))
+    assert len({repr(other.content()) for other in others}) == len(others)
+    assert in_set([1, 2], "a").content() == in_set(np.array([2, 1]), "a").content()
 
 
 # ---------------------------------------------------------------------- statistics
 
 
 def known(low: Any, high: Any, n_nulls: int | None = 0, *, is_exact: bool = True) -> Mapping[str, ColumnStatistics]:
-    return {"a": ColumnStatistics(low, high, n_nulls, 10, is_exact)}
+    is_object = isinstance(low, (str, Decimal))
+    return {"a": ColumnStatistics(10, n_nulls, np.array([low, high], dtype=object if is_object else None), is_exact)}
+
+
+NOTHING = {"a": ColumnStatistics(10, None)}
+NULLS = {"a": ColumnStatistics(10, 10)}
 
 
 @pytest.mark.parametrize(
-    ("predicate", "statistics", "could", "must"),
+    ("predicate", "statistics", "could"),
     [
-        (col("a") > 3, known(0, 3), False, False),
-        (col("a") > 3, known(4, 9), True, True),
-        (col("a") > 3, known(4, 9, None), True, False),
-        (col("a") > 3, known(4, 9, 1), True, False),
-        (col("a") > 3, known(4.0, 9.0), True, False),  # NaN may be among floats
-        (col("a") > 3, known(0.0, 3.0), False, False),
-        (~(col("a") > 3), known(4, 9, 1), False, False),
-        (in_negate(col("a") > 3), known(4, 9, 1), True, False),
-        (col("a") != 3, known(3, 3), False, False),
-        (col("a") == 3, known(3, 3), True, True),
-        (col("a") == 3, known(3, 3, is_exact=False), True, True),
-        (col("a") == 3, known(None, None, 10), False, False),
-        (col("a") == 3, known(None, None), True, False),
-        (col("a") == 3, known(None, 2), False, False),
-        (col("a") == 3, known(9, 0), True, False),  # damaged
-        (col("a") == "x", known(3, 3), True, False),  # an error, when rows are looked at
-        (col("a") == "b", known("a", "ab"), False, False),
-        (col("a") == "a", known("a", "a", is_exact=False), True, False),
-        (col("a").isin([1, 9]), known(2, 8), False, False),
-        (col("a").isin([1, 5]), known(5, 5), True, True),
-        (~col("a").isin([1, 5]), known(5, 5), False, False),
-        (col("a").isin([]), known(0, 9), False, False),
-        (in_set(["x"], "a"), known("a", "b"), False, False),
-        (in_set([None], "a"), known(None, None, 10), True, True),
-        (in_set([None], "a"), known(1, 3), False, False),
-        (in_set([1], "a"), known("a", "b"), False, False),
-        (col("a").is_null(), known(0, 9), False, False),
-        (col("a").is_null(), known(None, None, 10), True, True),
-        (col("a").is_not_null(), known(0, 9), True, True),
-        (col("a").between(2, 4), known(5, 9), False, False),
-        (col("a").between(2, 4), known(2, 4), True, True),
-        (col("a") * 2 - 1 > 5, known(0, 3), False, False),
-        (col("a") * -1 > -5, known(0, 3), True, True),
-        (col("a") > datetime.date(2020, 1, 1), known(datetime.datetime(2019, 1, 1), datetime.datetime(2020, 1, 1)), False, False),
-        (col("a") > Decimal("1.5"), known(Decimal("1.0"), Decimal("1.5")), False, False),
-        (col("a").matches("^rain"), known("rainy", "rainy"), True, True),
-        (col("a").matches("^rain"), known("sun", "sun"), False, False),
-        (as_predicate(col("a")), known(False, False), False, False),
-        (as_predicate(col("a")), known(True, True), True, True),
-        (in_lambda(["a"], lambda a: a == "x"), known("x", "x"), True, True),
-        (in_lambda(["a"], lambda a: a == "x"), known("y", "y"), False, False),
-        (in_lambda(["a"], lambda a: a == "x"), known("y", "y", is_exact=False), True, False),
-        (in_lambda(["a"], lambda a: type(a) is int and a == 3), known(np.int16(3), np.int16(3)), True, True),
-        (in_lambda(["a"], lambda a: a == 3), known(3.0, 3.0), True, False),  # a float32 may come in another form
-        (in_lambda(["a"], lambda a, state: a in state, {"x"}), known("y", "y"), True, False),
-        (in_lambda(["a"], lambda a: 1 / 0), known("y", "y"), True, False),
-        (in_pseudorandom_split([0.5, 0.2, 0.3], 2, "a"), known(2, 2), True, True),
-        (in_pseudorandom_split([0.5, 0.2, 0.3], 0, "a"), known(2, 2), False, False),
-        (in_reduce([col("a") > 3, col("a") < 9], all), known(0, 3), False, False),
-        (in_reduce([col("a") > 3, col("a") < 9], any), known(4, 8), True, True),
-        (in_reduce([col("a") > 3, col("a") < 9], lambda found: sum(found) == 1), known(4, 8), False, False),
-        (in_intersection(["x"], "a"), known("y", "y"), True, False),
-        ((col("a") > 3) & (col("other") > 3), known(0, 3), False, False),
-        ((col("a") > 3) | (col("other") > 3), known(0, 3), True, False),
+        (col("a") > 3, known(0, 3), False),
+        (col("a") > 3, known(4, 9), True),
+        (col("a") > 3, NOTHING, True),
+        (col("a") > 3, NULLS, False),
+        (col("a") > 3, known(0.0, 3.0), False),
+        (~(col("a") > 3), known(4, 9, 1), False),
+        (~(col("a") > 3), known(4.0, 9.0), True),  # NaN may be among floats
+        (~(col("a") > math.nan), known(4, 9), True),
+        (col("a") != 3, known(3, 3), False),
+        (col("a") != 3, known(3.0, 3.0), True),
+        (col("a") != 3, known(3, 3, is_exact=False), True),
+        (~(col("a") == 3), known(3, 3), False),
+        (col("a") == 3, known(4, 9), False),
+        (col("a") == "x", known(3, 3), True),  # an error, when rows are looked at
+        (col("a") == "b", known("a", "ab"), False),
+        (col("a").isin([1, 9]), known(2, 8), False),
+        (~col("a").isin([1, 9]), known(2, 8), True),
+        (col("a").isin([]), known(0, 9), False),
+        (in_set(["x"], "a"), known("a", "b"), False),
+        (in_set([None], "a"), NULLS, True),
+        (in_set([None], "a"), known(1, 3), False),
+        (col("a").is_null(), known(0, 9), False),
+        (col("a").is_null(), NOTHING, True),
+        (col("a").is_not_null(), NULLS, False),
+        (col("a").between(2, 4), known(5, 9), False),
+        (col("a") % 2 == 1, known(4, 4), True),
+        (col("a") > datetime.date(2020, 1, 1), known(np.datetime64("2019-01-01"), np.datetime64("2020-01-01")), False),
+        (col("a").isin([datetime.date(2020, 1, 2)]), known(np.datetime64("2019-01-01"), np.datetime64("2020-01-01")), False),
+        (col("a") > Decimal("1.5"), known(Decimal("1.0"), Decimal("1.5")), False),
+        (in_negate(col("a") > 3), known(4, 9, 1), True),
+        (in_reduce([col("a") > 3, col("a") < 9], all), known(0, 3), False),
+        (in_reduce([col("a") > 9, col("a") < 0], any), known(0, 3), False),
+        (in_intersection(["x"], "a"), known("y", "y"), True),
+        ((col("a") > 3) & (col("other") > 3), known(0, 3), False),
+        ((col("a") > 3) | (col("other") > 3), known(0, 3), True),
     ],
+    ids=repr,
 )
-def test_statistics_spare_reading(
-    predicate: Predicate, statistics: Mapping[str, ColumnStatistics], could: bool, must: bool
-) -> None:
-    assert (predicate.could_match(statistics), predicate.must_match(statistics)) == (could, must)
+def test_statistics_spare_reading(predicate: Predicate, statistics: Mapping[str, ColumnStatistics], could: bool) -> None:
+    assert predicate.could_be(True, statistics) == could
 
 
 # ---------------------------------------------------------------------- Petastorm's
@@ -593,7 +443,7 @@ def test_lists_intersect_with_sets() -> None:
 
 
 def test_what_is_no_list_has_no_intersection() -> None:
-    with pytest.raises(PredicateError, match=r"row 1 .*use in_set"):
+    with pytest.raises(PredicateError, match="5 is no list or array; use in_set"):
         selected(in_intersection([1], "x"), x=[[1], 5])
     with pytest.raises(PredicateError, match="use in_set"):
         selected(in_intersection([1], "x"), x=np.array([1]))
@@ -643,7 +493,6 @@ def test_classes_of_petastorms_users_are_predicates() -> None:
     assert predicate.mask(columns).tolist() == [True, False, False]
     assert in_negate(EvenRows()).mask(columns).tolist() == [False, True, True]
     assert in_reduce([EvenRows(), in_set([3], "a")], any).mask(columns).tolist() == [True, True, False]
-    assert predicate == as_predicate(EvenRows())
     assert pickle.loads(pickle.dumps(predicate)).mask(columns).tolist() == [True, False, False]
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from data_stack.formats.parquet.selecting.errors import PredicateError
-from data_stack.formats.parquet.selecting.petastorm_predicates import PetastormPredicate, in_lambda
-from data_stack.formats.parquet.selecting.predicate import ColumnStatistics, Predicate, Truth, Truths, column_of
+from data_stack.formats.parquet.selecting.petastorm_predicates import RowFunction, in_lambda
+from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, column_of
 
 __all__ = ["on_frames"]
 
@@ -25,38 +22,35 @@ def on_frames(predicate: Predicate) -> Predicate:
     Args:
         predicate: any; one that asks no function of rows is given back as it is.
     """
-    if isinstance(predicate, PetastormPredicate) or (isinstance(predicate, in_lambda) and not predicate.is_batched):
+    if isinstance(predicate, RowFunction) and not (isinstance(predicate, in_lambda) and predicate.is_batched):
         return _OnFrames(predicate)
     return predicate
 
 
 class _OnFrames(Predicate):
-    def __init__(self, predicate: PetastormPredicate | in_lambda) -> None:
+    def __init__(self, predicate: RowFunction) -> None:
         self._predicate = predicate
 
     @property
     def fields(self) -> tuple[str, ...]:
         return self._predicate.fields
 
-    def truths(self, columns: Mapping[str, npt.NDArray[Any]]) -> Truths:
-        answers = self._of_frame({name: np.asarray(column_of(columns, name)) for name in self.fields})
+    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+        answers = self._of_frame(columns)
         try:
-            of_rows = self._predicate.truths(columns)
+            of_rows = self._predicate.mask(columns)
         except PredicateError:
             if answers is None:
                 raise
-            return Truths(answers, ~answers)
-        if answers is not None and (answers != of_rows.true).any():
-            row = int(np.flatnonzero(answers != of_rows.true)[0])
+            return answers, ~answers
+        if answers is not None and (answers != of_rows).any():
+            row = int(np.flatnonzero(answers != of_rows)[0])
             raise PredicateError(
                 f"{self!r} says {bool(answers[row])} of it when given columns of pandas, and {not answers[row]} when given the "
                 f"row; say which is meant: in_lambda(…, batched=True) is given arrays, make_reader asks row by row",
                 row,
             )
-        return of_rows
-
-    def possible_truths(self, statistics: Mapping[str, ColumnStatistics]) -> frozenset[Truth]:
-        return self._predicate.possible_truths(statistics)  # of the values of partitions, one by one as in Petastorm
+        return of_rows, ~of_rows
 
     def content(self) -> Any:
         return {"on_frames": self._predicate.content()}
@@ -64,16 +58,15 @@ class _OnFrames(Predicate):
     def __repr__(self) -> str:
         return repr(self._predicate)
 
-    def _of_frame(self, columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_] | None:
+    def _of_frame(self, columns: Columns) -> Bools | None:
         """A bool for each row; None if the function is none of DataFrames."""
+        given = {name: column_of(columns, name) for name in self.fields}
         try:
             from data_stack.formats.parquet.transform_pandas import as_frame
 
-            answers = np.asarray(self._predicate.asked(as_frame(columns)))
+            answers = np.asarray(self._predicate.ask(as_frame(given)))
         except Exception:  # noqa: BLE001  # a function of rows may do anything with columns; of rows, it says what is wrong
             return None
-        if answers.shape != (len(next(iter(columns.values()))),):
-            return None
-        if answers.dtype == object and all(isinstance(answer, (bool, np.bool_)) for answer in answers):
-            return answers.astype(bool)
-        return answers if answers.dtype == bool else None
+        is_bools = answers.dtype == bool or all(isinstance(answer, (bool, np.bool_)) for answer in answers.reshape(-1))
+        n_rows = len(next(iter(given.values())))
+        return answers.astype(bool) if is_bools and answers.shape == (n_rows,) else None

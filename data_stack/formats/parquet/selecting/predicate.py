@@ -6,21 +6,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, shown
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.selecting.values import Bools, objects
+from data_stack.formats.parquet.columns import objects
 
-__all__ = ["ANY_TRUTH", "Both", "ColumnStatistics", "Either", "Not", "Predicate", "Truth", "Truths", "column_of", "negated"]
+__all__ = ["Bools", "Both", "ColumnStatistics", "Columns", "Either", "Predicate", "PredicateError", "Statistics", "column_of"]
 
-Truth = bool | None
-"""True, False, or None for unknown: what a comparison with null gives."""
+Bools = npt.NDArray[np.bool_]
+Columns = Mapping[str, npt.NDArray[Any]]
 
-ANY_TRUTH: frozenset[Truth] = frozenset((True, False, None))
+
+class PredicateError(ConfigError):
+    """A predicate cannot be applied to the values it was given; what it raised itself is chained.
+
+    Attributes:
+        reason: what is wrong, and what to do.
+        row: position of the row in the columns that were given to ``mask``; None if no single row is to blame.
+    """
+
+    def __init__(self, reason: str, row: int | None = None) -> None:
+        super().__init__(reason, row)
+        self.reason, self.row = reason, row
+
+    def __str__(self) -> str:
+        return self.reason if self.row is None else f"row {self.row} of those looked at: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -28,30 +42,24 @@ class ColumnStatistics:
     """What is known of a column's values in a part of a dataset, without reading them.
 
     Attributes:
-        minimum: no value is less; None if that is not known. NaN is not covered, nor are nulls. Of a partition, the value itself.
-        maximum: no value is greater; None if that is not known.
-        n_nulls: number of nulls; None if that is not known.
         n_rows: number of rows.
-        is_exact: whether ``minimum`` and ``maximum`` are values of the column, not just bounds, as shortened texts are.
+        n_nulls: number of nulls; None if that is not known.
+        bounds: no value is less than the first or greater than the second, shape ``(2,)``, of the column's dtype; NaN and nulls
+            aside. None if they are not known.
+        is_exact: whether the bounds are values of the column, not just bounds, as shortened texts are.
     """
 
-    minimum: Any | None
-    maximum: Any | None
-    n_nulls: int | None
     n_rows: int
-    is_exact: bool
+    n_nulls: int | None
+    bounds: npt.NDArray[Any] | None = None
+    is_exact: bool = False
 
 
-@dataclass(frozen=True)
-class Truths:
-    """What a predicate says of each row: true, false, or neither, which is unknown. Both of shape (n,)."""
-
-    true: Bools
-    false: Bools
+Statistics = Mapping[str, ColumnStatistics]
 
 
 class Predicate(ABC):
-    """Says of rows whether they are wanted. It is a value: it never changes, it can be compared, and sent to other processes.
+    """Says of rows whether they are wanted. It never changes, and can be sent to other processes.
 
     Combine predicates with ``&``, ``|`` and ``~``. As in SQL, a comparison with a null is neither true nor false, and so is its
     negation: neither ``col("a") > 3`` nor ``~(col("a") > 3)`` selects a row without ``a``; ``col("a").is_null()`` does.
@@ -67,18 +75,18 @@ class Predicate(ABC):
         """The columns that are needed, sorted, each once."""
 
     @abstractmethod
-    def truths(self, columns: Mapping[str, npt.NDArray[Any]]) -> Truths:
-        """What is true, and what is false. For ``columns`` see :meth:`mask`."""
-
-    @abstractmethod
-    def possible_truths(self, statistics: Mapping[str, ColumnStatistics]) -> frozenset[Truth]:
-        """What it may say of some row of a part with these statistics: at least whatever it does say of one."""
+    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+        """Of which rows it is true, and of which false; of others it is neither. For ``columns`` see :meth:`mask`."""
 
     @abstractmethod
     def content(self) -> Any:
-        """Plain JSON data that names this predicate exactly: the same for the same rows selected in the same way."""
+        """Plain JSON data that names this predicate exactly."""
 
-    def mask(self, columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    def could_be(self, truth: bool, statistics: Statistics) -> bool:
+        """Whether it may be true (or false) of some row of a part with these statistics; False only if that is certain."""
+        return True
+
+    def mask(self, columns: Columns) -> Bools:
         """Which rows are wanted: bools, shape (n,).
 
         Args:
@@ -89,15 +97,7 @@ class Predicate(ABC):
             ConfigError: a column is missing.
             PredicateError: the predicate cannot be applied to these values.
         """
-        return self.truths(columns).true
-
-    def could_match(self, statistics: Mapping[str, ColumnStatistics]) -> bool:
-        """False only if certainly no row is wanted. A column without statistics may have any values."""
-        return True in self.possible_truths(statistics)
-
-    def must_match(self, statistics: Mapping[str, ColumnStatistics]) -> bool:
-        """True only if certainly every row is wanted, so that no row need be looked at."""
-        return self.possible_truths(statistics) <= {True}
+        return self.truths(columns)[0]
 
     def get_fields(self) -> set[str]:
         """The columns that are needed: :attr:`fields` in Petastorm's manner."""
@@ -109,27 +109,16 @@ class Predicate(ABC):
         Args:
             values: at least the fields needed.
         """
-        columns = {name: objects([values[name]]) for name in self.fields if name in values}
-        return bool(self.mask(columns)[0])
+        return bool(self.mask({name: objects([values[name]]) for name in self.fields if name in values})[0])
 
     def __and__(self, other: Any) -> Predicate:
-        found = _predicate_in(other)
-        return NotImplemented if found is None else Both(self, found)
-
-    def __rand__(self, other: Any) -> Predicate:
-        found = _predicate_in(other)
-        return NotImplemented if found is None else Both(found, self)
+        return Both(self, other) if isinstance(other, Predicate) else NotImplemented
 
     def __or__(self, other: Any) -> Predicate:
-        found = _predicate_in(other)
-        return NotImplemented if found is None else Either(self, found)
-
-    def __ror__(self, other: Any) -> Predicate:
-        found = _predicate_in(other)
-        return NotImplemented if found is None else Either(found, self)
+        return Either(self, other) if isinstance(other, Predicate) else NotImplemented
 
     def __invert__(self) -> Predicate:
-        return Not(self)
+        return _Not(self)
 
     def __bool__(self) -> NoReturn:
         raise ConfigError(
@@ -137,31 +126,11 @@ class Predicate(ABC):
             f"of and, or and not, and put each comparison in parentheses; for a < x < b write col(…).between(a, b)"
         )
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Predicate):
-            return NotImplemented
-        return self is other or (type(self) is type(other) and self._key() == other._key())
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> str:
+    def __repr__(self) -> str:
         return canonical_json(self.content())
 
-    def _in_parentheses(self) -> str:
-        """How it stands in the text of a combination."""
-        return repr(self)
 
-
-def _predicate_in(value: Any) -> Predicate | None:
-    if isinstance(value, Predicate):
-        return value
-    to_predicate = getattr(value, "as_predicate", None)  # an expression such as col("is_night")
-    found = to_predicate() if callable(to_predicate) else None
-    return found if isinstance(found, Predicate) else None
-
-
-def column_of(columns: Mapping[str, npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
+def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
     """A column by its name.
 
     Raises:
@@ -169,53 +138,29 @@ def column_of(columns: Mapping[str, npt.NDArray[Any]], name: str) -> npt.NDArray
     """
     if name not in columns:
         raise ConfigError(f"the predicate needs column {name!r}, which is not there; there are {shown(sorted(columns))}")
-    return columns[name]
-
-
-def negated(truths: frozenset[Truth]) -> frozenset[Truth]:
-    """What the negation may be."""
-    return frozenset(None if truth is None else not truth for truth in truths)
+    return np.asarray(columns[name])
 
 
 class _Combination(Predicate):
-    """Of several predicates, one after the other; flat, for a filter may have thousands."""
+    """Of several predicates; flat, for a filter may have thousands."""
 
-    _sign = ""
+    _sign: ClassVar[str]
+
     _parts: tuple[Predicate, ...]
 
     def __init__(self, *parts: Predicate) -> None:
         kind = type(self)
-        self._parts = tuple(inner for part in parts for inner in (part._parts if type(part) is kind else (part,)))
+        self._parts = tuple(inner for part in parts for inner in (part._parts if isinstance(part, kind) else (part,)))
 
     @property
     def fields(self) -> tuple[str, ...]:
         return tuple(sorted({name for part in self._parts for name in part.fields}))
 
-    def truths(self, columns: Mapping[str, npt.NDArray[Any]]) -> Truths:
-        return reduce(self._both_truths, (part.truths(columns) for part in self._parts))
-
-    def possible_truths(self, statistics: Mapping[str, ColumnStatistics]) -> frozenset[Truth]:
-        return reduce(
-            lambda ones, others: frozenset(self._truth(one, other) for one in ones for other in others),
-            (part.possible_truths(statistics) for part in self._parts),
-        )
-
     def content(self) -> Any:
         return {self._sign: [part.content() for part in self._parts]}
 
-    @abstractmethod
-    def _both_truths(self, one: Truths, other: Truths) -> Truths:
-        """Of many rows."""
-
-    @abstractmethod
-    def _truth(self, one: Truth, other: Truth) -> Truth:
-        """Of one row."""
-
     def __repr__(self) -> str:
-        return f" {self._sign} ".join(part._in_parentheses() for part in self._parts)
-
-    def _in_parentheses(self) -> str:
-        return f"({self!r})"
+        return "(" + f" {self._sign} ".join(map(repr, self._parts)) + ")"
 
 
 class Both(_Combination):
@@ -223,13 +168,12 @@ class Both(_Combination):
 
     _sign = "&"
 
-    def _both_truths(self, one: Truths, other: Truths) -> Truths:
-        return Truths(one.true & other.true, one.false | other.false)
+    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+        found = (part.truths(columns) for part in self._parts)
+        return reduce(lambda one, other: (one[0] & other[0], one[1] | other[1]), found)
 
-    def _truth(self, one: Truth, other: Truth) -> Truth:
-        if one is False or other is False:
-            return False
-        return None if one is None or other is None else True
+    def could_be(self, truth: bool, statistics: Statistics) -> bool:
+        return (all if truth else any)(part.could_be(truth, statistics) for part in self._parts)
 
 
 class Either(_Combination):
@@ -237,16 +181,15 @@ class Either(_Combination):
 
     _sign = "|"
 
-    def _both_truths(self, one: Truths, other: Truths) -> Truths:
-        return Truths(one.true | other.true, one.false & other.false)
+    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+        found = (part.truths(columns) for part in self._parts)
+        return reduce(lambda one, other: (one[0] | other[0], one[1] & other[1]), found)
 
-    def _truth(self, one: Truth, other: Truth) -> Truth:
-        if one is True or other is True:
-            return True
-        return None if one is None or other is None else False
+    def could_be(self, truth: bool, statistics: Statistics) -> bool:
+        return (any if truth else all)(part.could_be(truth, statistics) for part in self._parts)
 
 
-class Not(Predicate):
+class _Not(Predicate):
     """``~predicate``: true where it is false, and unknown where it is unknown."""
 
     def __init__(self, predicate: Predicate) -> None:
@@ -256,15 +199,15 @@ class Not(Predicate):
     def fields(self) -> tuple[str, ...]:
         return self._predicate.fields
 
-    def truths(self, columns: Mapping[str, npt.NDArray[Any]]) -> Truths:
-        found = self._predicate.truths(columns)
-        return Truths(found.false, found.true)
+    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+        true, false = self._predicate.truths(columns)
+        return false, true
 
-    def possible_truths(self, statistics: Mapping[str, ColumnStatistics]) -> frozenset[Truth]:
-        return negated(self._predicate.possible_truths(statistics))
+    def could_be(self, truth: bool, statistics: Statistics) -> bool:
+        return self._predicate.could_be(not truth, statistics)
 
     def content(self) -> Any:
         return {"~": self._predicate.content()}
 
     def __repr__(self) -> str:
-        return f"~{self._predicate._in_parentheses()}"
+        return f"~{self._predicate!r}"
