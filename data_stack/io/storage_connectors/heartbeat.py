@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import threading
 from abc import abstractmethod
@@ -12,6 +11,7 @@ from typing import ClassVar, Final
 from data_stack.exception import DataStackError
 from data_stack.io.storage_connectors.connector import Lease
 from data_stack.io.storage_connectors.owners import this_process
+from data_stack.util.forks import call_in_forks
 
 __all__ = ["LIFE_SECONDS", "HeartbeatLease"]
 
@@ -31,15 +31,14 @@ class HeartbeatLease(Lease):
 
     def __init__(self) -> None:
         self._begin()
+        call_in_forks(self._begin)
 
     def _begin(self) -> None:
-        self._nonce, self._owner, self._pid = secrets.token_hex(16), this_process(), os.getpid()
+        self._nonce, self._owner = secrets.token_hex(16), this_process()
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
     def acquire(self) -> bool:
-        if self._pid != os.getpid():
-            self._begin()
         if self._heart is not None:
             return self._heart.is_alive()
         if not self._take():
@@ -50,7 +49,7 @@ class HeartbeatLease(Lease):
 
     def close(self) -> None:
         """Give the lease back."""
-        if self._heart is None or self._pid != os.getpid():
+        if self._heart is None:
             return
         heart, self._heart = self._heart, None
         self._ended.set()

@@ -7,7 +7,7 @@ import functools
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from data_stack.exception import StorageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     _Arguments = ParamSpec("_Arguments")
 
-__all__ = ["COPY_BYTES", "LocalWriter", "ResourceWriter", "binary_chunks", "local_file", "sealing", "store_bytes"]
+__all__ = ["COPY_BYTES", "LocalWriter", "ResourceWriter", "binary_chunks", "in_pieces", "local_file", "sealing", "store_bytes"]
 
 _Result = TypeVar("_Result")
 COPY_BYTES = 1 << 20
@@ -217,6 +217,26 @@ def binary_chunks(resource: Storable) -> Iterator[Buffer]:
         source.seek(0)
     while piece := source.read(COPY_BYTES):
         yield _checked_bytes(piece)
+
+
+def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
+    """The bytes of ``source`` in pieces of one size; the last one is shorter."""
+    rest = bytearray()
+    for data in source:
+        view = memoryview(data).cast("B")
+        if rest:
+            taken = min(len(view), piece_bytes - len(rest))
+            rest += view[:taken]
+            view = view[taken:]
+            if len(rest) == piece_bytes:
+                yield bytes(rest)
+                rest.clear()
+        while len(view) >= piece_bytes:
+            yield bytes(view[:piece_bytes])
+            view = view[piece_bytes:]
+        rest += view
+    if rest:
+        yield bytes(rest)
 
 
 def _can_seek(file: Any) -> bool:

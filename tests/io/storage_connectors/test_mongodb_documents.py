@@ -109,7 +109,6 @@ def assert_indexes(mongodb: Database[Any], bucket: str = "data_stack") -> None:
     file_keys = [index["key"] for index in mongodb[f"{bucket}.files"].index_information().values()]
     assert [index for index in chunk_keys if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")]
     assert [("filename", 1), ("uploadDate", 1)] in file_keys
-    assert any("sha256" in key[0][0] for key in file_keys)
 
 
 def test_the_indexes_are_made_with_the_first_resource(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:

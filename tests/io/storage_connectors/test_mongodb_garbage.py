@@ -17,7 +17,14 @@ from bson import Binary, Int64, ObjectId, Regex
 from mongodb_commands import SentCommands, kill_at_command, meanwhile
 from pymongo.database import Database
 
-from data_stack.exception import ConfigError, DataStackError, ReadOnlyStorageError, ResourceChangedError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DataStackError,
+    ReadOnlyStorageError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageConflictError,
+)
 from data_stack.io.storage_connectors.connector import DAY_SECONDS
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
@@ -42,12 +49,11 @@ def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
 
 
 def assert_no_orphans(mongodb: Database[Any]) -> None:
-    """All files, chunks and records of uploads belong to a resource, and none is doomed."""
+    """All files and chunks belong to a resource, and no record of an upload is left."""
     needed = set(mongodb["data_stack.resources"].distinct("file_id"))
     assert set(mongodb["data_stack.files"].distinct("_id")) == needed
     assert set(mongodb["data_stack.chunks"].distinct("files_id")) == needed
     assert mongodb["data_stack.uploads"].count_documents({}) == 0
-    assert mongodb["data_stack.files"].count_documents({"metadata.condemned": {"$exists": True}}) == 0
 
 
 # ---------------------------------------------------------------------- grace
@@ -144,40 +150,18 @@ def test_a_grace_that_is_none_is_refused(connector: MongoDBStorageConnector, gra
         connector.collect_garbage(grace_seconds)
 
 
-def test_the_grace_of_what_several_had_begins_when_the_last_of_them_lets_it_go(
+def test_what_lost_its_resource_unnoticed_begins_its_grace_when_it_is_found(
     connector: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
-    connector.set_resource("a", version(0))
     connector.set_resource("b", version(0))
-    connector.delete_resource("a")
-    long_ago = {"$set": {"metadata.replaced": datetime.datetime(2020, 1, 1)}}
-    mongodb["data_stack.files"].update_many({"metadata.replaced": {"$exists": True}}, long_ago)
-    connector.collect_garbage()
 
     with connector.get_resource("b") as resource:
         mongodb["data_stack.resources"].delete_one({"_id": "b"})  # by who died before it was noted
 
         assert connector.collect_garbage() == []
         assert resource.read() == version(0)
+    assert mongodb["data_stack.files"].count_documents({"metadata.replaced": {"$exists": True}}) == 1
     assert len(connector.collect_garbage(0)) == 1
-
-
-def test_the_mark_of_a_dead_sweeper_costs_nobody_the_grace(
-    connector: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("a", version(0))
-    mark = {"by": ObjectId(), "owner": "elsewhere-1-1", "at": datetime.datetime(2020, 1, 1)}
-    mongodb["data_stack.files"].update_many({}, {"$set": {"metadata.condemned": mark}})
-
-    with connector.get_resource("a") as resource, MongoDBStorageConnector(mongodb_uri, inline_bytes=1000) as other:
-        with meanwhile.at("answered", "find .resources", lambda: other.set_resource("a", version(1))):
-            connector.collect_garbage()
-        connector.collect_garbage()
-
-        assert resource.read() == version(0)
-    connector.collect_garbage(0)
-    assert content(connector, "a") == version(1)
-    assert_no_orphans(mongodb)
 
 
 def test_ages_are_known_whatever_the_connection_string_says_of_dates(mongodb_uri: str, mongodb: Database[Any]) -> None:
@@ -190,52 +174,54 @@ def test_ages_are_known_whatever_the_connection_string_says_of_dates(mongodb_uri
         assert len(connector.collect_garbage(0)) == 1
 
 
-# ---------------------------------------------------------------------- what is stored once
+# ---------------------------------------------------------------------- moving
 
 
-def test_equal_content_is_stored_once_and_swept_with_its_last_name(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
+@pytest.mark.parametrize("data", [b"small", version(0)], ids=["small", "large"])
+def test_moving_sends_no_bytes_and_readers_go_on(connector: MongoDBStorageConnector, mongodb: Database[Any], data: bytes) -> None:
+    connector.set_resource("a", data)
+    connector.set_resource("b", version(1))
+    with connector.get_resource("a") as first, connector.get_resource("b") as second:
+        with SentCommands(mongodb.name) as sent:
+            connector.move_resource("a", "b")
+        connector.collect_garbage()
+
+        assert (first.read(), second.read()) == (data, version(1))
+    assert not [command for command in sent.writing if "chunks" in str(command)]
+    assert connector.list_resources() == ["b"]
+    assert content(connector, "b") == data
+    connector.collect_garbage(0)
+    assert content(connector, "b") == data
+    assert_no_orphans(mongodb)
+
+
+def test_what_is_replaced_while_it_is_moved_is_not_moved(
+    connector: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
 ) -> None:
     connector.set_resource("a", version(0))
-    connector.set_resource("b", iter([version(0)]))
-    with connector.create("c") as file:
-        file.write(version(0))
-    n_files = mongodb["data_stack.files"].count_documents({})
+    connector.set_resource("b", version(1))
 
-    for gone, left in (("a", "bc"), ("b", "c")):
-        connector.delete_resource(gone)
-        connector.collect_garbage(0)
-        assert [content(connector, identifier) for identifier in left] == [version(0)] * len(left)
-    connector.delete_resource("c")
+    with MongoDBStorageConnector(mongodb_uri, inline_bytes=1000) as other:
+        with meanwhile.at("before", "findAndModify .resources", lambda: other.set_resource("a", version(2))):
+            with pytest.raises(StorageConflictError, match="replaced while it was moved"):
+                connector.move_resource("a", "b")
+
+    assert [content(connector, identifier) for identifier in ("a", "b")] == [version(2), version(1)]
     connector.collect_garbage(0)
-
-    assert n_files == 1
+    assert [content(connector, identifier) for identifier in ("a", "b")] == [version(2), version(1)]
     assert_no_orphans(mongodb)
-    assert mongodb["data_stack.chunks"].count_documents({}) == 0
 
 
-def test_content_that_is_stored_again_during_its_grace_stays(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+def test_what_is_used(connector: MongoDBStorageConnector) -> None:
     connector.set_resource("a", version(0))
-    connector.delete_resource("a")
-
-    connector.set_resource("b", version(0))
-
-    assert mongodb["data_stack.files"].count_documents({}) == 1
-    assert connector.collect_garbage(0) == []
-    assert content(connector, "b") == version(0)
-
-
-def test_equal_content_counts_once_in_what_is_used(connector: MongoDBStorageConnector) -> None:
-    connector.set_resource("a", version(0))
-    connector.set_resource("b", version(0))
     connector.set_resource("small", b"12345")
     connector.set_resource("gone", version(777))
     connector.delete_resource("gone")
 
     usage = connector.usage()
 
-    size = len(version(0))
-    assert (usage.n_resources, usage.resource_bytes, usage.stored_bytes) == (3, 2 * size + 5, size + 5)
+    size = len(version(0)) + 5
+    assert (usage.n_resources, usage.resource_bytes, usage.stored_bytes) == (2, size, size)
     assert usage.garbage_bytes == len(version(777))
 
 
@@ -245,7 +231,7 @@ def test_equal_content_counts_once_in_what_is_used(connector: MongoDBStorageConn
 WORKS: dict[str, Callable[[MongoDBStorageConnector], object]] = {
     "storing something new": lambda connector: connector.set_resource("new", iter([version(1)[:90_000], version(1)[90_000:]])),
     "replacing": lambda connector: connector.set_resource("old", version(1)),
-    "storing what is there": lambda connector: connector.set_resource("new", version(0)),
+    "moving": lambda connector: connector.move_resource("old", "new"),
     "deleting": lambda connector: connector.delete_resource("old"),
     "sweeping": lambda connector: connector.collect_garbage(0),
     "storing something small": lambda connector: connector.set_resource("old", b"small"),
@@ -405,7 +391,7 @@ def test_an_upload_goes_on_while_garbage_is_collected(connector: MongoDBStorageC
     assert_no_orphans(mongodb)
 
 
-def test_sweeping_beside_writers_of_equal_content_loses_nothing(mongodb_uri: str, mongodb: Database[Any]) -> None:
+def test_sweeping_beside_writers_loses_nothing(mongodb_uri: str, mongodb: Database[Any]) -> None:
     stop, errors = threading.Event(), list[BaseException]()
 
     def sweep() -> None:
@@ -414,7 +400,6 @@ def test_sweeping_beside_writers_of_equal_content_loses_nothing(mongodb_uri: str
                 sweeping.collect_garbage(0)
 
     def write(name: str) -> None:
-        # The same few contents under a few names, so that files lose their last pointer just as another one wants them.
         with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as writing:
             for number in range(25):
                 writing.set_resource(name, version(number % 3))

@@ -27,7 +27,7 @@ from data_stack.util.forks import call_in_forks
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["FileChunks", "chunk_digest", "in_pieces", "insert_chunks"]
+__all__ = ["FileChunks", "chunk_digest", "insert_chunks"]
 
 #: Sent at once. One batch is on its way while the next is being filled, so a writer holds about twice as much.
 _BATCH_BYTES: Final = 4 << 20
@@ -51,7 +51,7 @@ class FileChunks(Blocks):
         file_id: the file; what is read is this file's, whatever the identifier stands for meanwhile.
         size, chunk_bytes: length of the whole, and of each chunk but the last.
         sha256: of the whole, 64 hex digits; None for what other tools wrote, of which only the lengths can be checked.
-        on_damage: called before damage is reported; may raise a better error.
+        on_loss: called before a missing chunk is reported; may raise a better error.
     """
 
     _ahead: tuple[range, Future[dict[int, dict[str, Any]]]] | None
@@ -66,11 +66,11 @@ class FileChunks(Blocks):
         chunk_bytes: int,
         sha256: str | None,
         *,
-        on_damage: Callable[[], None] = lambda: None,
+        on_loss: Callable[[], None] = lambda: None,
     ) -> None:
         self.size, self.block_bytes, self.sha256 = size, chunk_bytes, sha256
         self._connection, self._chunks = connection, chunks
-        self._identifier, self._file_id, self._on_damage = identifier, file_id, on_damage
+        self._identifier, self._file_id, self._on_loss = identifier, file_id, on_loss
         self._forget_ahead()
         self._end_of_last = -1
         call_in_forks(self._forget_ahead)  # a fork inherits no thread
@@ -139,44 +139,20 @@ class FileChunks(Blocks):
 
     def _verified(self, number: int, document: dict[str, Any] | None) -> bytes:
         expected = min(self.block_bytes, self.size - number * self.block_bytes)
-        data = document.get("data") if document is not None else None
+        if document is None:
+            self._on_loss()
+            raise self._damaged(number, str(expected), "nothing, for it is missing", "length")
+        data, recorded = document.get("data"), document.get("digest")
         if not isinstance(data, bytes) or len(data) != expected:
-            found = (
-                "nothing, for it is missing" if document is None else f"{len(data)}" if isinstance(data, bytes) else "no bytes"
-            )
-            self._on_damage()
-            raise self._damaged(number, str(expected), found, "length")
-        if self.sha256 is not None and document is not None:
-            recorded, digest = document.get("digest"), chunk_digest(self._file_id, number, data)
-            if recorded != digest:
-                self._on_damage()
-                raise self._damaged(number, recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), ALGORITHM)
+            raise self._damaged(number, str(expected), f"{len(data)}" if isinstance(data, bytes) else "no bytes", "length")
+        if self.sha256 is not None and recorded != (digest := chunk_digest(self._file_id, number, data)):
+            raise self._damaged(number, recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), ALGORITHM)
         return data
 
     def _damaged(self, number: int, expected: str, actual: str, algorithm: str) -> DamagedBlockError:
         return DamagedBlockError(
             self._identifier, self._connection.settings.name, number, self.block_bytes, expected, actual, algorithm
         )
-
-
-def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
-    """The bytes of ``source`` in pieces of one size; the last one is shorter."""
-    rest = bytearray()
-    for data in source:
-        view = memoryview(data).cast("B")
-        if rest:
-            taken = min(len(view), piece_bytes - len(rest))
-            rest += view[:taken]
-            view = view[taken:]
-            if len(rest) == piece_bytes:
-                yield bytes(rest)
-                rest.clear()
-        while len(view) >= piece_bytes:
-            yield bytes(view[:piece_bytes])
-            view = view[piece_bytes:]
-        rest += view
-    if rest:
-        yield bytes(rest)
 
 
 def insert_chunks(

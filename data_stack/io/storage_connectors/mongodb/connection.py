@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import os
 import re
-import threading
 import time
 import traceback
 import weakref
@@ -17,7 +15,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 import pymongo
 from bson import Timestamp
 from bson.codec_options import CodecOptions
-from bson.errors import BSONError, InvalidBSON
+from bson.errors import BSONError
 from pymongo import IndexModel, MongoClient, ReadPreference
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
@@ -43,6 +41,7 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.storage_connectors.mongodb.settings import Settings
+from data_stack.util.forks import ForkLock, call_in_forks
 
 __all__ = ["Connection", "Documents", "connection_of"]
 
@@ -69,30 +68,35 @@ class Connection:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        # By process: setdefault of a dict is one step, so threads that come first at the same time get the same lock.
-        self._opening: dict[int, threading.Lock] = {}
-        self._clients: dict[int, MongoClient[dict[str, Any]]] = {}
-        self._collections: dict[tuple[int, str, str], Documents] = {}
+        self._lock = ForkLock()
         self._is_prepared = False
-        self._reached_by = -1
         self._seen, self._is_replica_set = _Seen(), False
+        self._begin()
+        call_in_forks(self._begin_in_fork)
+
+    def _begin(self) -> None:
+        self._client: MongoClient[dict[str, Any]] | None = None
+        self._closing: weakref.finalize[Any, Any] | None = None
+        self._collections: dict[tuple[str, str], Documents] = {}
+        self._is_reached = False
+
+    def _begin_in_fork(self) -> None:
+        """What a fork inherits is left alone: its sockets are the parent's."""
+        if self._closing is not None:
+            self._closing.detach()
+            _INHERITED.append(self._client)
+        self._begin()
 
     # ------------------------------------------------------------------ collections
 
     @property
     def client(self) -> MongoClient[dict[str, Any]]:
-        """The client of this process. What a fork inherits is left alone: its sockets are the parent's."""
-        pid = os.getpid()
-        client = self._clients.get(pid)
-        if client is None:
-            with self._opening.setdefault(pid, threading.Lock()):
-                client = self._clients.get(pid)
-                if client is None:
-                    client = self._connected()
-                    _INHERITED.extend(self._clients.values())
-                    weakref.finalize(self, _close, client, pid)
-                    self._clients[pid] = client
-        return client
+        """The client of this process."""
+        with self._lock:
+            if self._client is None:
+                self._client = self._connected()
+                self._closing = weakref.finalize(self, _close, self._client)
+            return self._client
 
     def _connected(self) -> MongoClient[dict[str, Any]]:
         settings, given = self.settings, self.settings.options_given()
@@ -122,7 +126,7 @@ class Connection:
         return self._collection(name, "durable" if durable else "passing")
 
     def _collection(self, name: str, kind: str) -> Documents:
-        key = (os.getpid(), name, kind)
+        key = name, kind
         if key not in self._collections:
             preference: Any = ReadPreference.PRIMARY
             level = "majority"
@@ -151,7 +155,6 @@ class Connection:
         for name, index in (
             ("chunks", IndexModel([("files_id", 1), ("n", 1)], unique=True)),
             ("files", IndexModel([("filename", 1), ("uploadDate", 1)])),
-            ("files", IndexModel([("metadata.sha256", 1)], sparse=True)),
             ("resources", IndexModel([("file_id", 1)], sparse=True)),
             ("leases", IndexModel([("expires", 1)], expireAfterSeconds=60)),
         ):
@@ -169,13 +172,13 @@ class Connection:
         """
         seconds = self.settings.timeout_seconds
         try:
-            if self._reached_by != os.getpid():
+            if not self._is_reached:
                 seconds = min(seconds, self.client.options.server_selection_timeout)
                 with pymongo.timeout(seconds):
                     hello = self.client.admin.command("hello", read_preference=ReadPreference.NEAREST)
                 self._seen = _seen_of(str(hello.get("setName")), hello.get("hosts") or [self.settings.deployment])
                 self._is_replica_set = "setName" in hello
-                self._reached_by, seconds = os.getpid(), self.settings.timeout_seconds
+                self._is_reached, seconds = True, self.settings.timeout_seconds
             with pymongo.timeout(seconds), readable_answers():
                 yield
         except (PyMongoError, BSONError) as error:
@@ -256,10 +259,6 @@ class Connection:
         raise StorageError(f"could not {at}: {reason}. The store is as it was.") from error
 
 
-#: What the driver raises where an answer lacks a field, or has another type in it.
-_STUMBLES: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-
-
 class UnreadableAnswerError(PyMongoError):
     """What the server, or a network that turns bits round, sent is no answer: whether the command was carried out is unknown."""
 
@@ -271,19 +270,11 @@ def readable_answers() -> Iterator[None]:
         yield
     except (PyMongoError, DataStackError):
         raise
-    except Exception as error:
-        if isinstance(error, InvalidBSON) or _is_raised_by_driver(error):
+    except (BSONError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if isinstance(error, BSONError) or frame.f_globals.get("__name__", "").partition(".")[0] in ("bson", "pymongo"):
             raise UnreadableAnswerError(f"{type(error).__name__}: {error}") from error
         raise
-
-
-def _is_raised_by_driver(error: Exception) -> bool:
-    if isinstance(error, BSONError) or not isinstance(
-        error, (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-    ):
-        return False
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and frames[-1].f_globals.get("__name__", "").partition(".")[0] in ("bson", "pymongo")
 
 
 def _reason(error: Exception) -> str:
@@ -332,11 +323,10 @@ def _seen_of(replica_set: str, hosts: Iterable[str]) -> _Seen:
         return _SEEN.setdefault((replica_set, *sorted(map(str, hosts))), _Seen())
 
 
-def _close(client: MongoClient[dict[str, Any]], pid: int) -> None:
+def _close(client: MongoClient[dict[str, Any]]) -> None:
     # Python's collection of garbage may call this anywhere, before 3.12 also in the middle of a change of a context variable such
     # as the driver's timeout; changing another one of the same context then ended in a segmentation fault.
-    if pid == os.getpid():
-        contextvars.Context().run(_close_in_time, client)
+    contextvars.Context().run(_close_in_time, client)
 
 
 def _close_in_time(client: MongoClient[dict[str, Any]]) -> None:
@@ -348,8 +338,7 @@ def _close_in_time(client: MongoClient[dict[str, Any]]) -> None:
 _INHERITED: Final[list[Any]] = []
 _CONNECTIONS: Final[weakref.WeakValueDictionary[Settings, Connection]] = weakref.WeakValueDictionary()
 _SEEN: Final[dict[tuple[str, ...], _Seen]] = {}
-_LOOKING: Final = threading.Lock()
-os.register_at_fork(before=_LOOKING.acquire, after_in_parent=_LOOKING.release, after_in_child=_LOOKING.release)
+_LOOKING: Final = ForkLock()
 
 
 def connection_of(settings: Settings) -> Connection:

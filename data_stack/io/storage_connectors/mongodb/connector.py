@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from bson import ObjectId
 from pymongo.client_session import ClientSession
@@ -39,7 +40,7 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
-from data_stack.io.storage_connectors.mongodb.chunks import FileChunks, in_pieces
+from data_stack.io.storage_connectors.mongodb.chunks import FileChunks
 from data_stack.io.storage_connectors.mongodb.connection import (
     Connection,
     UnreadableAnswerError,
@@ -55,9 +56,16 @@ from data_stack.io.storage_connectors.mongodb.settings import (
     DEFAULT_INLINE_BYTES,
     Settings,
 )
-from data_stack.io.storage_connectors.mongodb.sweeping import is_condemned, record_claim, release_claim
 from data_stack.io.storage_connectors.mongodb.uploads import Upload
-from data_stack.io.storage_connectors.writer import COPY_BYTES, LocalWriter, ResourceWriter, binary_chunks, local_file, sealing
+from data_stack.io.storage_connectors.writer import (
+    COPY_BYTES,
+    LocalWriter,
+    ResourceWriter,
+    binary_chunks,
+    in_pieces,
+    local_file,
+    sealing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -71,21 +79,13 @@ ANYTHING: Final = "anything"
 _ATTEMPTS: Final = 8
 
 
-class _Known(NamedTuple):
-    """Size and digest of bytes that are not here."""
-
-    size: int
-    sha256: str
-
-
 class MongoDBStorageConnector(StorageConnector):
     """Keeps resources in a database of MongoDB; any number of machines may share it.
 
     Each identifier has a *pointer document* in ``bucket.resources``. Small resources lie in it; the bytes of others are a file of
     GridFS (``bucket.files``, ``bucket.chunks``), so that its tools can read them. Replacing the pointer is what publishes: one
     atomic update, acknowledged by the majority of the servers and their journals. A resource that was opened is pinned to its
-    file: it goes on reading it when the identifier is replaced or deleted. Equal content is stored once. Every chunk is verified
-    on every read.
+    file: it goes on reading it when the identifier is replaced or deleted. Every chunk is verified on every read.
 
     What was acknowledged to a connector, or read by it, is what all connectors of this process for the same replica set read from
     then on, also of a primary that has been replaced and does not know it yet.
@@ -267,25 +267,15 @@ class MongoDBStorageConnector(StorageConnector):
             pointer.length,
             pointer.chunk_bytes or 1,
             pointer.sha256,
-            on_damage=lambda: self._explain_damage(connection, pointer),
+            on_loss=lambda: self._explain_loss(pointer),
         )
 
-    def _explain_damage(self, connection: Connection, pointer: Pointer) -> None:
-        """Tell what was swept long after it was replaced from damage; and see to it that no other resource becomes this file."""
-        unmarked = {"_id": pointer.file_id, "metadata.condemned": None}
-        file = connection.reading_in_session(
-            "look for the file of",
-            pointer.identifier,
-            lambda session: connection.writable("files").find_one(unmarked, {"_id": 1}, session=session),
-        )
-        if file is None:
-            current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
-            if current is None or current.get("file_id") != pointer.file_id:
-                now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
-                raise ResourceChangedError(pointer.identifier, f"sha256 {pointer.sha256}, swept since", now)
-        elif not self._settings.read_only:
-            with contextlib.suppress(DataStackError), connection.operation("note the damage of", pointer.identifier):
-                connection.writable("files").update_one({"_id": pointer.file_id}, {"$set": {"metadata.damaged": True}})
+    def _explain_loss(self, pointer: Pointer) -> None:
+        """Tell what was swept long after it was replaced from damage."""
+        current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
+        if current is None or current.get("file_id") != pointer.file_id:
+            now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
+            raise ResourceChangedError(pointer.identifier, f"sha256 {pointer.sha256}, swept since", now)
 
     # ------------------------------------------------------------------ writing
 
@@ -310,7 +300,7 @@ class MongoDBStorageConnector(StorageConnector):
         if size <= self._settings.inline_bytes:
             self._publish_small(identifier, b"".join(head), expected_sha256)
         else:
-            self._publish_large(identifier, itertools.chain(head, source), None, expected_sha256)
+            self._publish_large(identifier, itertools.chain(head, source), expected_sha256)
 
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
@@ -323,15 +313,26 @@ class MongoDBStorageConnector(StorageConnector):
             if writer.digest.size <= self._settings.inline_bytes:
                 self._publish_small(identifier, file.read(), ANYTHING)
             else:
-                self._publish_large(identifier, iter(lambda: file.read(COPY_BYTES), b""), writer.digest, ANYTHING)
+                self._publish_large(identifier, iter(lambda: file.read(COPY_BYTES), b""), ANYTHING)
 
-    def store_known(self, identifier: str, size: int, sha256: str) -> bool:
-        self._check_writable("store", identifier)
-        if size <= self._settings.inline_bytes:
-            return False
-        with self._connection.operation("store", identifier):
-            self._connection.make_indexes()
-        return self._publish_stored(identifier, _Known(size, sha256), ANYTHING)
+    def move_resource(self, identifier: str, new_identifier: str) -> None:
+        self._check_writable("move", new_identifier)
+        pointer = self._pointer(identifier)
+        if identifier == new_identifier:
+            return
+        moved = dataclasses.replace(pointer, identifier=new_identifier, write_id=ObjectId())
+        before = self._publish(moved, ANYTHING)
+        with self._connection.operation("move", identifier), self._connection.session() as session:
+            ours = {"_id": identifier, "write_id": pointer.write_id}
+            is_deleted = self._connection.writable("resources").delete_one(ours, session=session).deleted_count > 0
+            if not is_deleted:  # what it stood for may have been swept meanwhile
+                self._take_back(moved, before)
+        if not is_deleted:
+            self._pointer(identifier, {"data": 0})
+            raise StorageConflictError(
+                f"{identifier!r} in {self!r} was replaced while it was moved to {new_identifier!r}; try again"
+            )
+        self._mark_replaced(before, moved)
 
     def delete_resource(self, identifier: str) -> None:
         self._check_writable("delete", identifier)
@@ -343,11 +344,9 @@ class MongoDBStorageConnector(StorageConnector):
                 # Done or not done: done again, both come to the same.
                 resources.delete_one({"_id": identifier}, session=session)
                 return
-            if deleted is not None:
-                with contextlib.suppress(PyMongoError):  # it is deleted; the sweeper finds its file without
-                    self._mark_replaced(deleted.get("file_id"))
         if deleted is None:
             raise ResourceNotFoundError(identifier, repr(self))
+        self._mark_replaced(deleted)
 
     def _check_writable(self, action: str, identifier: str) -> None:
         checked_identifier(identifier)
@@ -358,116 +357,51 @@ class MongoDBStorageConnector(StorageConnector):
         digest = Digest()
         digest.update(data)
         pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
-        self._publish(pointer, expected)
+        self._mark_replaced(self._publish(pointer, expected))
 
-    def _publish_large(self, identifier: str, source: Iterable[Buffer], known: Digest | None, expected: str | None) -> None:
-        """Publish a file that has these bytes already, or else a new one of them."""
-        connection = self._connection
+    def _publish_large(self, identifier: str, source: Iterable[Buffer], expected: str | None) -> None:
+        connection, chunk_bytes = self._connection, self._settings.chunk_bytes
         with connection.operation("store", identifier):
             connection.make_indexes()
-        if known is not None and self._publish_stored(identifier, known, expected):
-            return
         upload = Upload(connection, identifier)
         try:
-            upload.send(in_pieces(source, connection.settings.chunk_bytes))
-            if known is None and self._publish_stored(identifier, upload.digest, expected):
-                with contextlib.suppress(DataStackError):  # it is published; what stays is found by its record
-                    upload.abort()  # the bytes were there before
-                return
+            upload.send(in_pieces(source, chunk_bytes))
             upload.complete()
-            if not self._publish_file(identifier, upload.file_id, connection.settings.chunk_bytes, upload.digest, expected):
-                raise StorageError(
-                    f"could not store {identifier!r} in {self!r}: while this process was standing still, its unfinished file was "
-                    f"swept. Nothing was published; try again."
-                )
+            digest = upload.digest
+            pointer = Pointer(identifier, digest.size, digest.sha256, ObjectId(), file_id=upload.file_id, chunk_bytes=chunk_bytes)
+            before = self._publish(pointer, expected)
+            self._check_published(pointer, before, upload)
         except _OutcomeUnknownError:
             raise  # the file may belong to a resource now
-        except StorageUnavailableError:
+        except BaseException as error:
             # What cannot be deleted now is found by its record, once this process has ended.
-            with contextlib.suppress(DataStackError), connection.briefly():
+            is_away = isinstance(error, StorageUnavailableError)
+            with contextlib.suppress(DataStackError), connection.briefly() if is_away else contextlib.nullcontext():
                 upload.abort()
             raise
-        except BaseException:
-            with contextlib.suppress(DataStackError):
-                upload.abort()
-            raise
-        with contextlib.suppress(DataStackError), connection.operation("clean up after", identifier):
+        with contextlib.suppress(DataStackError):
             upload.forget()
+        self._mark_replaced(before)
 
-    def _publish_stored(self, identifier: str, digest: Digest | _Known, expected: str | None) -> bool:
-        """Publish a file that is there and has these bytes; False if there is none, and nothing is published."""
-        connection, claim = self._connection, ObjectId()
-        with connection.operation("store", identifier):
-            file = self._file_with(digest, identifier)
-            if file is None:
-                return False
-            record_claim(connection, claim, file["_id"], identifier, durable=True)
-        is_undecided = False
+    def _check_published(self, pointer: Pointer, before: dict[str, Any] | None, upload: Upload) -> None:
+        """Take a pointer back if its file is being swept, as of a process that stood still for so long that it seemed dead."""
         try:
-            return self._is_whole(file, identifier) and self._publish_file(
-                identifier, file["_id"], file["chunkSize"], digest, expected
-            )
-        except _OutcomeUnknownError:
-            is_undecided = True  # the file may belong to a resource now; the claim lasts as long as this process
-            raise
-        finally:
-            if not is_undecided:
-                with contextlib.suppress(DataStackError), connection.operation("clean up after", identifier):
-                    release_claim(connection, claim)
-
-    def _file_with(self, digest: Digest | _Known, identifier: str) -> dict[str, Any] | None:
-        """A file of ours that is said to have these bytes.
-
-        Not the one that ``identifier`` has already: who stores the same again may do so because it is damaged.
-        """
-        current = self._connection.writable("resources").find_one({"_id": identifier}, {"file_id": 1}) or {}
-        return self._connection.writable("files").find_one(
-            {
-                "metadata.sha256": digest.sha256,
-                "metadata.data_stack": 1,
-                "metadata.condemned": None,
-                "metadata.damaged": None,
-                "length": digest.size,
-                "chunkSize": {"$type": "int", "$gt": 0, "$lte": 16 << 20},
-                "_id": {"$type": "objectId", "$not": {"$eq": current.get("file_id")}},
-            },
-            {"chunkSize": 1, "length": 1},
-            sort=[("uploadDate", -1)],
-        )
-
-    def _is_whole(self, file: Mapping[str, Any], identifier: str) -> bool:
-        """Whether a claimed file is there, is not being swept, and has all its chunks; it is needed again, if it was not."""
-        connection, file_id = self._connection, file["_id"]
-        with connection.operation("store", identifier):
-            kept = connection.writable("files").update_one(
-                {"_id": file_id, "metadata.condemned": None}, {"$unset": {"metadata.replaced": ""}}
-            )
-            n_chunks = connection.writable("chunks").count_documents({"files_id": file_id}) if kept.matched_count else 0
-        return n_chunks == -(-int(file["length"]) // int(file["chunkSize"]))
-
-    def _publish_file(
-        self, identifier: str, file_id: ObjectId, chunk_bytes: int, digest: Digest | _Known, expected: str | None
-    ) -> bool:
-        """Publish a file that this process has claimed; False if it was swept nevertheless, and nothing is published.
-
-        That happens to a process that stands still for so long that others take it for dead.
-        """
-        pointer = Pointer(identifier, digest.size, digest.sha256, ObjectId(), file_id=file_id, chunk_bytes=chunk_bytes)
-        before = self._publish(pointer, expected)
-        connection = self._connection
-        try:
-            with connection.operation("store", identifier):
-                if not is_condemned(connection, file_id):
-                    return True
-                resources, ours = connection.writable("resources"), {"_id": identifier, "write_id": pointer.write_id}
-                with connection.session() as session:
-                    if before is None:
-                        resources.delete_one(ours, session=session)
-                    else:
-                        resources.replace_one(ours, before, session=session)
+            with self._connection.operation("store", pointer.identifier):
+                if not upload.is_swept():
+                    return
+                self._take_back(pointer, before)
         except StorageError as error:
-            raise self._unknown(identifier, error) from error  # the claim stays
-        return False
+            raise self._unknown(pointer.identifier, error) from error  # the record stays
+        raise upload.swept()
+
+    def _take_back(self, pointer: Pointer, before: dict[str, Any] | None) -> None:
+        """Make what was published what it was before, unless somebody else has published since."""
+        resources, ours = self._connection.writable("resources"), {"_id": pointer.identifier, "write_id": pointer.write_id}
+        with self._connection.session() as session:
+            if before is None:
+                resources.delete_one(ours, session=session)
+            else:
+                resources.replace_one(ours, before, session=session)
 
     def _publish(self, pointer: Pointer, expected: str | None) -> dict[str, Any] | None:
         """Make the pointer document this one, in one step; returns the one before.
@@ -512,9 +446,6 @@ class MongoDBStorageConnector(StorageConnector):
                     if is_asking and self._is_published(pointer, session):
                         return None  # the server was still at it when it was asked
                     raise self._conflict(identifier, expected)
-                if before is not None and before.get("file_id") != pointer.file_id:
-                    with contextlib.suppress(PyMongoError):  # the sweeper finds it without
-                        self._mark_replaced(before.get("file_id"))
                 return before
         raise StorageError(
             f"could not publish {identifier!r} in {self!r}: {_ATTEMPTS} times somebody else created and deleted it"
@@ -526,9 +457,12 @@ class MongoDBStorageConnector(StorageConnector):
         resources = self._connection.writable("resources")
         return bool(resources.update_one(ours, {"$currentDate": {"modified": True}}, session=session).matched_count)
 
-    def _mark_replaced(self, file_id: Any) -> None:
-        """Start the grace period of a file that its resource does not need any more."""
-        if isinstance(file_id, ObjectId):  # a document would be an operator
+    def _mark_replaced(self, before: Mapping[str, Any] | None, now: Pointer | None = None) -> None:
+        """Start the grace period of the file that a pointer had; should that fail, the sweeper finds it without."""
+        file_id = None if before is None else before.get("file_id")
+        if not isinstance(file_id, ObjectId) or (now is not None and now.file_id == file_id):  # a document would be an operator
+            return
+        with contextlib.suppress(DataStackError), self._connection.operation("mark", str(file_id)):
             self._connection.writable("files", durable=False).update_one(
                 {"_id": file_id, "metadata.data_stack": 1}, {"$currentDate": {"metadata.replaced": True}}
             )

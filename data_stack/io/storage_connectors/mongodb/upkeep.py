@@ -1,13 +1,11 @@
 """Sweeping what no resource needs, and looking for what is damaged, in a store that others go on using.
 
-What is found here may be out of date a moment later; :func:`.sweeping.sweep` decides. All ages are by the server's clock.
+What is found here may be out of date a moment later; :func:`.sweeping.sweep` decides.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bson import ObjectId
@@ -17,70 +15,96 @@ from data_stack.io.identifiers import checked_identifier
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, StoreFinding, StoreUsage
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
-from data_stack.io.storage_connectors.mongodb.sweeping import (
-    UNKNOWN_AGE,
-    is_alive,
-    release_claim_of_the_dead,
-    remove_useless_mark,
-    server_time,
-    sweep,
-)
+from data_stack.io.storage_connectors.mongodb.sweeping import is_alive, release_record, server_time, sweep, unchanged
 from data_stack.io.storage_connectors.owners import is_dead
 
 __all__ = ["audit", "collect_garbage", "remove_abandoned", "usage"]
 
 #: An upload of another machine that was not heard of for so long is given up when garbage is collected without grace.
 _LEAST_SILENCE_SECONDS: Final = 600.0
-_OURS: Final = {"metadata.data_stack": 1}
 _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}
 
 
 def remove_abandoned(connection: Connection, prefix: str) -> list[str]:
-    """Remove unfinished files of identifiers that begin with ``prefix``, whose writer is dead or silent for a day."""
+    """Remove unfinished files of identifiers that begin with ``prefix``, whose writer is dead or silent for a day.
+
+    A file that is finished is left to the collection of garbage and its grace: the server may just be publishing it, if the
+    writer was killed after it had sent that.
+    """
     with connection.operation("clean up", prefix):
         uploads = connection.writable("uploads")
         if uploads.find_one({}, {"_id": 1}) is None:
             return []
         now = server_time(connection)
         records = list(uploads.find({"identifier": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}))
-    return [
-        f"{record['identifier']} (unfinished file {record['_id']})"
-        for record in records
-        if not is_alive(record, now, DAY_SECONDS) and _clean_up_after(connection, record, DAY_SECONDS)
-    ]
-
-
-def _clean_up_after(connection: Connection, record: dict[str, Any], silence_seconds: float) -> bool:
-    """Remove the record of a dead process, and the file that it has not finished; whether there was one.
-
-    A file that is finished is left to the collection of garbage and its grace: the server may just be publishing it, if the
-    writer was killed after it had sent that.
-    """
-    is_unfinished = _is_upload(record) and not _has_document(connection, record["_id"])
-    if is_unfinished and not sweep(connection, record["_id"], silence_seconds=silence_seconds, replaced=None):
-        return False  # it is at work again, or there was no time; the record is all that tells of it
-    with connection.operation("clean up", ""):
-        release_claim_of_the_dead(connection, record)
-    return is_unfinished
+    removed = []
+    for record in records:
+        if is_alive(record, now, DAY_SECONDS):
+            continue
+        with connection.operation("clean up", prefix):
+            is_finished = connection.writable("files").find_one({"_id": {"$eq": record["_id"]}}, {"_id": 1}) is not None
+            if is_finished or not _is_id(record["_id"]):
+                release_record(connection, unchanged(record))
+            elif sweep(connection, record["_id"], unchanged(record)):
+                removed.append(f"{record['identifier']} (unfinished file {record['_id']})")
+    return removed
 
 
 def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bool) -> list[Garbage]:
     """Remove files and chunks that no resource needs, and leave alone what is younger than ``grace_seconds``.
 
-    A file that lost its last resource unnoticed, because that writer died, begins its grace period when it is found here.
+    A file that lost its resource unnoticed, because that writer died, begins its grace period when it is found here.
     """
     if not grace_seconds >= 0:
         raise ConfigError(f"grace_seconds is a number of seconds, 0 or more, got {grace_seconds!r}")
-    census = _Census.of(connection, max(grace_seconds, _LEAST_SILENCE_SECONDS))
+    silence_seconds = max(grace_seconds, _LEAST_SILENCE_SECONDS)
+    with connection.operation("look for garbage in", ""):
+        now = server_time(connection)
+        groups = connection.writable("chunks").aggregate([_OBJECT_IDS, {"$group": {"_id": "$files_id"}}])
+        chunked = [group["_id"] for group in groups]
+    with connection.operation("look for garbage in", ""):
+        records = {record["_id"]: record for record in connection.writable("uploads").find({}) if _is_id(record["_id"])}
+        # Files after the records: what a dead process has not finished by now it never will.
+        query = connection.writable("files").find({}, {"length": 1, "metadata": 1})
+        files = {file["_id"]: file for file in query if _is_id(file["_id"])}
+        needed = _needed(connection)
+    dead = {file_id: each for file_id, each in records.items() if not is_alive(each, now, silence_seconds)}
     found = []
-    for file_id, size, reason, replaced in _unneeded(connection, census, grace_seconds, dry_run):
-        if dry_run or sweep(connection, file_id, silence_seconds=census.silence_seconds, replaced=replaced):
-            found.append(Garbage(f"file {file_id}", size, reason))
+    for file_id in {*chunked, *files, *dead}:
+        file = files.get(file_id)
+        if file_id in needed or (file_id in records and file_id not in dead) or not (file is None or _is_ours(file)):
+            continue
+        reason = _reason(file_id, file, file_id in dead, now, grace_seconds)
+        if reason is not None:
+            record = unchanged(dead.pop(file_id)) if file_id in dead else None
+            if dry_run or sweep(connection, file_id, record):
+                length = None if file is None else file.get("length")
+                found.append(Garbage(f"file {file_id}", length if isinstance(length, int) else None, reason))
+        elif file is not None and not dry_run and not isinstance(file["metadata"].get("replaced"), datetime.datetime):
+            with connection.operation("mark", str(file_id)):
+                connection.writable("files").update_one({"_id": file_id}, {"$currentDate": {"metadata.replaced": True}})
     if not dry_run:
-        for record in census.dead:
-            _clean_up_after(connection, record, census.silence_seconds)
-    found += _useless_leases(connection, census.now, dry_run)
-    return found
+        with connection.operation("clean up", ""):
+            for record in dead.values():
+                release_record(connection, unchanged(record))
+    return found + _useless_leases(connection, now, dry_run)
+
+
+def _reason(
+    file_id: ObjectId, file: dict[str, Any] | None, is_left: bool, now: datetime.datetime, grace_seconds: float
+) -> str | None:
+    """Why a file that no resource has goes now; None if it does not yet."""
+    if file is None and is_left:
+        return "left by a writer that died"
+    if file is None:
+        # Of another tool of GridFS, which keeps no record: the file's name tells when it was begun, by its writer's clock.
+        age = (now - file_id.generation_time.replace(tzinfo=None)).total_seconds()
+        return "chunks without a file, a day old or more" if age >= max(grace_seconds, DAY_SECONDS) else None
+    since = file["metadata"].get("replaced")
+    is_old = isinstance(since, datetime.datetime) and (now - since).total_seconds() >= grace_seconds
+    if not is_old and grace_seconds > 0:
+        return None
+    return "left by a writer that died" if is_left else "replaced or deleted"
 
 
 def _useless_leases(connection: Connection, now: datetime.datetime, dry_run: bool) -> list[Garbage]:
@@ -98,91 +122,6 @@ def _useless_leases(connection: Connection, now: datetime.datetime, dry_run: boo
     return found
 
 
-@dataclass(frozen=True)
-class _Census:
-    """Who wants which files.
-
-    Attributes:
-        now: by the server's clock.
-        silence_seconds: who was not heard of for so long, on another machine, is taken for dead.
-        chunked: files that have chunks.
-        alive: files that a living process wants.
-        unfinished: files whose writer died; some may be finished, and not published.
-        dead: records of dead processes.
-    """
-
-    now: datetime.datetime
-    silence_seconds: float
-    chunked: list[ObjectId]
-    alive: set[ObjectId]
-    unfinished: set[ObjectId]
-    dead: list[dict[str, Any]]
-
-    @classmethod
-    def of(cls, connection: Connection, silence_seconds: float) -> _Census:
-        with connection.operation("look for garbage in", ""):
-            now = server_time(connection)
-            # Chunks before the records that protect them: a record is written before the first chunk.
-            groups = connection.writable("chunks").aggregate([_OBJECT_IDS, {"$group": {"_id": "$files_id"}}])
-            chunked = [group["_id"] for group in groups]
-        with connection.operation("look for garbage in", ""):
-            records = list(connection.writable("uploads").find({}))
-        alive = [record for record in records if is_alive(record, now, silence_seconds)]
-        dead = [record for record in records if not is_alive(record, now, silence_seconds)]
-        return cls(
-            now,
-            silence_seconds,
-            chunked,
-            {record["file_id"] for record in alive if _is_id(record.get("file_id"))},
-            {record["_id"] for record in dead if _is_upload(record)},
-            dead,
-        )
-
-
-def _unneeded(
-    connection: Connection, census: _Census, grace_seconds: float, dry_run: bool
-) -> Iterator[tuple[ObjectId, int | None, str, Any]]:
-    """Files that nobody seems to need: id, size, reason, and when it was replaced as its document says."""
-    with connection.operation("look for garbage in", ""):
-        query = connection.writable("files").find(_OURS, {"length": 1, "metadata": 1})
-        files = {file["_id"]: file for file in query if _is_id(file["_id"]) and _is_ours(file)}
-        needed = _needed(connection)
-    for file_id, file in files.items():
-        since, is_marked = file["metadata"].get("replaced"), "condemned" in file["metadata"]
-        if file_id in needed and not dry_run:
-            remove_useless_mark(connection, file, census.now)
-            if since is not None:
-                # Of another resource that had it too. The last one's replacement begins the grace, also if nobody notes it.
-                _note_replacement(connection, file_id, since, {"$unset": {"metadata.replaced": ""}})
-        if file_id in needed or file_id in census.alive:
-            continue
-        size = file["length"] if isinstance(file.get("length"), int) else None
-        if isinstance(since, datetime.datetime):
-            if (census.now - since).total_seconds() >= grace_seconds:
-                yield file_id, size, "replaced or deleted", since
-        elif is_marked or (grace_seconds == 0 and file_id in census.unfinished):
-            yield file_id, size, "left by a writer or sweeper that died", since
-        elif grace_seconds == 0:
-            yield file_id, size, "replaced or deleted", since
-        elif not dry_run:
-            _note_replacement(connection, file_id, since, {"$currentDate": {"metadata.replaced": True}})
-    for file_id in census.chunked:
-        if file_id in files or file_id in needed or file_id in census.alive:
-            continue
-        # Of another tool of GridFS, which keeps no record: the file's name tells when it was begun, by its writer's clock.
-        age = (census.now - file_id.generation_time.replace(tzinfo=None)).total_seconds()
-        if file_id in census.unfinished:
-            yield file_id, None, "left by a writer that died", UNKNOWN_AGE
-        elif age >= max(grace_seconds, DAY_SECONDS) and not _has_document(connection, file_id):
-            yield file_id, None, "chunks without a file, a day old or more", UNKNOWN_AGE
-
-
-def _note_replacement(connection: Connection, file_id: ObjectId, since: Any, update: dict[str, Any]) -> None:
-    """Change when a file was replaced, if that is still what it was."""
-    with connection.operation("mark", str(file_id)):
-        connection.writable("files").update_one({"_id": file_id, "metadata.replaced": {"$eq": since}}, update)
-
-
 def _is_id(value: Any) -> bool:
     """Whether it can be a file of ours: others' ids may be anything, also what is no key of a dict."""
     return isinstance(value, ObjectId)
@@ -190,16 +129,6 @@ def _is_id(value: Any) -> bool:
 
 def _is_ours(file: dict[str, Any]) -> bool:
     return isinstance(file.get("metadata"), dict) and file["metadata"].get("data_stack") == 1
-
-
-def _is_upload(record: dict[str, Any]) -> bool:
-    """Whether it is the record of who writes a file, and not of one who wants a file that is there."""
-    return _is_id(record["_id"]) and record.get("file_id") == record["_id"]
-
-
-def _has_document(connection: Connection, file_id: ObjectId) -> bool:
-    with connection.operation("look for the file of", str(file_id)):
-        return connection.writable("files").find_one({"_id": file_id}, {"_id": 1}) is not None
 
 
 def _needed(connection: Connection) -> set[ObjectId]:
@@ -268,7 +197,7 @@ def usage(connection: Connection) -> StoreUsage:
     """Sums over pointers and files."""
     with connection.operation("sum up", ""):
         pointers = list(connection.readable("resources").find({}, {"length": 1, "file_id": 1}))
-        query = connection.readable("files").find(_OURS, {"length": 1})
+        query = connection.readable("files").find({"metadata.data_stack": 1}, {"length": 1})
         files = {
             file["_id"]: int(file["length"]) for file in query if _is_id(file["_id"]) and isinstance(file.get("length"), int)
         }

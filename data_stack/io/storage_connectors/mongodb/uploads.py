@@ -1,7 +1,6 @@
 """Writing a resource's bytes as a file of GridFS that nobody sees yet, with a record by which its remains are found.
 
-The record, a document of ``bucket.uploads``, claims the file for the process that writes it (:mod:`.sweeping`), and what a dead
-process left is found by it.
+The record, a document of ``bucket.uploads`` with the file's id, keeps it for the process that writes it (:mod:`.sweeping`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from data_stack.exception import StorageError
 from data_stack.io.integrity import Digest
 from data_stack.io.storage_connectors.mongodb.chunks import insert_chunks
 from data_stack.io.storage_connectors.mongodb.connection import Connection
-from data_stack.io.storage_connectors.mongodb.sweeping import is_upload_condemned, record_claim, release_claim, sweep
+from data_stack.io.storage_connectors.mongodb.sweeping import release_record, sweep
+from data_stack.io.storage_connectors.owners import this_process
 
 __all__ = ["Upload"]
 
@@ -28,8 +28,7 @@ class Upload:
 
     Attributes:
         file_id: the file in ``bucket.files`` and ``bucket.chunks``.
-        size: bytes that were sent.
-        digest: of these.
+        digest: size and digests of what was sent.
     """
 
     def __init__(self, connection: Connection, identifier: str) -> None:
@@ -37,10 +36,6 @@ class Upload:
         self.file_id = ObjectId()
         self.digest = Digest()
         self._last_beat: float | None = None
-
-    @property
-    def size(self) -> int:
-        return self.digest.size
 
     def send(self, pieces: Iterable[bytes]) -> None:
         """Store pieces of ``chunk_bytes``; nobody sees them yet."""
@@ -55,9 +50,9 @@ class Upload:
         Raises:
             StorageError: the server lost a part of the chunks meanwhile, or somebody took this process for dead and sweeps them.
         """
-        chunk_bytes = self._connection.settings.chunk_bytes
+        size, chunk_bytes = self.digest.size, self._connection.settings.chunk_bytes
         document = {
-            "length": Int64(self.size),
+            "length": Int64(size),
             "chunkSize": chunk_bytes,
             "filename": self._identifier,
             "metadata": {"sha256": self.digest.sha256, "data_stack": 1},
@@ -69,29 +64,31 @@ class Upload:
             )
             # That was acknowledged from the journal of the majority, so all that came before is there too; unless a server
             # went down in between and the driver took up with it, or with its successor, anew.
-            n_stored = self._connection.writable("chunks").count_documents({"files_id": self.file_id})
-            is_swept = self.size > 0 and is_upload_condemned(self._connection, self.file_id)
+            n_lost = -(-size // chunk_bytes) - self._connection.writable("chunks").count_documents({"files_id": self.file_id})
+            is_swept = self.is_swept()
         if is_swept:
-            raise StorageError(
-                f"could not store {self._identifier!r} in {self._connection.settings.name}: this process was not heard of for so "
-                f"long that its unfinished file was swept. Nothing was published; try again."
-            )
-        if n_stored != -(-self.size // chunk_bytes):
-            n_lost = -(-self.size // chunk_bytes) - n_stored
-            raise StorageError(
-                f"could not store {self._identifier!r} in {self._connection.settings.name}: the server was restarted or "
-                f"replaced, and {n_lost} of the chunks were lost. Nothing was published; try again."
-            )
+            raise self.swept()
+        if n_lost:
+            raise self._failed(f"the server was restarted or replaced, and {n_lost} of the chunks were lost")
+
+    def is_swept(self) -> bool:
+        """Whether somebody took this process for dead, and the file may be deleted any time or is gone."""
+        record = self._connection.writable("uploads").find_one({"_id": self.file_id}, {"condemned": 1})
+        return record is None or "condemned" in record
+
+    def swept(self) -> StorageError:
+        """The error that says so."""
+        return self._failed("this process was not heard of for so long that its unfinished file was swept")
 
     def forget(self) -> None:
-        """Delete the record: the file belongs to a resource now, or is as any other that nobody needs."""
-        release_claim(self._connection, self.file_id)
+        """Delete the record: the file belongs to a resource now."""
+        with self._connection.operation("clean up after", self._identifier):
+            release_record(self._connection, {"_id": self.file_id})
 
     def abort(self) -> None:
-        """Delete all that was written, unless somebody else needs it by now."""
+        """Delete all that was written."""
         with self._connection.operation("clean up after", self._identifier):
-            if sweep(self._connection, self.file_id, own_claim=self.file_id):
-                self.forget()
+            sweep(self._connection, self.file_id, {"_id": self.file_id})
 
     def _hashed(self, pieces: Iterable[bytes]) -> Iterable[bytes]:
         for piece in pieces:
@@ -102,8 +99,16 @@ class Upload:
         is_first = self._last_beat is None
         if self._last_beat is not None and time.monotonic() - self._last_beat < _BEAT_SECONDS:
             return
+        fields = {"file_id": self.file_id, "identifier": self._identifier, "owner": this_process()}
         with self._connection.operation("store", self._identifier):
             # The first is durable: a server that is killed may keep chunks that the driver sends once more after its restart,
             # and must not have lost the record by which they are found.
-            record_claim(self._connection, self.file_id, self.file_id, self._identifier, durable=is_first)
+            self._connection.writable("uploads", durable=is_first).update_one(
+                {"_id": self.file_id}, {"$set": fields, "$currentDate": {"beat": True}}, upsert=is_first
+            )
         self._last_beat = time.monotonic()
+
+    def _failed(self, why: str) -> StorageError:
+        return StorageError(
+            f"could not store {self._identifier!r} in {self._connection.settings.name}: {why}. Nothing was published; try again."
+        )
