@@ -1,18 +1,18 @@
-"""Resources in an object store or on a remote file system, as a small pointer and content-addressed parts.
+"""Resources in an object store or on a remote file system, as a small pointer and parts of 4 MiB.
 
 A store is laid out below its URL like this; names that no identifier can have are ours:
 
-- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of the whole and of each
-  part, digests of the blocks; small content is inlined. Publishing is one atomic put of it;
-- ``.data_stack/objects/ab/abcd…``: a part of 4 MiB, named by its SHA-256, so equal content is stored once and never changes.
-  Whoever has a resource open reads its parts to the end, whatever is published meanwhile; garbage collection leaves them
-  for a grace period;
+- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of the whole, digests of the
+  blocks, and small content itself. Publishing is one atomic put of it;
+- ``.data_stack/objects/VERSION/NUMBER``: a part of what was stored once under one name; it never changes. Whoever has a resource
+  open reads its parts to the end, whatever is published meanwhile; garbage collection leaves them for a grace period;
 - ``.data_stack/leases/…`` and ``.data_stack/temporaries/…``;
 - ``a/b.gz`` without a pointer is what another tool put there. It is read as it is, its blocks without digests;
   ``.data_stack/digests/a/b.gz~`` holds the SHA-256 that :meth:`FsspecStorageConnector.verify_resource` found of it.
 
-A whole resource is not one object, for then its name would be known only after a first pass over the source, an interrupted
-upload would begin anew and leave fragments behind that no listing shows, and equal beginnings would be stored twice.
+Plain objects with a note of their digests beside them would need no pointer, but two writers at once could leave the note of one
+beside the object of the other: not all stores have a version of an object that only a put of these bytes can have. And an
+interrupted upload of a large object leaves fragments behind that no listing shows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
@@ -38,12 +37,11 @@ from data_stack.exception import (
     ReadOnlyStorageError,
     ResourceChangedError,
     ResourceNotFoundError,
-    StorageConflictError,
     StorageError,
     StorageUnavailableError,
 )
 from data_stack.io.identifiers import checked_identifier, checked_prefix
-from data_stack.io.integrity import ALGORITHM, block_digest, digest_of_block, digests_of_blocks
+from data_stack.io.integrity import ALGORITHM, BlockDigests, block_digest, digest_of_block
 from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.connector import (
@@ -67,7 +65,7 @@ from data_stack.io.storage_connectors.fsspec.pointer import (
 )
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.owners import is_dead
-from data_stack.io.storage_connectors.writer import binary_chunks, store_bytes
+from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
 from data_stack.io.url import StorageURL
 from data_stack.util.executor import waiting
 
@@ -217,16 +215,16 @@ class FsspecStorageConnector(StorageConnector):
             with self.create(identifier) as writer:  # in a temporary file, so that what cannot be read again need not be
                 store_bytes(resource, writer)
             return
-        for _ in range(3):
-            pointer, renewed = self._stored(identifier, resource, size)
-            self._publish(pointer)
-            # What was there already may have been garbage, about to be collected, until it was written anew.
-            if all(self._files.exists(path) for path in renewed):
-                return
-        raise StorageConflictError(
-            f"parts of {identifier!r} disappear from {self!r} as soon as they are stored: is a lifecycle rule, or a garbage "
-            f"collection without grace, at work? The resource is not complete; store it again."
-        )
+        self._publish(self._stored(identifier, resource, size))
+
+    def move_resource(self, identifier: str, new_identifier: str) -> None:
+        self._check_writable(checked_identifier(new_identifier))
+        pointer = self._pointer(identifier)
+        if pointer is None:
+            super().move_resource(identifier, new_identifier)
+        elif identifier != new_identifier:
+            self._publish(replace(pointer, identifier=new_identifier))
+            self.delete_resource(identifier)
 
     def has_resource(self, identifier: str) -> bool:
         checked_identifier(identifier)
@@ -293,8 +291,8 @@ class FsspecStorageConnector(StorageConnector):
         """
         if not dry_run:
             self._check_writable("garbage")
-        objects = self._files.files(_OBJECTS) + self._files.files(_LEASES)
-        if not objects and not self._files.files(TEMPORARIES):
+        parts, leases = self._files.files(_OBJECTS), self._files.files(_LEASES)
+        if not parts and not leases and not self._files.files(TEMPORARIES):
             return []
         now = self._now()
 
@@ -302,22 +300,22 @@ class FsspecStorageConnector(StorageConnector):
             # Rounded down, as some answers of some stores are.
             return file.modified is None or now - math.floor(file.modified) >= grace_seconds
 
-        old = [file for file in objects if is_old(file)]
-        # Pointers are read after the parts were listed: what is published later names parts written later.
-        needed = {path for pointer in self._pointers() for path in _part_paths(pointer)}
-        found = []
-        for file in old:
-            if file.path in needed:
-                continue
-            if not dry_run:
-                current = self._files.info(file.path)
-                if current is None or not is_old(current):
-                    continue  # somebody has just renewed it
-                self._files.delete(file.path)
-            reason = "no resource needs it" if file.path.startswith(_OBJECTS) else "its holder is gone"
-            found.append(Garbage(file.path, file.size, reason))
-        found += [Garbage(path, None, "left by a writer that died") for path in self._without_writer(dry_run=dry_run)]
-        return found
+        # Of an upload that is going on the last part is young.
+        young = {_version_of(file.path) for file in parts if not is_old(file)}
+        useless = [file for file in parts if _version_of(file.path) not in young]
+        for _ in range(2):  # a resource that is moved meanwhile may be missed once
+            if useless:
+                needed = {pointer.version for pointer in self._pointers()}
+                useless = [file for file in useless if _version_of(file.path) not in needed]
+        found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
+        found += [Garbage(file.path, file.size, "its holder is gone") for file in leases if is_old(file)]
+        if not dry_run:
+            for garbage in found:
+                self._files.delete(garbage.name)
+        return [
+            *found,
+            *(Garbage(path, None, "left by a writer that died") for path in self._without_writer(dry_run=dry_run)),
+        ]
 
     def audit(self) -> list[StoreFinding]:
         sizes = {file.path: file.size for file in self._files.files(_OBJECTS)}
@@ -336,7 +334,8 @@ class FsspecStorageConnector(StorageConnector):
             if identifier in adopted:
                 problem = "is stored, and another tool's file lies under the same name; the file is not read"
                 findings.append(StoreFinding(identifier, problem, is_fault=False))
-            for number, part in enumerate(_part_paths(pointer)):
+            for number in range(pointer.n_parts):
+                part = _part_path(pointer, number)
                 if sizes.get(part) != pointer.part_size(number) and self._pointer(identifier) == pointer:
                     what = "is missing" if part not in sizes else f"has {sizes[part]:,} bytes, not {pointer.part_size(number):,}"
                     problem = f"its part {number} ({part}) {what}; store the resource again from its source or a copy"
@@ -347,13 +346,13 @@ class FsspecStorageConnector(StorageConnector):
         parts = {file.path: file.size for file in self._files.files(_OBJECTS)}
         pointed: dict[str, Pointer] = {pointer.identifier: pointer for pointer in self._pointers()}
         adopted = {name: file.size for name, file in self._adopted_files("").items() if name not in pointed}
-        needed = {path for pointer in pointed.values() for path in _part_paths(pointer)}
-        inlined = sum(len(pointer.inline or b"") for pointer in pointed.values())
+        needed = {pointer.version for pointer in pointed.values()}
+        resource_bytes = sum(pointer.size for pointer in pointed.values()) + sum(adopted.values())
         return StoreUsage(
             n_resources=len(pointed) + len(adopted),
-            resource_bytes=sum(pointer.size for pointer in pointed.values()) + sum(adopted.values()),
-            stored_bytes=sum(size for path, size in parts.items() if path in needed) + inlined + sum(adopted.values()),
-            garbage_bytes=sum(size for path, size in parts.items() if path not in needed),
+            resource_bytes=resource_bytes,
+            stored_bytes=resource_bytes,
+            garbage_bytes=sum(size for path, size in parts.items() if _version_of(path) not in needed),
         )
 
     # ------------------------------------------------------------------ pointers
@@ -415,57 +414,37 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ storing
 
-    def _stored(self, identifier: str, resource: Storable, size: int) -> tuple[Pointer, list[str]]:
-        """Store all parts of a resource, a few at a time; its pointer, and the paths that had been there before."""
-        block_bytes = block_bytes_for(size)
-        whole = hashlib.sha256()
-        parts, renewed = [], []
-        blocks = bytearray()
-        inline: bytes | None = None
-        n_bytes = 0
+    def _stored(self, identifier: str, resource: Storable, size: int) -> Pointer:
+        """Store all parts of a resource, a few at a time; its pointer, which is not published yet."""
+        pieces = in_pieces(binary_chunks(resource), PART_BYTES)
+        first = next(pieces, b"")
+        whole, blocks = hashlib.sha256(first), BlockDigests(block_bytes_for(size))
+        blocks.update(memoryview(first))
+        n_bytes = len(first)
+        pointer = Pointer(identifier, n_bytes, "", block_bytes_for(size), b"", None, first)
+        if len(first) > self._inline_bytes:  # the last piece is the only short one, so what fits is all there is
+            pointer = replace(pointer, version=secrets.token_hex(16), inline=b"")
 
-        def take(stored: tuple[bytes, bytes, str | None]) -> None:
-            digest, digests, path = stored
-            parts.append(digest)
-            blocks.extend(digests)
-            if path is not None:
-                renewed.append(path)
+            def all_pieces() -> Iterator[bytes]:
+                nonlocal n_bytes
+                yield first
+                for piece in pieces:
+                    whole.update(piece)
+                    blocks.update(memoryview(piece))
+                    n_bytes += len(piece)
+                    if n_bytes > MAX_RESOURCE_BYTES:
+                        raise StorageError(
+                            f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the most that a resource in "
+                            f"{self!r} may have; split it"
+                        )
+                    yield piece
 
-        uploads: deque[Future[tuple[bytes, bytes, str | None]]] = deque()
-        try:
-            for part in _parts_of(resource):
-                if n_bytes == 0 and len(part) <= self._inline_bytes:
-                    inline = part  # as the last part is the only short one, it is all there is
-                    blocks.extend(digests_of_blocks(part, block_bytes))
-                elif not uploads and len(part) < PART_BYTES:
-                    take(self._store_part(part, block_bytes))
-                else:
-                    if len(uploads) == _MOST_UPLOADS:
-                        take(uploads.popleft().result())
-                    uploads.append(waiting.submit(self._store_part, part, block_bytes))
-                whole.update(part)
-                n_bytes += len(part)
-                if n_bytes > MAX_RESOURCE_BYTES:
-                    raise StorageError(
-                        f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the most that a resource in "
-                        f"{self!r} may have; split it"
-                    )
-            for upload in uploads:
-                take(upload.result())
-        finally:
-            wait(uploads)
-        if n_bytes == 0:
-            inline = b""
-        pointer = Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes, bytes(blocks), b"".join(parts), inline)
-        return pointer, renewed
+            def store(numbered: tuple[int, bytes]) -> None:
+                self._files.put(_part_path(pointer, numbered[0]), numbered[1])
 
-    def _store_part(self, part: bytes, block_bytes: int) -> tuple[bytes, bytes, str | None]:
-        """Digest and block digests of a part that is stored now, and its path if it had been there before."""
-        digest = hashlib.sha256(part)
-        path = _part_path(digest.hexdigest())
-        # Written even if it is there: that makes it young again, and whole if it was damaged.
-        was_new = self._files.renew(path, part)
-        return digest.digest(), digests_of_blocks(part, block_bytes), None if was_new else path
+            for _ in waiting.map(store, enumerate(all_pieces()), at_once=_MOST_UPLOADS):
+                pass
+        return replace(pointer, size=n_bytes, sha256=whole.hexdigest(), blocks=blocks.digests())
 
     def _check_writable(self, what: str) -> None:
         if self._read_only:
@@ -527,13 +506,11 @@ class _PointedBlocks(Blocks):
     def __init__(self, connector: FsspecStorageConnector, pointer: Pointer) -> None:
         self._connector, self._pointer = connector, pointer
         self.size, self.block_bytes, self.sha256 = pointer.size, pointer.block_bytes, pointer.sha256
-        self._part_names = pointer.part_names
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        inline = self._pointer.inline
-        if inline is not None:
+        if self._pointer.version is None:
             places = [number * self.block_bytes for number in numbers]
-            return [self._checked(number, inline[at : at + self.block_bytes]) for number, at in zip(numbers, places, strict=True)]
+            return [self._pointer.inline[at : at + self.block_bytes] for at in places]
         found: list[bytes] = []
         runs = list(self._runs(numbers))
         pieces = self._read(runs)
@@ -567,7 +544,7 @@ class _PointedBlocks(Blocks):
         for first, n_blocks in runs:
             part, start = divmod(first * self.block_bytes, PART_BYTES)
             end = min(start + n_blocks * self.block_bytes, self._pointer.part_size(part))
-            ranges.append((_part_path(self._part_names[part]), start, end))
+            ranges.append((_part_path(self._pointer, part), start, end))
         return self._connector._files.read_ranges(ranges)
 
     def _checked(self, number: int, data: bytes) -> bytes:
@@ -653,12 +630,12 @@ def _identifier_of(pointer_path: str) -> str | None:
     return None
 
 
-def _part_path(sha256: str) -> str:
-    return f"{_OBJECTS}/{sha256[:2]}/{sha256}"
+def _part_path(pointer: Pointer, number: int) -> str:
+    return f"{_OBJECTS}/{pointer.version}/{number}"
 
 
-def _part_paths(pointer: Pointer) -> list[str]:
-    return [_part_path(name) for name in pointer.part_names]
+def _version_of(part_path: str) -> str:
+    return part_path.removeprefix(_OBJECTS + "/").partition("/")[0]
 
 
 def _size_of(resource: Storable) -> int | None:
@@ -670,23 +647,6 @@ def _size_of(resource: Storable) -> int | None:
         file.seek(0, os.SEEK_END)
         return int(file.tell())
     return None
-
-
-def _parts_of(resource: Storable) -> Iterator[bytes]:
-    """What ``set_resource`` accepts, in pieces of the size of a part."""
-    part = bytearray()
-    for chunk in binary_chunks(resource):
-        view = memoryview(chunk).cast("B")
-        while len(view):
-            head = view[: PART_BYTES - len(part)]
-            part += head
-            view = view[len(head) :]
-            if len(part) == PART_BYTES:
-                whole, part = bytes(part), bytearray()
-                yield whole
-                del whole
-    if part:
-        yield bytes(part)
 
 
 def _value(name: str, text: str) -> Any:

@@ -1,36 +1,31 @@
-"""The small document that says what a resource in an object store consists of.
+"""The small file that says what a resource in an object store consists of.
 
-It is strict JSON with a digest of itself, so neither a flipped bit nor a document of somebody else is taken for one of
-ours. Whoever can write to the store can also write a consistent lie; every field is therefore checked for type and range
-before it is used, and what it costs to read is bounded by :data:`MAX_POINTER_BYTES`.
+It is a line that names the format, a line of JSON, the digests of the blocks, the content if it is small, and a digest of all of
+it: neither a flipped bit nor a file of somebody else is taken for one of ours. Whoever can write to the store can also write a
+consistent lie; every field is therefore checked for type and range before it is used.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import json
+import re
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from data_stack.exception import ChecksumMismatchError, DatasetFileCorruptError
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
+from data_stack.io.integrity import ALGORITHM, BLOCK_BYTES, DIGEST_BYTES, block_digest
 
-FORMAT: Final = "data_stack resource 2"
-#: Content is stored in objects of this size, named by their SHA-256; the last one is shorter.
+FORMAT: Final = b"data_stack resource 3\n"
+#: Content is stored in objects of this size; the last one is shorter.
 PART_BYTES: Final = 4 << 20
-MAX_POINTER_BYTES: Final = 16 << 20
+MAX_POINTER_BYTES: Final = 4 << 20
 #: The digests of a resource of this size just fit into a pointer.
 MAX_RESOURCE_BYTES: Final = 512 << 30
 #: The most that is ever inlined, whatever a pointer says.
 MAX_INLINE_BYTES: Final = 1 << 20
 #: A resource with more gets blocks twice as long, so that their digests fit into its pointer.
 _MOST_BLOCKS: Final = 65_536
-_SHA256_BYTES: Final = 32
-#: More of them than any pointer has, whatever its identifier is.
-_MOST_SEPARATORS: Final = 5_000
-_FIELDS: Final = {"format", "identifier", "size", "sha256", "block_bytes", "blocks", "parts", "inline", "pointer_sha256"}
+_MOST_JSON_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class Pointer:
         sha256: digest of the whole, 64 hex digits.
         block_bytes: length of a block; a part is a whole number of them.
         blocks: the digests of all blocks (:mod:`data_stack.io.integrity`), 8 bytes each.
-        parts: SHA-256 of each part of 4 MiB, likewise; empty if the content is inlined.
+        version: 32 hex digits that name its parts and no others; None if the content is inlined.
         inline: the content, if it is small.
     """
 
@@ -52,31 +47,24 @@ class Pointer:
     sha256: str
     block_bytes: int
     blocks: bytes
-    parts: bytes
-    inline: bytes | None
+    version: str | None
+    inline: bytes = b""
 
     @property
-    def part_names(self) -> list[str]:
-        """The hex digests by which the parts are stored, in order."""
-        return [self.parts[i : i + _SHA256_BYTES].hex() for i in range(0, len(self.parts), _SHA256_BYTES)]
+    def n_parts(self) -> int:
+        """How many objects hold the content."""
+        return 0 if self.version is None else -(-self.size // PART_BYTES)
 
     def part_size(self, number: int) -> int:
         """Length of a part in bytes."""
         return min(PART_BYTES, self.size - number * PART_BYTES)
 
     def encoded(self) -> bytes:
-        """The document. Equal resources give equal documents, so storing twice what is there changes nothing."""
-        fields: dict[str, Any] = {
-            "format": FORMAT,
-            "identifier": self.identifier,
-            "size": self.size,
-            "sha256": self.sha256,
-            "block_bytes": self.block_bytes,
-            "blocks": _to_text(self.blocks),
-            "parts": _to_text(self.parts),
-            "inline": None if self.inline is None else _to_text(self.inline),
-        }
-        return _canonical({**fields, "pointer_sha256": hashlib.sha256(_canonical(fields)).hexdigest()})
+        """The file."""
+        names = ("identifier", "size", "sha256", "block_bytes", "version")
+        line = json.dumps({name: getattr(self, name) for name in names}).encode("ascii")
+        content = FORMAT + line + b"\n" + self.blocks + self.inline
+        return content + block_digest(content)
 
     @classmethod
     def decoded(cls, document: bytes, identifier: str, source: str) -> Pointer:
@@ -92,48 +80,34 @@ class Pointer:
                 f"the pointer of resource {identifier!r} in {source} {why}. Store the resource again from its source or a copy."
             )
 
-        if len(document) > MAX_POINTER_BYTES:
-            refuse(f"has more than {MAX_POINTER_BYTES:,} bytes")
-        if document.count(b",") + document.count(b"[") > _MOST_SEPARATORS:
-            # As objects of Python, 16 MiB of empty lists take half a gigabyte.
-            refuse("does not have the fields of a pointer")
-        try:
-            fields = json.loads(document.decode("ascii"))
-        except (ValueError, RecursionError):
-            refuse("is not JSON")
-        if type(fields) is not dict or set(fields) != _FIELDS:
-            refuse("does not have the fields of a pointer")
-        recorded = fields.pop("pointer_sha256")
-        try:
-            actual = hashlib.sha256(_canonical(fields)).hexdigest()
-        except (ValueError, RecursionError):
-            refuse("holds what cannot be written as JSON")
+        if not document.startswith(FORMAT):
+            is_earlier = document.startswith(b'{"block_bytes":')
+            refuse("is of the format of an earlier data_stack" if is_earlier else "is damaged: it does not begin as one")
+        content, recorded = document[:-DIGEST_BYTES], document[-DIGEST_BYTES:]
+        actual = block_digest(content)
         if recorded != actual:
-            raise ChecksumMismatchError(identifier, f"the pointer in {source}", str(recorded)[:64], actual)
-        if fields["format"] != FORMAT:
-            refuse(f"has the format {str(fields['format'])[:40]!r}, not {FORMAT!r}")
-        if fields["identifier"] != identifier:
-            refuse(f"belongs to {str(fields['identifier'])[:80]!r}")
-        size, block_bytes = fields["size"], fields["block_bytes"]
+            raise ChecksumMismatchError(identifier, f"the pointer in {source}", recorded.hex(), actual.hex(), ALGORITHM)
+        line, _, rest = content[len(FORMAT) :].partition(b"\n")
+        try:
+            fields = json.loads(line[:_MOST_JSON_BYTES])
+            named, size, sha256, block_bytes, version = (
+                fields[name] for name in ("identifier", "size", "sha256", "block_bytes", "version")
+            )
+        except (ValueError, RecursionError, TypeError, KeyError):
+            refuse("does not have the fields of a pointer")
+        if named != identifier:
+            refuse(f"belongs to {str(named)[:80]!r}")
         if type(size) is not int or not 0 <= size <= MAX_RESOURCE_BYTES:
             refuse("has an impossible size")
         if type(block_bytes) is not int or not 1024 <= block_bytes <= PART_BYTES or PART_BYTES % block_bytes:
             refuse("has an impossible block_bytes")
-        sha256 = fields["sha256"]
-        if type(sha256) is not str or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
-            refuse("has an impossible sha256")
-        try:
-            blocks, parts = _from_text(fields["blocks"]), _from_text(fields["parts"])
-            inline = None if fields["inline"] is None else _from_text(fields["inline"])
-        except (ValueError, TypeError, binascii.Error):
-            refuse("holds what is not base64")
-        if len(blocks) != -(-size // block_bytes) * DIGEST_BYTES:
-            refuse("does not have one digest for each block")
-        if len(parts) != (0 if inline is not None else -(-size // PART_BYTES) * _SHA256_BYTES):
-            refuse("does not have one digest for each part")
-        if inline is not None and (len(inline) != size or size > MAX_INLINE_BYTES):
-            refuse("holds content of another size")
-        return cls(identifier, size, sha256, block_bytes, blocks, parts, inline)
+        if not _is_hexadecimal(sha256, 64) or not (version is None or _is_hexadecimal(version, 32)):
+            refuse("has an impossible sha256 or version")
+        n_digests = -(-size // block_bytes) * DIGEST_BYTES
+        blocks, inline = rest[:n_digests], rest[n_digests:]
+        if len(blocks) != n_digests or len(inline) != (size if version is None else 0) or len(inline) > MAX_INLINE_BYTES:
+            refuse("does not have one digest for each block, or holds content of another size")
+        return cls(identifier, size, sha256, block_bytes, blocks, version, inline)
 
 
 def block_bytes_for(size: int) -> int:
@@ -144,15 +118,5 @@ def block_bytes_for(size: int) -> int:
     return block_bytes
 
 
-def _canonical(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-def _to_text(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _from_text(text: Any) -> bytes:
-    if type(text) is not str:
-        raise TypeError("base64 is text")
-    return base64.b64decode(text, validate=True)
+def _is_hexadecimal(value: object, n_digits: int) -> bool:
+    return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value, re.ASCII) is not None

@@ -215,24 +215,6 @@ class RemoteFiles:
         except _MISSING as error:
             self._fail("store", path, error)  # no bucket, or a file where a folder should be
 
-    def renew(self, path: str, data: bytes | memoryview) -> bool:
-        """Write a file, replacing what is there if anything is; whether nothing was."""
-        data = bytes(data)
-        if self._puts_are_atomic():
-            # A store that does not know conditional puts either ignores the condition or refuses the request.
-            try:
-                if self.create(path, data):
-                    return True
-            except StorageUnavailableError:
-                raise
-            except StorageError:
-                pass
-            self.put(path, data)
-            return False
-        was_there = self.info(path) is not None
-        self.put(path, data)
-        return not was_there
-
     def create(self, path: str, data: bytes | memoryview) -> bool:
         """Write a file unless it is there; whether it was written. Of several that try at once one succeeds."""
         data = bytes(data)
