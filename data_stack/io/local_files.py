@@ -9,7 +9,7 @@ from data_stack.exception import MissingFileError
 from data_stack.io.resources import ByteSource
 from data_stack.io.storage_errors import storage_errors
 
-__all__ = ["LocalFile"]
+__all__ = ["LocalFile", "read_into"]
 
 
 class LocalFile(ByteSource):
@@ -49,11 +49,8 @@ class LocalFile(ByteSource):
         return None
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        n_read = 0
         with storage_errors("read", self._path):
-            while n_read < len(buffer) and (more := os.preadv(self._handle, [buffer[n_read:]], offset + n_read)):
-                n_read += more
-        return n_read
+            return read_into(self._handle, offset, buffer)
 
     def fileno(self) -> int:
         return self._handle
@@ -62,3 +59,11 @@ class LocalFile(ByteSource):
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+
+def read_into(handle: int, offset: int, buffer: memoryview) -> int:
+    """Fill ``buffer`` from an open file; return the bytes read, fewer only at the end."""
+    n_read = 0
+    while n_read < len(buffer) and (more := os.preadv(handle, [buffer[n_read:]], offset + n_read)):
+        n_read += more
+    return n_read

@@ -181,8 +181,8 @@ class StorageConnectorContract(StorageUpkeepContract):
 
     def test_no_two_identifiers_meet(self, connector: StorageConnector) -> None:
         identifiers = [
-            "a/b", "a", "a/b/c", "A", "A/b", "a_b", "a-b", "a.b", "a+b", "a=b", "a@b", "a,b", "x.tmp", "x", "x.json",
-            "manifest.json", "0", "_id", "fs.files", "a" * 200, "a" * 199 + "b", "/".join("abcdefghijklmnop"),
+            "a/b", "a/c/d", "A/b", "a_b", "a-b", "a.b", "a+b", "a=b", "a@b", "a,b", "x.tmp", "x", "x.json",
+            "manifest.json", "0", "_id", "fs.files", "a" * 200, "a" * 199 + "b", "/".join("bcdefghijklmnopq"),
             "/".join(["d" * 101] * 5),
         ]  # fmt: skip
         for identifier in identifiers:

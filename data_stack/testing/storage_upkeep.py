@@ -63,14 +63,14 @@ class StorageUpkeepContract:
                 connector.list_resources()
             return
         assert connector.list_resources() == []
-        stored = ["b/1", "a/10", "a/2", "ab", "a-b/c", "a/2/deep"]
+        stored = ["b/1", "a/10", "a/2", "ab", "a-b/c", "a/20/deep"]
         for identifier in stored:
             connector.set_resource(identifier, b"")
 
         assert connector.list_resources() == sorted(stored)
-        assert connector.list_resources("a/") == ["a/10", "a/2", "a/2/deep"]
-        assert connector.list_resources("a") == ["a-b/c", "a/10", "a/2", "a/2/deep", "ab"]
-        assert connector.list_resources("a/2") == ["a/2", "a/2/deep"]
+        assert connector.list_resources("a/") == ["a/10", "a/2", "a/20/deep"]
+        assert connector.list_resources("a") == ["a-b/c", "a/10", "a/2", "a/20/deep", "ab"]
+        assert connector.list_resources("a/2") == ["a/2", "a/20/deep"]
         assert connector.list_resources("c") == []
         with pytest.raises(MalformedIdentifierError):
             connector.list_resources("a\0")
@@ -95,7 +95,7 @@ class StorageUpkeepContract:
             connector.verify_resource("a", "0" * 64)
 
     def test_a_store_behaves_like_a_dict(self, connector: StorageConnector) -> None:
-        identifiers = ["a", "a/b", "a/b/c", "a/d", "b", "b/a"]
+        identifiers = ["a", "ab", "b/c", "b/d", "b/e/f", "c/a"]
         can_delete, can_list = overrides(connector, "delete_resource"), overrides(connector, "list_resources")
         model: dict[str, bytes] = {}
         state = 1

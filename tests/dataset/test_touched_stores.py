@@ -10,7 +10,6 @@ import pytest
 
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import DamagedBlockError
 from data_stack.io.storage_connectors import FileStorageConnector
 
 RIGHT = b"0123456789" * 100
@@ -109,16 +108,6 @@ def test_a_flipped_bit_of_the_manifest_makes_it_untrue(root: Path) -> None:
 
     assert not Factory(FileStorageConnector(root)).is_ready()
     assert samples(root) == RIGHT
-
-
-def test_an_iterator_that_is_open_is_never_given_a_byte_of_a_resource_damaged_before_it_reads(root: Path) -> None:
-    connector = FileStorageConnector(root)
-    with connector.get_resource("bytes/1/preprocessed/data") as resource:
-        with open(root / "bytes/1/preprocessed/data", "r+b") as file:
-            file.write(b"x")
-
-        with pytest.raises(DamagedBlockError, match="block 0 of resource 'bytes/1/preprocessed/data'"):
-            resource.read(1)
 
 
 def test_a_store_without_its_records_is_as_good(root: Path) -> None:

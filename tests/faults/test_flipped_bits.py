@@ -19,7 +19,7 @@ from fault_stores import CachedStores, MongoDBStores, StoreKind, flip_bit_of_fil
 from mongodb_server import MongoDBServer
 from sizes import sized
 
-from data_stack.exception import DamagedBlockError, DataStackError
+from data_stack.exception import ChecksumMismatchError, DamagedBlockError, DataStackError
 from data_stack.io.storage_connectors import StorageConnector
 
 CONTENT = random.Random(2).randbytes(2_700_000)  # three blocks of a file, 42 chunks of MongoDB
@@ -49,7 +49,28 @@ def positions(size: int, n: int) -> list[int]:
     return [0, 8 * size - 1, *(chance.randrange(8 * size) for _ in range(n - 2))]
 
 
+def test_a_flipped_bit_of_a_file_is_not_trusted_and_named_by_verifying(stores: StoreKind, figures: Figures) -> None:
+    if stores.checks_reads:
+        pytest.skip("this store checks each read")
+    store = stores.new()
+    with opened(store) as connector:
+        connector.set_resource("a/large", CONTENT)
+    for position in positions(len(CONTENT), sized(10, 100, cost=stores.cost)):
+        stores.flip_bit(store, "a/large", position)
+
+        with opened(store) as connector:
+            assert connector.stat("a/large").sha256 is None
+            with pytest.raises(ChecksumMismatchError, match=rf"damaged in blocks \[{position // 8 >> 16}\]"):
+                connector.verify_resource("a/large")
+        figures.counts["flips found and named"] += 1
+        stores.flip_bit(store, "a/large", position)
+    assert read(store, "a/large") == CONTENT
+    stores.discard(store)
+
+
 def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKind, figures: Figures) -> None:
+    if not stores.checks_reads:
+        pytest.skip("this store does not check each read")
     store = stores.new()
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)
@@ -74,6 +95,8 @@ def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKi
 
 
 def test_no_reader_of_pieces_gets_a_flipped_bit(stores: StoreKind, figures: Figures) -> None:
+    if not stores.checks_reads:
+        pytest.skip("this store does not check each read")
     store = stores.new()
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)

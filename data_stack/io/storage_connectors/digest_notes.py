@@ -1,10 +1,8 @@
 """What a file store noted of its files when it published them: size and digests, and the facts by which the file is known again.
 
 The note on ``a/b.gz`` is the file ``a/b.gz~`` below the folder of notes: a line of JSON, the digests of the blocks, and a digest
-of both. It is removed before a file gets its name, and written after while the writer still has the file open: a writer that is
-killed in between leaves a file without one, and no later file can have the inode that it states. A file that has the inode,
-size and times of its note is trusted. One that has the inode only was changed in place, and is held against the digests. Of any
-other one nothing is known. Losing a note costs a reading, never an answer.
+of both. It is removed before a file gets its name, and written after. A file that has the inode, size and times of its note is
+trusted; of any other one no digest is known, until it was read. Losing a note costs a reading, never an answer.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +18,9 @@ from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest, block_dig
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_connectors.partials import TEMPORARY
 
-__all__ = ["DigestNotes", "FileVersion"]
+__all__ = ["DigestNotes", "FileVersion", "facts_of"]
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class FileVersion:
         size: length in bytes.
         sha256: 64 hex digits.
         blocks: the digests of its blocks, 8 bytes each.
-        facts: size, inode and times of the file that it was taken of.
+        facts: size, inode and times of the file that it was taken of; empty where it was found not to be that any more.
     """
 
     size: int
@@ -43,17 +40,13 @@ class FileVersion:
     facts: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, digest: Digest) -> FileVersion:
-        """The version of bytes that have this digest."""
-        return cls(digest.size, digest.sha256, digest.blocks)
+    def of(cls, digest: Digest, status: os.stat_result) -> FileVersion:
+        """The version of a file of this status, whose bytes have this digest."""
+        return cls(digest.size, digest.sha256, digest.blocks, facts_of(status))
 
     def is_of(self, status: os.stat_result) -> bool:
         """Whether this is the version of a file of this status: nothing touched it since."""
-        return self.facts == _facts(status)
-
-    def was_of(self, status: os.stat_result) -> bool:
-        """Whether this is what a file of this status was published as; it may have been changed in place since."""
-        return self.facts[1:2] == (status.st_ino,)
+        return self.facts == facts_of(status)
 
 
 class DigestNotes:
@@ -84,19 +77,16 @@ class DigestNotes:
                 return version
         return None
 
-    def write(self, identifier: str, version: FileVersion, status: os.stat_result, *, is_trusted: bool = True) -> None:
-        """Note the version of a published file of this status; ``is_trusted=False``: which it was found not to have any more."""
+    def write(self, identifier: str, version: FileVersion) -> None:
+        """Note the version of a published file, if the disk lets us."""
         path = self._path(identifier)
         temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}")
-        facts = _facts(status) if is_trusted else (*_facts(status)[:-1], -1)
-        record = {"format": _FORMAT, "size": version.size, "sha256": version.sha256, "facts": facts}
+        record = {"format": _FORMAT, "size": version.size, "sha256": version.sha256, "facts": version.facts}
         content = json.dumps(record).encode("ascii") + b"\n" + version.blocks
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "wb") as file:
                 file.write(content + block_digest(content))
-            if os.path.isdir(path):
-                shutil.rmtree(path)  # the notes of an earlier format
             os.replace(temporary, path)
         except OSError:
             with contextlib.suppress(OSError):
@@ -108,15 +98,8 @@ class DigestNotes:
         Raises:
             OSError: that was not possible.
         """
-        path = self._path(identifier)
-        try:
-            os.unlink(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError:
-            if not os.path.isdir(path):
-                raise
-            shutil.rmtree(path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(self._path(identifier))
 
     def identifier_of(self, path: str) -> str | None:
         """The resource that a note is on, by its path; None if it is no note."""
@@ -128,6 +111,7 @@ class DigestNotes:
         return os.path.join(self._root, identifier + "~")
 
 
-def _facts(status: os.stat_result) -> tuple[int, ...]:
+def facts_of(status: os.stat_result) -> tuple[int, ...]:
+    """By which a file is known to be the one that it was."""
     # ctime cannot be set back, as mtime can.
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

@@ -6,7 +6,6 @@ next one goes on with (:mod:`data_stack.io.storage_connectors.partials`), and ``
 
 - ``digests/a/b.gz~``: SHA-256 and block digests of ``a/b.gz``, with the size, times and inode they were taken of
   (:mod:`data_stack.io.storage_connectors.digest_notes`);
-- ``aside/a~/b``: ``a/b`` while the plain file ``a`` stands in its way (:mod:`data_stack.io.storage_connectors.file_tree`);
 - ``leases/…``: the locks of :meth:`FileStorageConnector.lease`, which die with their process.
 
 A write is: temporary beside the target (O_EXCL, 0600), write, fsync, rename, fsync of the folder. rename alone
@@ -24,9 +23,10 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from typing import IO, Final, Literal, NoReturn, cast
+from dataclasses import replace
+from typing import IO, Final, NoReturn, cast
 
-from data_stack.exception import ChecksumMismatchError, ConfigError, DataStackError, ResourceNotFoundError, StorageError
+from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
@@ -41,7 +41,7 @@ from data_stack.io.storage_connectors.connector import (
     StoreUsage,
     damage_in_blocks,
 )
-from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion
+from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
 from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
 from data_stack.io.storage_connectors.file_tree import OWN_FOLDER, FileTree
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
@@ -64,22 +64,18 @@ class FileStorageConnector(StorageConnector):
     The folder is made at the first write. Symbolic links inside of it are followed as long as they stay inside.
 
     Of a file that something else touched since it was stored (edited, damaged, copied with its store) no digest is known any
-    more: ``stat`` says so, and a dataset reads it whole and compares it with its manifest the next time that it is loaded. A file
-    that was changed in place is read with a check: each block against its digest, before its first byte is handed out.
+    more: ``stat`` says so, and a dataset reads it whole and compares it with its manifest the next time that it is loaded.
+
+    A resource ``a`` and one below it, ``a/b``, cannot both be here, as a file is no folder.
 
     Args:
         root_path: folder of the store. As in the original, an absolute identifier below it is tolerated.
-        check_reads: ``"touched"`` as above; ``"always"`` to check all files whose digests are known, each time they are opened,
-            for a disk that is not to be trusted.
     """
 
     knows_digests = True
 
-    def __init__(self, root_path: str | os.PathLike[str], *, check_reads: Literal["touched", "always"] = "touched") -> None:
-        if check_reads not in ("touched", "always"):
-            raise ConfigError(f'check_reads is "touched" or "always", not {check_reads!r:.80}')
+    def __init__(self, root_path: str | os.PathLike[str]) -> None:
         self._tree = FileTree(os.path.abspath(os.fspath(root_path)))
-        self._checks_always = check_reads == "always"
 
     @property
     def root_path(self) -> str:
@@ -87,20 +83,15 @@ class FileStorageConnector(StorageConnector):
         return self._tree.root_path
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.root_path!r}{', check_reads=' + repr('always') if self._checks_always else ''})"
+        return f"{type(self).__name__}({self.root_path!r})"
 
     # ------------------------------------------------------------------ contract
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         identifier = self._tree.checked(identifier)
         with self._located(identifier):
-            source = FileSource(
-                identifier,
-                repr(self),
-                functools.partial(self._open_file, identifier),
-                functools.partial(self._raise, "read", identifier),
-                checks_always=self._checks_always,
-            )
+            fail = functools.partial(self._raise, "read", identifier)
+            source = FileSource(functools.partial(self._open_file, identifier), fail)
         resource = StreamedResource.sealed(identifier, source, self)
         if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
             return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
@@ -126,7 +117,6 @@ class FileStorageConnector(StorageConnector):
             except FileNotFoundError:  # another process was faster
                 raise ResourceNotFoundError(identifier, repr(self)) from None
             os.fsync(folder)
-        self._tree.remove_aside(identifier)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier, new_identifier = self._tree.checked(identifier), self._tree.checked(new_identifier)
@@ -139,16 +129,13 @@ class FileStorageConnector(StorageConnector):
                     os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
                     for changed in {target, folder}:
                         os.fsync(changed)
-                    self._tree.remove_aside(new_identifier, unless=target)
-                    if file.version is not None:
-                        self._note(new_identifier, file.version, target, new_name, file.status)
-                    elif file.published is not None:  # changed in place, perhaps: its blocks are checked there, too
-                        self._notes.write(new_identifier, file.published, file.status, is_trusted=False)
+                    if file.noted is not None:  # of one that was touched the promise goes with it, unfulfilled
+                        facts = () if file.version is None else facts_of(os.fstat(file.handle))
+                        self._notes.write(new_identifier, replace(file.noted, facts=facts))
                 except FileNotFoundError:
                     raise ResourceNotFoundError(identifier, repr(self)) from None
                 finally:
                     os.close(target)
-        self._tree.remove_aside(identifier)
 
     def list_resources(self, prefix: str = "") -> list[str]:
         checked_prefix(prefix)
@@ -207,22 +194,12 @@ class FileStorageConnector(StorageConnector):
         # To the nanosecond: the clock that files get may stand still for 4 ms, and a change within would not show.
         os.utime(handle, ns=(time.time_ns(), time.time_ns()))
         os.fsync(handle)
-        # As long as it is open no other file has its inode, by which it is told from a successor.
-        held = os.dup(handle)
-        try:
-            file.close()
-            status = os.fstat(held)
-            # Killed in between, we leave a file without a note, not one with that of its predecessor.
-            self._notes.remove(writer.identifier)
-            self._rename(temporary, name, folder)
-            self._tree.remove_aside(writer.identifier, unless=folder)
-            self._note(writer.identifier, FileVersion.of(writer.digest), folder, name, status)
-        finally:
-            os.close(held)
-
-    def _rename(self, temporary: str, name: str, folder: int) -> None:
+        # Killed in between, we leave a file without a note, not one with that of its predecessor.
+        self._notes.remove(writer.identifier)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
+        self._note(writer.identifier, FileVersion.of(writer.digest, os.fstat(handle)))
+        file.close()
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
@@ -234,17 +211,17 @@ class FileStorageConnector(StorageConnector):
         while True:
             n_looks += 1
             with self._opened_file(identifier) as file:
-                found = self._digested(identifier, file.handle)
+                found = self._digested(identifier, file)
                 promised = sha256 or (None if file.noted is None else file.noted.sha256)
-                with self._located(identifier) as (folder, name, now):
-                    if promised in (None, found.sha256):
-                        if file.version is None or file.version.sha256 != found.sha256:
-                            self._note(identifier, found, folder, name, file.status)
-                        return ResourceInfo(identifier, found.size, found.sha256, found.blocks, file.status.st_mtime)
+                if promised in (None, found.sha256):
+                    if file.version is None or file.version.sha256 != found.sha256:
+                        self._note(identifier, found)
+                    return ResourceInfo(identifier, found.size, found.sha256, found.blocks, file.status.st_mtime)
+                with self._located(identifier) as (_, _, now):
                     if not os.path.samestat(now, file.status) and n_looks < _MOST_LOOKS:
                         continue  # it was replaced meanwhile, and perhaps what was noted is of its successor
-                    if file.version is not None and file.version.sha256 != found.sha256:
-                        self._notes.write(identifier, file.version, file.status, is_trusted=False)
+                if file.version is not None and file.version.sha256 != found.sha256:
+                    self._notes.write(identifier, replace(file.version, facts=()))
                 where = f"{self!r}{damage_in_blocks(b'' if file.noted is None else file.noted.blocks, found.blocks)}"
                 raise ChecksumMismatchError(identifier, where, str(promised), found.sha256)
 
@@ -285,7 +262,7 @@ class FileStorageConnector(StorageConnector):
     def _abandoned(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
         """Remove what writers that died left below ``prefix``; of downloads, which can go on, after the grace period."""
         below = checked_prefix(prefix).rpartition("/")[0]
-        for start in (below, os.path.join(OWN_FOLDER, "digests", below), os.path.join(OWN_FOLDER, "aside")):
+        for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
             for folder, _, files in os.walk(os.path.join(self.root_path, start)):
                 for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
                     if os.path.basename(path).startswith(PARTIAL):
@@ -347,27 +324,23 @@ class FileStorageConnector(StorageConnector):
     def _notes(self) -> DigestNotes:
         return DigestNotes(os.path.join(self.root_path, OWN_FOLDER, "digests"))
 
-    def _note(self, identifier: str, version: FileVersion, folder: int, name: str, status: os.stat_result) -> None:
-        """Note the version of a file that had this status, if it still has that and its name."""
+    def _note(self, identifier: str, version: FileVersion) -> None:
+        """Note what the file of a resource is, unless that is another one by now."""
+        self._notes.write(identifier, version)
+        with contextlib.suppress(ResourceNotFoundError), self._located(identifier) as (_, _, status):
+            if version.is_of(status):
+                return
+        with contextlib.suppress(OSError):  # another writer was faster, and ours may lie over its note
+            self._notes.remove(identifier)
 
-        def now() -> os.stat_result:
-            return os.stat(name, dir_fd=folder, follow_symlinks=False)
-
-        with contextlib.suppress(OSError):
-            named = now()
-            if (named.st_ino, named.st_size, named.st_mtime_ns) == (status.st_ino, status.st_size, status.st_mtime_ns):
-                self._notes.write(identifier, version, named)
-                if now().st_ino != status.st_ino:  # another writer was faster, and ours may lie over its note
-                    self._notes.remove(identifier)
-
-    def _digested(self, identifier: str, handle: int) -> FileVersion:
+    def _digested(self, identifier: str, file: OpenedFile) -> FileVersion:
         """Read an open file whole."""
         digest = Digest()
         try:
             with self._storage_errors("read", identifier):
-                while chunk := os.pread(handle, COPY_BYTES, digest.size):
+                while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
                     digest.update(chunk)
-            return FileVersion.of(digest)
+            return FileVersion.of(digest, file.status)
         finally:
             digest.finish()
 

@@ -21,8 +21,7 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEX
 class FileTree:
     """The folder of a store, and which file in it each identifier stands for.
 
-    The file of ``a/b`` is ``ROOT/a/b``, or ``ROOT/.data_stack/aside/a~/b`` while the plain file ``a`` stands in its way: two
-    identifiers never meet in one file. Errors of the operating system go through.
+    The file of ``a/b`` is ``ROOT/a/b``. Errors of the operating system go through.
 
     Args:
         root_path: absolute path of the folder; it is made at the first write.
@@ -48,9 +47,9 @@ class FileTree:
 
     def found(self, identifier: str) -> tuple[int, str, os.stat_result] | None:
         """The folder (as an open handle, for the caller to close), file name and status of a resource; None if there is none."""
-        for folders, name in self._places(identifier):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                return self._regular_file(folders, name)
+        *folders, name = identifier.split("/")
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return self._regular_file(folders, name)
         return None
 
     def _regular_file(self, folders: Sequence[str], name: str) -> tuple[int, str, os.stat_result]:
@@ -71,12 +70,6 @@ class FileTree:
         finally:
             if folder >= 0:
                 os.close(folder)
-
-    @staticmethod
-    def _places(identifier: str) -> tuple[tuple[list[str], str], tuple[list[str], str]]:
-        """Where a resource may lie: (folders, file), the plain place first."""
-        *folders, name = identifier.split("/")
-        return (folders, name), ([OWN_FOLDER, "aside", *(folder + "~" for folder in folders)], name)
 
     def _open_folder(self, folders: Sequence[str], create: bool = False, resolve: bool = True) -> int:
         """A handle on a folder below the root, reached without ever leaving it.
@@ -125,46 +118,21 @@ class FileTree:
         return folders, name
 
     def target(self, identifier: str) -> tuple[int, str]:
-        """An open folder to write a resource in, made if need be: the plain one, or aside if something stands in its way."""
-        (folders, name), aside = self._places(identifier)
-        try:
-            folder = self._open_folder(folders, create=True)
-        except NotADirectoryError:
-            return self._open_folder(aside[0], create=True), aside[1]
+        """An open folder to write a resource in, made if need be, and the name of its file there."""
+        *folders, name = identifier.split("/")
+        folder = self._open_folder(folders, create=True)
         with contextlib.suppress(OSError):
             # An empty folder is in nobody's way.
             os.rmdir(name, dir_fd=folder)
-        try:
-            is_folder = stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-        except FileNotFoundError:
-            is_folder = False
-        if not is_folder:
-            return folder, name
-        os.close(folder)
-        return self._open_folder(aside[0], create=True), aside[1]
-
-    def remove_aside(self, identifier: str, unless: int | None = None) -> None:
-        """Remove what lies aside under this name, but not in the open folder ``unless``: it would come back to life later."""
-        folders, name = self._places(identifier)[1]
-        with contextlib.suppress(OSError):
-            folder = self._open_folder(folders)
-            try:
-                if unless is None or not os.path.sameopenfile(folder, unless):
-                    os.unlink(name, dir_fd=folder)
-            finally:
-                os.close(folder)
+        return folder, name
 
     def walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``; folders that it rules out are not entered."""
-        yield from self._walk(self.root_path, prefix)
-        yield from self._walk(os.path.join(self.root_path, OWN_FOLDER, "aside"), prefix)
-
-    def _walk(self, top: str, prefix: str) -> Iterator[str]:
         pending = [""]
         while pending:
             above = pending.pop()
             try:
-                entries = list(os.scandir(os.path.join(top, above)))
+                entries = list(os.scandir(os.path.join(self.root_path, above)))
             except (FileNotFoundError, NotADirectoryError):
                 continue
             for entry in entries:
@@ -172,12 +140,11 @@ class FileTree:
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    identifier = path.replace("~/", "/").removesuffix("~")
-                    if identifier.startswith(prefix) or prefix.startswith(identifier + "/"):
+                    if path.startswith(prefix) or prefix.startswith(path + "/"):
                         pending.append(path)
                     continue
                 with contextlib.suppress(MalformedIdentifierError):
-                    identifier = checked_identifier(path.replace("~/", "/"))
+                    identifier = checked_identifier(path)
                     if entry.is_symlink():
                         found = self.found(identifier)
                         if found is not None:

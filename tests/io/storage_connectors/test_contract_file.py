@@ -17,11 +17,3 @@ class TestFileStorageConnector(StorageConnectorContract):
     @pytest.fixture
     def connector(self, tmp_path: Path) -> StorageConnector:
         return FileStorageConnector(tmp_path / "store")
-
-
-class TestFileStorageConnectorThatChecksAlways(StorageConnectorContract):
-    frees_leases_of_killed_processes = True
-
-    @pytest.fixture
-    def connector(self, tmp_path: Path) -> StorageConnector:
-        return FileStorageConnector(tmp_path / "store", check_reads="always")
