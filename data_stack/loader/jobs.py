@@ -180,7 +180,7 @@ class BatchMaker:
         try:
             samples = access_to(self.stacks.at(job.epoch))
             if self._reads_columns:
-                batch: Any = owned([samples.batch(job.indices)])
+                batch: Any = owned(samples.batch(job.indices))
             else:
                 batch = list(map(copied, samples.samples(job.indices)))
         except Exception as error:
@@ -201,7 +201,7 @@ class BatchMaker:
             started = time.perf_counter()
             indices = np.concatenate([job.indices for job in jobs])
             try:
-                joined = owned([access_to(self.stacks.at(jobs[0].epoch)).batch(indices)])
+                joined = owned(access_to(self.stacks.at(jobs[0].epoch)).batch(indices))
             except Exception:  # noqa: BLE001  # whose fault it is shows below, where each is made by itself
                 joined = None
             if joined is not None and not self._samples.fixed_columns and _has_objects(joined):

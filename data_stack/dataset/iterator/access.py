@@ -325,30 +325,21 @@ class RearrangedAccess(SampleAccess):
 
 # ---------------------------------------------------------------------- access to any iterator
 
-# What each way is built on where a class has none of its own. (Keys are the names of public methods.)
-_FOUNDATIONS = {
-    "__getitem__": (),
-    "__iter__": ("__getitem__", "__len__"),
-    "__getitems__": ("__getitem__", "__len__"),
-    "read_batch": ("__getitem__", "__len__"),
-    "read_column": ("__getitem__", "__len__"),
-}
+_WAYS = ("__iter__", "__getitems__", "read_batch", "read_column")
 
 
 class Ways(NamedTuple):
     """By which way a class is read: by the access that it brings, by public methods of its own, or by the defaults.
 
     Attributes:
-        is_accessed: its access, for all: no public method was redefined below it.
+        has_access: it brings an access, and nothing below that redefined ``__getitem__`` or ``__len__``.
         is_in_place: it brings an access, and has as many samples.
-        accessed: the public methods for which it stands.
-        own: those that the class redefined.
+        own: the other public methods that it redefined below that, or that are not of a class whose samples it changed.
         defaults: those whose default, which a redefinition may call by ``super()``, is the access.
     """
 
-    is_accessed: bool
+    has_access: bool
     is_in_place: bool
-    accessed: frozenset[str]
     own: frozenset[str]
     defaults: frozenset[str]
 
@@ -364,20 +355,14 @@ class Ways(NamedTuple):
         def depth_of(name: str) -> int:
             return next((depth for depth, ancestor in enumerate(mro) if name in vars(ancestor)), len(mro))
 
-        access = depth_of("make_access")
-        accessed, own, defaults = set(), set(), set()
-        for name, foundations in _FOUNDATIONS.items():
-            itself, below = depth_of(name), [depth_of(foundation) for foundation in foundations]
-            if access <= min(itself, *below, len(mro)) and access < len(mro):
-                accessed.add(name)
-            elif itself <= min(below, default=itself):
-                own.add(name)
-            # One that redefines both calls its parent's by super().
-            if access <= min((each for each in below if each != itself), default=len(mro)) and access < len(mro):
-                defaults.add(name)
-        is_in_place = access < len(mro) and access <= depth_of("__len__")
-        is_accessed = is_in_place and len(accessed) == len(_FOUNDATIONS)
-        return cls(is_accessed, is_in_place, frozenset(accessed), frozenset(own), frozenset(defaults))
+        access, lengths = depth_of("make_access"), depth_of("__len__")
+        samples = min(depth_of("__getitem__"), lengths)
+        has_access = access < len(mro) and access <= samples
+        own = {name for name in _WAYS if (depth_of(name) < access if has_access else depth_of(name) <= samples)}
+        # a class that redefines a way along with __getitem__ calls its parent's by super()
+        redefined = {name: {depth_of("__getitem__"), lengths} - {depth_of(name)} for name in _WAYS}
+        defaults = {name for name in _WAYS if access < len(mro) and access <= min(redefined[name], default=access)}
+        return cls(has_access, access < len(mro) and access <= lengths, frozenset(own), frozenset(defaults))
 
 
 class DefaultAccess(SampleAccess):
@@ -408,19 +393,19 @@ class DefaultAccess(SampleAccess):
         if "__getitems__" in self._ways.own:
             samples: list[Any] = self._iterator.__getitems__(positions.tolist())
             return samples
-        return self._brought().samples(positions) if "__getitems__" in self._ways.accessed else super().samples(positions)
+        return self._brought().samples(positions) if self._ways.has_access else super().samples(positions)
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if "read_batch" in self._ways.own:
             batch: Batch = self._iterator.read_batch(positions)
             return batch
-        return self._brought().batch(positions) if "read_batch" in self._ways.accessed else super().batch(positions)
+        return self._brought().batch(positions) if self._ways.has_access else super().batch(positions)
 
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if "read_column" in self._ways.own:
             return [self._iterator.read_column(key, positions) for key in keys]
         keys = [self._iterator._column_key(key) for key in keys]
-        if "read_column" in self._ways.accessed:
+        if self._ways.has_access:
             return self._brought().columns(keys, positions)
         if len(keys) > 1 and self.n_samples and "read_batch" in self._ways.own:
             batch = self.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
@@ -429,11 +414,9 @@ class DefaultAccess(SampleAccess):
         return super().columns(keys, positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        if "__iter__" in self._ways.accessed:
-            return self._brought().iterate(start, stop)
         if "__iter__" in self._ways.own and start == 0:
             return itertools.islice(self._iterator, stop)
-        return super().iterate(start, stop)
+        return self._brought().iterate(start, stop) if self._ways.has_access else super().iterate(start, stop)
 
     # Samples that a subclass changes lie where they lay before.
 
@@ -461,7 +444,7 @@ class _BuiltAccess(DefaultAccess):
 
     def __init__(self, iterator: Any, name: str) -> None:
         super().__init__(iterator)
-        self._ways = self._ways._replace(own=self._ways.own - {name}, accessed=self._ways.accessed - {name})
+        self._ways = self._ways._replace(own=self._ways.own - {name}, has_access=False)
 
 
 def access_to(iterator: Any) -> SampleAccess:
@@ -470,7 +453,8 @@ def access_to(iterator: Any) -> SampleAccess:
     Args:
         iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.adapted`.
     """
-    return brought_access(iterator) if iterator._sample_ways.is_accessed else DefaultAccess(iterator)
+    ways = iterator._sample_ways
+    return brought_access(iterator) if ways.has_access and not ways.own else DefaultAccess(iterator)
 
 
 def brought_access(iterator: Any) -> SampleAccess:

@@ -95,7 +95,7 @@ class GroupedAccess(SampleAccess):
         return self.below.locate(int(self.positions_of(self.slots_of(position)[:1])[0]))
 
     def sample(self, position: int) -> Sample:
-        return owned([self.below.batch(self.positions_of(self.slots_of(position)))])
+        return owned(self.below.batch(self.positions_of(self.slots_of(position))))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self._groups_at(positions) if len(positions) > 1 else None
@@ -124,7 +124,7 @@ class GroupedAccess(SampleAccess):
         wanted, inverse = distinct(slots)
         wanted = self.positions_of(wanted)
         columns = []
-        for key, column in zip(keys, owned([tuple(self.below.columns(keys, wanted))]), strict=True):
+        for key, column in zip(keys, owned(tuple(self.below.columns(keys, wanted))), strict=True):
             grouped = _grouped(repeated_values(column, inverse), slots.shape)
             columns.append(self._column_one_by_one(key, positions) if grouped is None else grouped)
         return columns
@@ -139,7 +139,7 @@ class GroupedAccess(SampleAccess):
         if slots is None:
             return None
         wanted, inverse = distinct(slots)
-        batch = owned([self.below.batch(self.positions_of(wanted))])
+        batch = owned(self.below.batch(self.positions_of(wanted)))
         columns = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
         grouped = []
         for column in columns:

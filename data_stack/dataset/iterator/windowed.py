@@ -301,7 +301,7 @@ class _OffsetsAccess(_WindowedAccess):
         found = {}
         for at, keys in keys_of.items():
             wanted, inverse = distinct(self._slots_of_offsets(positions, at))
-            read = owned([tuple(self.below.columns(keys, self.positions_of(wanted)))])
+            read = owned(tuple(self.below.columns(keys, self.positions_of(wanted))))
             for key, column in zip(keys, read, strict=True):
                 values = repeated_values(column, inverse)
                 for number, offset in enumerate(at):

@@ -292,7 +292,7 @@ def _notes(node: _Node) -> Iterator[str]:
 
 def _notes_on_class(of: type[DatasetIteratorIF]) -> Iterator[str]:
     ways = of._sample_ways
-    brought = ways.own | ways.accessed
+    brought = ways.own | ({"read_batch", "read_column"} if ways.has_access else set())
     if not brought & {"read_batch", "__getitems__"}:
         yield "read sample by sample: neither read_batch nor __getitems__ is overridden"
     if "read_column" not in brought:
