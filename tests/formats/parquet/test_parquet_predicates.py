@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from sizes import sized
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting import (
@@ -34,8 +33,6 @@ from data_stack.formats.parquet.selecting import (
 )
 
 WRONG: Any = 3
-#: Of each comparison with Python; `make faults` takes the larger number.
-N_EXAMPLES = sized(120, 5000)
 
 
 def objects(items: list[Any]) -> npt.NDArray[Any]:
