@@ -6,9 +6,11 @@ Each server is started when the first test of a process asks for it, and stops b
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import secrets
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 from typing import Any
 
 import hypothesis
@@ -56,6 +58,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if lines:
         terminalreporter.section("figures")
         terminalreporter.write("\n".join([*lines, ""]))
+
+
+# ------------------------------------------------------------------ another process
+
+
+@pytest.fixture(scope="session")
+def spawned() -> Iterator[Pool]:
+    """A process that was spawned, so it has nothing of this one but what is sent to it."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        yield pool
 
 
 # ------------------------------------------------------------------ MongoDB servers

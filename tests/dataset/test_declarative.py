@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import multiprocessing
 import pickle
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -473,10 +473,9 @@ class TestResources:
         with copy["preprocessed/test.txt"] as resource:
             assert resource.read() == b"d"
 
-    def test_a_spawned_process_reads_them(self, resources: Resources) -> None:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            # Not a function of this file: the process would have to import the test.
-            opened = pool.apply(Resources.__getitem__, (resources, "preprocessed/test.txt"))
+    def test_a_spawned_process_reads_them(self, spawned: Pool, resources: Resources) -> None:
+        # Not a function of this file: the process would have to import the test.
+        opened = spawned.apply(Resources.__getitem__, (resources, "preprocessed/test.txt"))
 
         with opened:
             assert opened.read() == b"d"

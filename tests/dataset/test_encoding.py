@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
 from collections import namedtuple
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -236,12 +236,11 @@ def read_all(iterator: DatasetIteratorIF) -> Any:
     return list(iterator), iterator.read_batch(range(len(iterator)))
 
 
-def test_encoded_stacks_cross_into_a_spawned_process() -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for name in ("rows", "dropped", "client", "twice"):
-            stack = STACKS[name]()
+def test_encoded_stacks_cross_into_a_spawned_process(spawned: Pool) -> None:
+    for name in ("rows", "dropped", "client", "twice"):
+        stack = STACKS[name]()
 
-            assert same(pool.apply(read_all, (stack,)), read_all(stack))
+        assert same(spawned.apply(read_all, (stack,)), read_all(stack))
 
 
 def test_a_data_loader_reads_encoded_batches() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -226,15 +226,14 @@ def load_and_transform(folder: str, column: Any) -> tuple[str, tuple[int, ...], 
     return transformed(load_encoder(FileStorageConnector(folder), "fitted/encoder.json"), column)
 
 
-def test_a_stored_encoder_transforms_alike_in_a_spawned_process(tmp_path: Path) -> None:
+def test_a_stored_encoder_transforms_alike_in_a_spawned_process(spawned: Pool, tmp_path: Path) -> None:
     numeric = {name: case for name, case in CASES.items() if case[0]().kind in ("features", "continuous")}
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for make, column in numeric.values():
-            encoder = make().fit(column)
-            save_encoder(encoder, FileStorageConnector(str(tmp_path)), "fitted/encoder.json")
+    for make, column in numeric.values():
+        encoder = make().fit(column)
+        save_encoder(encoder, FileStorageConnector(str(tmp_path)), "fitted/encoder.json")
 
-            assert pool.apply(load_and_transform, (str(tmp_path), column)) == transformed(encoder, column)
-            assert pool.apply(transformed, (encoder, column)) == transformed(encoder, column)
+        assert spawned.apply(load_and_transform, (str(tmp_path), column)) == transformed(encoder, column)
+        assert spawned.apply(transformed, (encoder, column)) == transformed(encoder, column)
 
 
 def test_encoders_of_several_columns_are_stored_together() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -318,12 +318,11 @@ def test_a_thread_that_waited_for_one_that_failed_reads_itself() -> None:
             first.result()
 
 
-def test_a_spawned_process_has_a_cache_of_its_own() -> None:
+def test_a_spawned_process_has_a_cache_of_its_own(spawned: Pool) -> None:
     cache = CachedDatasetIterator(Counting(4), max_bytes=10_000)
     list(cache)
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert plain(pool.apply(list, (cache,))) == plain(cache)
+    assert plain(spawned.apply(list, (cache,))) == plain(cache)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -244,11 +244,10 @@ def labels_of(iterator: Any) -> Any:
     return iterator.read_column("label", [0, 1]).tolist()
 
 
-def test_names_reach_other_processes() -> None:
+def test_names_reach_other_processes(spawned: Pool) -> None:
     train = data_stack.load("digits", "train", "memory://").select("label").in_memory()
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(labels_of, [train]) == [0, 1]
+    assert spawned.apply(labels_of, [train]) == [0, 1]
 
 
 @pytest.mark.parametrize("columns", ["image", ("a", "a"), ("", "b"), (1, 2), 5])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -189,11 +189,10 @@ def test_a_layer_is_rebuilt_from_its_arguments_and_from_its_pickle(layer: str) -
     assert rebuilt.underlying_iterators == iterator.underlying_iterators
 
 
-def test_all_layers_cross_into_a_spawned_process() -> None:
+def test_all_layers_cross_into_a_spawned_process(spawned: Pool) -> None:
     iterators = [layer(SOURCES["a view"]()) for layer in LAYERS.values()]
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        there = pool.map(list, iterators)
+    there = spawned.map(list, iterators)
 
     assert there == [list(iterator) for iterator in iterators]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.pool import Pool
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -337,11 +337,10 @@ def test_positions_outside_are_refused(index: Any) -> None:
         SequenceDatasetIterator([[1, 2, 3], [4, 5, 6]]).select(1)[index]
 
 
-def test_columns_are_chosen_in_a_spawned_process() -> None:
+def test_columns_are_chosen_in_a_spawned_process(spawned: Pool) -> None:
     stack = SequenceDatasetIterator([np.arange(4), np.arange(4) * 2]).as_dict("a", "b").select("b").rename({"b": "c"})[1:]
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(list, (stack,)) == [{"c": 2}, {"c": 4}, {"c": 6}]
+    assert spawned.apply(list, (stack,)) == [{"c": 2}, {"c": 4}, {"c": 6}]
 
 
 META = DatasetMeta(IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("zero", "one"), ("x", "y"))

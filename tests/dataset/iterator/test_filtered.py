@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import sys
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -227,12 +227,11 @@ def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
     assert copy._arguments() == {"predicate": is_odd, "column": None, "batched": False}
 
 
-def test_a_filter_by_a_lambda_reaches_a_spawned_process_without_the_lambda() -> None:
+def test_a_filter_by_a_lambda_reaches_a_spawned_process_without_the_lambda(spawned: Pool) -> None:
     filtered = FilteredDatasetIterator(SequenceDatasetIterator([np.arange(6)]), lambda number: number > 3, column=0)
 
     copy = pickle.loads(pickle.dumps(filtered))
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(tuple, (filtered,))
+    found = spawned.apply(tuple, (filtered,))
 
     assert found == ((4,), (5,))
     assert "<lambda>" in copy._arguments()["predicate"].__qualname__

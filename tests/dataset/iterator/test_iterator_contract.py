@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -210,13 +210,12 @@ def test_a_data_loader_reads_batches_and_fails_on_a_sampler_that_leaves_the_data
         list(wandering)
 
 
-def test_a_stack_crosses_into_a_spawned_process() -> None:
+def test_a_stack_crosses_into_a_spawned_process(spawned: Pool) -> None:
     combined = CombinedDatasetIterator([DatasetIteratorView(sequence(), range(5)), sequence()[5:]])
     stack = InMemoryDatasetIterator(InformedDatasetIterator(combined, DatasetMeta(dataset_name="digits")))
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(list, (stack,)) == EXPECTED
-        assert pool.apply(list, (InformedDatasetIterator(combined, DatasetMeta())[::-1],)) == EXPECTED[::-1]
+    assert spawned.apply(list, (stack,)) == EXPECTED
+    assert spawned.apply(list, (InformedDatasetIterator(combined, DatasetMeta())[::-1],)) == EXPECTED[::-1]
 
 
 class Doubled(SequenceDatasetIterator):

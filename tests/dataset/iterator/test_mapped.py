@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -144,11 +144,10 @@ def test_positions_beyond_32_bits_have_generators_of_their_own() -> None:
     assert batch[1][0] != batch[1][1]
 
 
-def test_a_random_map_is_the_same_in_a_spawned_process() -> None:
+def test_a_random_map_is_the_same_in_a_spawned_process(spawned: Pool) -> None:
     mapped = SequenceDatasetIterator([np.arange(6)]).map(jittered_batch, batched=True, seed=1, epoch=2)[::2]
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert as_plain(pool.apply(list, (mapped,))) == as_plain(list(mapped))
+    assert as_plain(spawned.apply(list, (mapped,))) == as_plain(list(mapped))
 
 
 def test_a_bound_method_of_a_client_maps_samples() -> None:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -709,13 +710,12 @@ def test_processes_that_begin_at_once_all_get_the_samples(tmp_path: Path) -> Non
     assert storage.list_resources() == ["shared"]
 
 
-def test_a_spawned_process_reads_what_this_one_stored(tmp_path: Path) -> None:
+def test_a_spawned_process_reads_what_this_one_stored(spawned: Pool, tmp_path: Path) -> None:
     cache = StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2], ["a", "b"]]), FileStorageConnector(tmp_path))
     cache.fill()
     cache[0]
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(list, (cache,)) == [(1, "a"), (2, "b")]
+    assert spawned.apply(list, (cache,)) == [(1, "a"), (2, "b")]
 
 
 # --- as a layer ----------------------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -527,11 +527,10 @@ def test_a_pickle_carries_the_windows_and_reads_nothing() -> None:
     assert found(copy) == found(windows)
 
 
-def test_windows_cross_into_a_spawned_process() -> None:
+def test_windows_cross_into_a_spawned_process(spawned: Pool) -> None:
     windows = WindowedDatasetIterator(numbered(6, [3, 2, 1, 0, 5, 4]), 2, order_by=1)
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        samples = pool.apply(tuple, (windows,))
+    samples = spawned.apply(tuple, (windows,))
 
     assert [window[0].tolist() for window in samples] == [[3, 2], [2, 1], [1, 0], [0, 5], [5, 4]]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -200,11 +200,10 @@ def test_positions_outside_are_refused(index: Any) -> None:
         Samples([1, 2, 3]).zip(Samples([1, 2, 3]))[index]
 
 
-def test_iterators_are_zipped_in_a_spawned_process() -> None:
+def test_iterators_are_zipped_in_a_spawned_process(spawned: Pool) -> None:
     stack = SequenceDatasetIterator([np.arange(4)]).zip(SequenceDatasetIterator([["a", "b", "c", "d"]]))[1:3]
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(list, (stack,)) == [(1, "b"), (2, "c")]
+    assert spawned.apply(list, (stack,)) == [(1, "b"), (2, "c")]
 
 
 def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 from itertools import permutations
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -102,11 +102,10 @@ def test_it_pickles_as_two_numbers(n: int) -> None:
     assert len(pickle.dumps(order)) < 200
 
 
-def test_another_process_has_the_same_order() -> None:
+def test_another_process_has_the_same_order(spawned: Pool) -> None:
     order = KeyedPermutation(100_000, derived_seed("here", 1))
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(order.taken, (np.arange(50),)).tolist() == order.taken(np.arange(50)).tolist()
+    assert spawned.apply(order.taken, (np.arange(50),)).tolist() == order.taken(np.arange(50)).tolist()
 
 
 @pytest.mark.parametrize(("n", "key"), [(-1, 0), (2**63, 0), (5, -1), (5, 2**64)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import multiprocessing
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -156,12 +156,11 @@ def load_in_another_process(store: str) -> Any:
     return samples(load_splits(store, "splits.json", dataset()))
 
 
-def test_a_spawned_process_loads_the_same_parts(tmp_path: Path) -> None:
+def test_a_spawned_process_loads_the_same_parts(spawned: Pool, tmp_path: Path) -> None:
     folds = dataset().folds(3, stratify=True)
     save_splits(tmp_path, "splits.json", folds)
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        loaded = pool.apply(load_in_another_process, (str(tmp_path),))
+    loaded = spawned.apply(load_in_another_process, (str(tmp_path),))
 
     assert loaded == samples(folds)
 

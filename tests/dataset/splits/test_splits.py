@@ -6,11 +6,11 @@ import datetime
 import hashlib
 import itertools
 import json
-import multiprocessing
 import pickle
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -154,13 +154,12 @@ def divide_anew(stack: DatasetIteratorIF) -> list[list[int]]:
     return [positions(part) for part in parts] + fold_positions(stack.folds(3, seed=7, group_by=2))
 
 
-def test_a_spawned_process_divides_alike_and_gets_the_same_parts() -> None:
+def test_a_spawned_process_divides_alike_and_gets_the_same_parts(spawned: Pool) -> None:
     iterator = dataset()
     parts = iterator.split([0.6, 0.3, 0.1], seed=3, stratify=True)
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(divide_anew, (iterator,)) == SPLITS[1][1] + FOLDS[4][1]
-        assert pool.map(positions, parts) == SPLITS[1][1]
+    assert spawned.apply(divide_anew, (iterator,)) == SPLITS[1][1] + FOLDS[4][1]
+    assert spawned.map(positions, parts) == SPLITS[1][1]
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import multiprocessing
 import os
 import random
 import signal
@@ -13,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import pytest
@@ -197,11 +197,10 @@ def test_a_stopped_holder_of_the_lock_holds_up_no_reader(remote: FileStorageConn
         assert time.monotonic() - start < 10
 
 
-def test_a_spawned_process_reads_what_this_one_fetched(remote: FileStorageConnector, tmp_path: Path) -> None:
+def test_a_spawned_process_reads_what_this_one_fetched(spawned: Pool, remote: FileStorageConnector, tmp_path: Path) -> None:
     CachedStorageConnector(remote, tmp_path / "cache").fetch()
     offline = CachedStorageConnector(AwayConnector(remote.root_path), tmp_path / "cache")
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        parts = pool.starmap(content, [(offline, identifier) for identifier in DATA])
+    parts = spawned.starmap(content, [(offline, identifier) for identifier in DATA])
 
     assert_same_bytes(b"".join(parts), b"".join(DATA.values()))
