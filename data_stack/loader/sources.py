@@ -3,83 +3,35 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate
 from typing import Any, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, DatasetIteratorIF, SampleAccess, access_to
+from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.stacking import Batch, Column, join_batches, reordered, stack_samples
+from data_stack.dataset.iterator.mixed import exact_parts
+from data_stack.dataset.iterator.stacking import Batch, join_batches, reordered, stack_samples
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
+from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted_array
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.loader.orders import epoch_permutation
-from data_stack.loader.turns import Turns, checked_parts
+from data_stack.loader.steps import KINDS, StepIterator, StepSource
+from data_stack.util.functions import has_parameter
 
 __all__ = ["AnySource", "Epochs", "Interleave", "Mix", "Sample", "StepIterator", "StepSource", "Transform", "Truncate"]
 
-_ENDLESS = 2**62
-"""The length of an iterator over all steps of a source that has no end."""
+# Of a mix so many steps are computed together, in whole blocks.
+_STEPS_AT_ONCE = 1 << 12
 
 # Each of the sources that are mixed is in an epoch of its own.
 _recent_permutation = functools.lru_cache(maxsize=16)(epoch_permutation)
-
-
-class StepSource(ABC):
-    """A sequence of samples, as a rule an endless one: a pure function of a step.
-
-    A subclass defines ``__call__``; one that can read many steps at once :meth:`read_steps`, too. To reach worker processes it
-    must pickle, and what it does must depend on nothing but what it was made with and the step.
-    """
-
-    @abstractmethod
-    def __call__(self, step: int) -> Any:
-        """The sample of a step, which is at least 0.
-
-        Raises:
-            DatasetOutOfBoundsError: the source has ended before.
-        """
-        raise NotImplementedError
-
-    @property
-    def n_steps(self) -> int | None:
-        """How many steps there are; None if it has no end."""
-        return None
-
-    def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        """The samples of many steps.
-
-        Args:
-            steps: shape ``(n,)``, each in ``[0, n_steps)``.
-        """
-        return [self(step) for step in steps.tolist()]
-
-    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
-        """The samples of many steps as columns, each of shape ``(n, ...)``.
-
-        Args:
-            steps: shape ``(n,)``, each in ``[0, n_steps)``.
-        """
-        return stack_samples(self.read_samples(steps))
-
-    def as_iterator(self) -> StepIterator:
-        """All steps as an iterator, for a loader; of a source without an end, 2**62 of them."""
-        return StepIterator(self)
-
-    def _stacked_on(self) -> list[DatasetIteratorIF]:
-        """The iterators below it, for a recipe."""
-        return []
-
-    def _arguments(self) -> dict[str, Any]:
-        """What it was made with besides, for a recipe."""
-        return {}
 
 
 AnySource = Union[StepSource, DatasetIteratorIF, Indexable, Callable[[int], Any]]
@@ -87,95 +39,61 @@ AnySource = Union[StepSource, DatasetIteratorIF, Indexable, Callable[[int], Any]
 i; or a function of a step (or of an index, where a length is given)."""
 
 
-@layer("steps")
-class StepIterator(AccessedDatasetIterator):
-    """All steps of a source: sample i is ``source(i)``.
+class _OurSource(StepSource):
+    """A source on some others: each of its steps is a step of one of them. A subclass says which.
 
     Args:
-        source: any; it stays the caller's.
-
-    Raises:
-        ConfigError: it is none.
+        sources: see :data:`AnySource`.
+        arguments: what it was made with besides, for a recipe.
     """
 
-    def __init__(self, source: StepSource) -> None:
-        if not isinstance(source, StepSource):
-            raise ConfigError(f"an iterator over steps is made of a StepSource, not of {source!r:.80}")
-        self.source = source
-        self._below: list[DatasetIteratorIF] | None = None
+    def __init__(self, sources: Sequence[AnySource], **arguments: Any) -> None:
+        if isinstance(sources, (StepSource, DatasetIteratorIF)) or callable(sources):
+            raise ConfigError(f"{type(self).__name__} is given a list of sources, not {sources!r:.80}")
+        self._sources = [_source(each) for each in sources]
+        if not self._sources:
+            raise ConfigError(f"{type(self).__name__} needs at least one source; it was given none")
+        self._given = arguments
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"source": self.source, "_below": None}
+    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
+        """For each step which source (None: the first one), and which step of it; both of shape ``(n,)``."""
+        return None, steps
 
-    def make_access(self) -> SampleAccess:
-        return _StepAccess(self.source)
+    def __call__(self, step: int) -> Any:
+        checked = checked_integer("a step", step, at_least=0)
+        numbers, inner = self._route(np.array([checked], dtype=np.int64))
+        return self._sources[0 if numbers is None else int(numbers[0])](int(inner[0]))
 
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """What the source is stacked on: iterators, and other sources as such."""
-        if self._below is None:  # whoever walks through a stack knows its iterators by identity
-            self._below = [] if self._kind is None else self.source._stacked_on()
-        return list(self._below)
+    def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
+        numbers, inner = self._route(steps)
+        if numbers is None:
+            return self._sources[0].read_samples(inner)
+        samples: list[Any] = [None] * len(steps)
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            for place, sample in zip(places.tolist(), self._sources[number].read_samples(inner[places]), strict=True):
+                samples[place] = sample
+        return samples
 
-    def _arguments(self) -> dict[str, Any]:
-        if self._kind is None:
-            return {"source": None, "object": self.source}
-        return {"source": self._kind, **self.source._arguments()}
-
-    @property
-    def _kind(self) -> str | None:
-        """The name of the source's class; of a class that is none of ours, which nobody could make again, None."""
-        return next((name for name, kind in _KINDS.items() if type(self.source) is kind), None)
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        given = {key: value for key, value in arguments.items() if key != "source"}
-        name = arguments.get("source")
-        if name is None:
-            return cls(given["object"])
-        if name not in _KINDS:
-            raise ConfigError(f"there is no source {name!r:.40}; there are {', '.join(_KINDS)}")
-        rebuilt = cls(_KINDS[name]._rebuilt([_source(each) for each in underlying], given))
-        rebuilt._below = underlying
-        return rebuilt
-
-
-class _StepAccess(SampleAccess):
-    """Access to the steps of a source, many in one request."""
-
-    def __init__(self, source: StepSource) -> None:
-        self._source = source
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        n_steps = self._source.n_steps
-        return _ENDLESS if n_steps is None else n_steps
-
-    def sample(self, position: int) -> Any:
-        return self._source(position)
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return self._source.read_samples(positions)
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._source.read_steps(positions) if len(positions) else self.empty_batch()
-
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if positions is None and self._source.n_steps is None:
-            raise ConfigError("a source without an end has no whole column; ask for that of some steps")
-        return super().columns(keys, positions)
-
-
-class _OurSource(StepSource):
-    """A source on some others, which it keeps in ``_sources``."""
-
-    _sources: list[StepSource]
+    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
+        numbers, inner = self._route(steps)
+        if numbers is None:
+            return self._sources[0].read_steps(inner)
+        present = np.unique(numbers).tolist()
+        places = [np.flatnonzero(numbers == number) for number in present]
+        batches = [self._sources[number].read_steps(inner[its]) for number, its in zip(present, places, strict=True)]
+        back = np.empty(len(steps), dtype=np.intp)
+        back[np.concatenate(places)] = np.arange(len(steps))
+        return reordered(join_batches(batches), back)
 
     def _stacked_on(self) -> list[DatasetIteratorIF]:
         return [source.iterator if isinstance(source, _Indexed) else source.as_iterator() for source in self._sources]
 
+    def _arguments(self) -> dict[str, Any]:
+        return self._given
+
     @classmethod
-    def _rebuilt(cls, sources: list[StepSource], arguments: Mapping[str, Any]) -> StepSource:
+    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
         return cls(*sources, **arguments)
 
     def __repr__(self) -> str:
@@ -183,94 +101,58 @@ class _OurSource(StepSource):
         return f"{type(self).__name__}({', '.join([*map(repr, self._sources), *arguments])})"
 
 
-class _Indexed(_OurSource):
+class _Indexed(StepSource):
     """Sample i of an iterator at step i."""
 
     def __init__(self, iterator: DatasetIteratorIF) -> None:
         self.iterator = iterator
-        self._sources = []
 
     @property
     def n_steps(self) -> int:
         return len(self.iterator)
 
     def __call__(self, step: int) -> Any:
-        return self.iterator[self._checked(step)]
+        return self.read_samples(np.array([step]))[0]
 
     def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        self._checked(int(steps.max(initial=0)))
-        return self.iterator.__getitems__(steps)
+        return self.iterator.__getitems__(self._checked(steps))
 
     def read_steps(self, steps: IndexArrayOfInts) -> Batch:
-        self._checked(int(steps.max(initial=0)))
-        return access_to(self.iterator).batch(steps)
+        return access_to(self.iterator).batch(self._checked(steps))
 
-    def _checked(self, step: int) -> int:
-        if step >= len(self.iterator):
+    def _checked(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
+        if (step := int(steps.max(initial=0))) >= len(self.iterator):
             raise DatasetOutOfBoundsError(
                 f"step {step} is asked for of an iterator of {len(self.iterator):,} samples: "
                 f"put Epochs(…) or Sample(…) around it, which have no end"
             )
-        return step
+        return steps
 
     def __repr__(self) -> str:
         return repr(self.iterator)
 
 
-class _Function(_OurSource):
-    """What a function gives for each step.
+class _Function(StepSource):
+    """What a function gives for each step; it is called in any order, in any thread or process."""
 
-    Args:
-        function: of a step; it is called in any order, in any thread or process.
-        length: how many steps it is for; None if there is no end.
-    """
-
-    def __init__(self, function: Callable[[int], Any], length: SupportsIndex | None = None) -> None:
-        if not callable(function):
-            raise ConfigError(f"a source needs a function of a step, got {function!r:.80}")
-        self._function, self._length = function, _checked_length(length)
-        self._sources = []
-
-    @property
-    def n_steps(self) -> int | None:
-        return self._length
+    def __init__(self, function: Callable[[int], Any]) -> None:
+        self._function = function
 
     def __call__(self, step: int) -> Any:
-        return self._function(_checked_step(step))
+        return self._function(checked_integer("a step", step, at_least=0))
 
     def _arguments(self) -> dict[str, Any]:
-        return {"function": self._function, "length": self._length}
+        return {"function": self._function}
+
+    @classmethod
+    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
+        return cls(**arguments)
 
     def __repr__(self) -> str:
         return f"{self._function!r:.60}"
 
 
-class _Reordering(_OurSource):
-    """The samples of one source at other steps. A subclass says at which."""
-
-    _sources: list[StepSource]
-
-    @abstractmethod
-    def _at(self, step: int) -> int:
-        """Which step of the source it is."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def _taken(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
-        """The same of many."""
-        raise NotImplementedError
-
-    def __call__(self, step: int) -> Any:
-        return self._sources[0](self._at(_checked_step(step)))
-
-    def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        return self._sources[0].read_samples(self._taken(steps))
-
-    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
-        return self._sources[0].read_steps(self._taken(steps))
-
-
-class Epochs(_Reordering):
+class Epochs(_OurSource):
     """All samples of ``source`` in one order, then all in another one, without an end.
 
     Epoch e has the order that ``Loader(source, …, shuffle=True, seed=seed)`` gives its epoch e, and ``source.shuffle(seed,
@@ -289,29 +171,21 @@ class Epochs(_Reordering):
     def __init__(
         self, source: AnySource, length: SupportsIndex | None = None, shuffle: bool = True, seed: SupportsIndex = 0
     ) -> None:
-        self._sources, self._given_length = [_source(source)], _checked_length(length)
-        self._length = _length_of(self._sources[0], self._given_length, "Epochs")
-        self._shuffle, self._seed = bool(shuffle), checked_integer("the seed of Epochs", seed)
+        super().__init__([source], length=_checked_length(length), shuffle=bool(shuffle), seed=_checked_seed("Epochs", seed))
+        self._length = _length_of(self._sources[0], self._given["length"], "Epochs")
 
-    def _at(self, step: int) -> int:
-        epoch, place = divmod(step, self._length)
-        return _recent_permutation(self._length, self._seed, epoch).at(place) if self._shuffle else place
-
-    def _taken(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
+    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
         epochs, places = np.divmod(steps, self._length)
-        if not self._shuffle:
-            return places
+        if not self._given["shuffle"]:
+            return None, places
         taken = np.empty(len(steps), dtype=np.int64)
         for epoch in np.unique(epochs).tolist():
             which = epochs == epoch
-            taken[which] = _recent_permutation(self._length, self._seed, epoch).taken(places[which])
-        return taken
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"length": self._given_length, "shuffle": self._shuffle, "seed": self._seed}
+            taken[which] = _recent_permutation(self._length, self._given["seed"], epoch).taken(places[which])
+        return None, taken
 
 
-class Sample(_Reordering):
+class Sample(_OurSource):
     """Samples of ``source`` drawn with replacement, each draw independent of the others and a function of seed and step alone.
 
     Args:
@@ -324,23 +198,16 @@ class Sample(_Reordering):
     """
 
     def __init__(self, source: AnySource, length: SupportsIndex | None = None, seed: SupportsIndex = 0) -> None:
-        self._sources, self._given_length = [_source(source)], _checked_length(length)
-        self._length = _length_of(self._sources[0], self._given_length, "Sample")
-        self._seed = checked_integer("the seed of Sample", seed)
-        self._key = derived_seed("sample", self._seed)
+        super().__init__([source], length=_checked_length(length), seed=_checked_seed("Sample", seed))
+        self._length = _length_of(self._sources[0], self._given["length"], "Sample")
+        self._key = derived_seed("sample", self._given["seed"])
 
-    def _at(self, step: int) -> int:
-        return high_product(hashed(self._key, step), self._length)
-
-    def _taken(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
+    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
         drawn = high_product_array(hashed_array(self._key, steps), np.array(self._length, dtype=np.uint64))
-        return drawn.astype(np.int64)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"length": self._given_length, "seed": self._seed}
+        return None, drawn.astype(np.int64)
 
 
-class Truncate(_Reordering):
+class Truncate(_OurSource):
     """The first ``limit`` samples of ``source``, again and again.
 
     Args:
@@ -353,21 +220,16 @@ class Truncate(_Reordering):
     """
 
     def __init__(self, source: AnySource, limit: SupportsIndex, length: SupportsIndex | None = None) -> None:
-        self._sources, self._given_length = [_source(source)], _checked_length(length)
-        self._given_limit = checked_integer("the limit of Truncate", limit, at_least=1)
-        lengths = [each for each in (self._given_limit, self._given_length, self._sources[0].n_steps) if each is not None]
+        super().__init__(
+            [source], limit=checked_integer("the limit of Truncate", limit, at_least=1), length=_checked_length(length)
+        )
+        lengths = [each for each in (*self._given.values(), self._sources[0].n_steps) if each is not None]
         self._limit = min(lengths)
         if self._limit == 0:
             raise ConfigError("Truncate was given a source without samples")
 
-    def _at(self, step: int) -> int:
-        return step % self._limit
-
-    def _taken(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
-        return steps % self._limit
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"limit": self._given_limit, "length": self._given_length}
+    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
+        return None, steps % self._limit
 
 
 class Transform(_OurSource):
@@ -387,74 +249,34 @@ class Transform(_OurSource):
     def __init__(self, source: AnySource, fn: Callable[..., Any], seed: SupportsIndex = 0) -> None:
         if not callable(fn):
             raise ConfigError(f"a transform needs a function of a sample, got {fn!r:.80}")
-        self._sources, self._fn = [_source(source)], fn
-        self._seed = checked_integer("the seed of Transform", seed)
-        self._takes_seed, self._takes_rng = _takes(fn)
-        self._key = derived_seed("transform step", self._seed)
+        super().__init__([source], fn=fn, seed=_checked_seed("Transform", seed))
+        self._takes_seed, self._takes_rng = has_parameter(fn, "seed", any_keywords=True), has_parameter(fn, "rng")
+        self._key = derived_seed("transform step", self._given["seed"])
 
     @property
     def n_steps(self) -> int | None:
         return self._sources[0].n_steps
 
     def __call__(self, step: int) -> Any:
-        return self._transformed(self._sources[0](_checked_step(step)), step)
+        return self._transformed(super().__call__(step), step)
 
     def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        samples = self._sources[0].read_samples(steps)
+        samples = super().read_samples(steps)
         return [self._transformed(sample, step) for sample, step in zip(samples, steps.tolist(), strict=True)]
+
+    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
+        return stack_samples(self.read_samples(steps))
 
     def _transformed(self, sample: Any, step: int) -> Any:
         keywords: dict[str, Any] = {}
         if self._takes_seed:
-            keywords["seed"] = [self._seed, step]
+            keywords["seed"] = [self._given["seed"], step]
         if self._takes_rng:
             keywords["rng"] = derived_generator(self._key, step)
-        return self._fn(sample, **keywords)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"fn": self._fn, "seed": self._seed}
+        return self._given["fn"](sample, **keywords)
 
 
-class _Joining(_OurSource):
-    """Samples of several sources. A subclass says whose turn a step is."""
-
-    @abstractmethod
-    def _turns(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
-        """For each step which source, and which step of it; both of shape ``(n,)``."""
-        raise NotImplementedError
-
-    def __call__(self, step: int) -> Any:
-        number, inner = self._turns(np.array([_checked_step(step)], dtype=np.int64))
-        return self._sources[int(number[0])](int(inner[0]))
-
-    def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        numbers, inner = self._turns(steps)
-        samples: list[Any] = [None] * len(steps)
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number)
-            for place, sample in zip(places.tolist(), self._sources[number].read_samples(inner[places]), strict=True):
-                samples[place] = sample
-        return samples
-
-    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
-        numbers, inner = self._turns(steps)
-        if len(steps) == 0:
-            return ()
-        present = np.unique(numbers).tolist()
-        places = [np.flatnonzero(numbers == number) for number in present]
-        batches: list[Batch] = [self._sources[number].read_steps(inner[its]) for number, its in zip(present, places, strict=True)]
-        if len(batches) == 1:
-            return batches[0]
-        back = np.empty(len(steps), dtype=np.intp)
-        back[np.concatenate(places)] = np.arange(len(steps))
-        return reordered(join_batches(batches), back)
-
-    @classmethod
-    def _rebuilt(cls, sources: list[StepSource], arguments: Mapping[str, Any]) -> StepSource:
-        return cls(sources, **arguments)  # type: ignore[call-arg]  # those of the subclasses take them
-
-
-class Interleave(_Joining):
+class Interleave(_OurSource):
     """One sample of each source in turn: step t is step ``t // k`` of source ``t % k``, for k sources.
 
     It ends where the first of them has no sample for its turn.
@@ -467,28 +289,29 @@ class Interleave(_Joining):
     """
 
     def __init__(self, sources: Sequence[AnySource]) -> None:
-        self._sources = _sources("Interleave", sources)
+        super().__init__(sources)
 
     @property
     def n_steps(self) -> int | None:
         ends = [n * len(self._sources) + place for place, source in enumerate(self._sources) if (n := source.n_steps) is not None]
         return min(ends) if ends else None
 
-    def _turns(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
+    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
         inner, numbers = np.divmod(steps, len(self._sources))
         return numbers, inner
 
-    def _arguments(self) -> dict[str, Any]:
-        return {}
+    @classmethod
+    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
+        return cls(sources)
 
 
-class Mix(_Joining):
+class Mix(_OurSource):
     """Samples of several sources in stated proportions, in a drawn order.
 
     Each source is asked for its steps 0, 1, 2 … in this order: none is left out or comes twice. (Granular 0.24 asks for the step
     of the mix, so that a mix of two epochs of 100 samples gives 155 different ones in 200 steps.) After each *block* of steps,
-    which is 1 divided by the smallest part of all weights, every source has come as often as its weight says, up to one sample;
-    see :class:`~data_stack.loader.turns.Turns`. Seed and step alone decide all of it.
+    which is 1 divided by the smallest part of all weights, every source has come as often as its weight says, up to one sample.
+    Seed and step alone decide all of it.
 
     Args:
         sources: at least one, see :data:`AnySource`. None with a weight may end: put ``Epochs(…)`` around it.
@@ -497,7 +320,7 @@ class Mix(_Joining):
 
     Raises:
         ConfigError: there is no source, one of them is none or ends, or the weights are not allowed, see
-            :func:`~data_stack.loader.turns.checked_parts`.
+            :func:`_checked_parts`.
     """
 
     def __init__(
@@ -506,35 +329,68 @@ class Mix(_Joining):
         weights: Sequence[float] | npt.ArrayLike | None = None,
         seed: SupportsIndex = 0,
     ) -> None:
-        self._sources = _sources("Mix", sources)
-        numbers, parts = checked_parts(weights, len(self._sources))
+        super().__init__(sources, weights=weights, seed=_checked_seed("Mix", seed))
+        numbers, parts = _checked_parts(weights, len(self._sources))
+        self._given["weights"] = None if weights is None else numbers
         for place, (source, part) in enumerate(zip(self._sources, parts, strict=True)):
             if part and source.n_steps is not None:
                 raise ConfigError(
                     f"source {place} of a mix ends after {source.n_steps:,} samples, a mix does not; "
                     f"put Epochs(…) or Sample(…) around it"
                 )
-        self._seed = checked_integer("the seed of Mix", seed)
-        self._weights = None if weights is None else numbers
-        self._of_turns = Turns(parts, derived_seed("mix", self._seed))
+        self._key = derived_seed("mix", self._given["seed"])
+        self._block = math.ceil(1 / min(part for part in parts if part))
+        # how much of all the first k sources have together, in units of 2**-64, rounded
+        self._shares = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
+        self._last: tuple[int, IndexArrayOfInts, IndexArrayOfInts] | None = None
 
-    def _turns(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
-        return self._of_turns.at(steps)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"weights": self._weights, "seed": self._seed}
+    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
+        n_blocks = -(-_STEPS_AT_ONCE // self._block)
+        tables, places = np.divmod(steps.astype(np.int64, copy=False), n_blocks * self._block)
+        numbers, inner = np.empty(len(steps), dtype=np.intp), np.empty(len(steps), dtype=np.int64)
+        for table in np.unique(tables).tolist():
+            last = self._last  # in one step: threads need no lock
+            if last is None or last[0] != table:
+                self._last = last = (table, *self._turns(table * n_blocks, n_blocks))
+            which = tables == table
+            numbers[which], inner[which] = last[1][places[which]], last[2][places[which]]
+        return numbers, inner
+
+    def _turns(self, first: int, n_blocks: int) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
+        """For the steps of some blocks which source, and how many turns that had before.
+
+        :class:`~data_stack.dataset.iterator.mixed.MixedDatasetIterator` divides its blocks by the same arithmetic, which its
+        ``_bound`` proves. There the samples of a run come in a drawn order; here they are counted in the order of the steps.
+        """
+        block, n_sources = self._block, len(self._sources)
+        # how many of the steps in the first blocks are of the first sources: shape (n_blocks + 1, n_sources + 1)
+        bounds = [[((first + b) * block * share + 2**63) >> 64 for share in self._shares] for b in range(n_blocks + 1)]
+        ends = np.diff(np.array(bounds, dtype=np.int64), axis=1)  # how often each source came before each block
+        counts = ends[1:] - ends[:-1]
+        unshuffled = np.repeat(np.tile(np.arange(n_sources), n_blocks), counts.reshape(-1)).reshape(n_blocks, block)
+        keys: Uint64Array = hashed_array(
+            hashed(self._key, 0), np.repeat(np.arange(first, first + n_blocks, dtype=np.uint64), block)
+        )
+        drawn = permuted_array(block, keys, np.tile(np.arange(block, dtype=np.uint64), n_blocks)).astype(np.intp)
+        sources = np.take_along_axis(unshuffled, drawn.reshape(n_blocks, block), axis=1)
+        # sorted by source, the turns of each stand together in the order of the steps, in runs as long as its counts
+        by_source = np.argsort(sources, axis=1, kind="stable")
+        starts = np.cumsum(counts, axis=1) - counts - ends[:-1]
+        numbers = np.empty((n_blocks, block), dtype=np.int64)
+        np.put_along_axis(numbers, by_source, np.arange(block) - np.take_along_axis(starts, unshuffled, axis=1), axis=1)
+        return sources.reshape(-1), numbers.reshape(-1)
+
+    @classmethod
+    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
+        return cls(sources, **arguments)
 
 
-# by their names in a recipe
-_KINDS: dict[str, type[_OurSource]] = {
-    "Epochs": Epochs,
-    "Function": _Function,
-    "Interleave": Interleave,
-    "Mix": Mix,
-    "Sample": Sample,
-    "Transform": Transform,
-    "Truncate": Truncate,
-}
+KINDS.update(
+    {kind.__name__.removeprefix("_"): kind for kind in (Epochs, _Function, Interleave, Mix, Sample, Transform, Truncate)}
+)
 
 
 def _source(given: AnySource) -> StepSource:
@@ -554,21 +410,12 @@ def _source(given: AnySource) -> StepSource:
     raise ConfigError(f"a source is a function of a step, or whatever has len() and [i], not {given!r:.80}")
 
 
-def _sources(name: str, given: Sequence[AnySource]) -> list[StepSource]:
-    if isinstance(given, (StepSource, DatasetIteratorIF)) or callable(given):
-        raise ConfigError(f"{name} is given a list of sources, not {given!r:.80}")
-    sources = [_source(each) for each in given]
-    if not sources:
-        raise ConfigError(f"{name} needs at least one source; it was given none")
-    return sources
-
-
 def _checked_length(length: SupportsIndex | None) -> int | None:
     return None if length is None else checked_integer("the length of a source", length, at_least=1)
 
 
-def _checked_step(step: SupportsIndex) -> int:
-    return step if type(step) is int and step >= 0 else checked_integer("a step", step, at_least=0)
+def _checked_seed(name: str, seed: SupportsIndex) -> int:
+    return checked_integer(f"the seed of {name}", seed)
 
 
 def _length_of(source: StepSource, given: int | None, name: str) -> int:
@@ -584,11 +431,23 @@ def _length_of(source: StepSource, given: int | None, name: str) -> int:
     return length
 
 
-def _takes(function: Callable[..., Any]) -> tuple[bool, bool]:
-    """Whether a function takes a keyword ``seed``, and whether one ``rng``."""
+def _checked_parts(weights: Sequence[float] | npt.ArrayLike | None, n_sources: int) -> tuple[list[int | float], list[Fraction]]:
+    """Weights as plain numbers, and as exact parts of 1; None gives all sources the same.
+
+    Floats mean the decimal number that Python shows: 0.1 is a tenth.
+
+    Raises:
+        ConfigError: there are not as many weights as sources; a weight is negative, not finite or no number; none is positive; a
+            positive one is less than a 2**20-th of their sum.
+    """
     try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # written in C, without a signature
-        return False, False
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    return takes_any or "seed" in parameters, "rng" in parameters
+        # of numpy's floats the decimal number that numpy shows
+        numbers = [1 if weights is None else float(str(each)) for each in (range(n_sources) if weights is None else weights)]  # type: ignore[union-attr]  # or TypeError
+    except (TypeError, ValueError):
+        raise ConfigError(f"weights are a list of numbers, one for each source, got {weights!r:.80}") from None
+    if len(numbers) != n_sources:
+        raise ConfigError(f"{n_sources} sources cannot be mixed by {len(numbers)} weights: give one for each")
+    for place, number in enumerate(numbers):
+        if not 0 <= number < math.inf:
+            raise ConfigError(f"weights must be finite and not negative; that of source {place} is {number:g}")
+    return numbers, exact_parts(numbers, "weight", "source")

@@ -9,9 +9,16 @@ from typing import Any
 __all__ = ["has_parameter"]
 
 
-def has_parameter(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function has a parameter of that name; False where nobody can tell, as of some that are written in C."""
+def has_parameter(function: Callable[..., Any], name: str, *, any_keywords: bool = False) -> bool:
+    """Whether a function has a parameter of that name; False where nobody can tell, as of some that are written in C.
+
+    Args:
+        function: any.
+        name: of the parameter.
+        any_keywords: whether ``**keywords`` count as one.
+    """
     try:
-        return name in inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
+    return name in parameters or (any_keywords and any(each.kind is each.VAR_KEYWORD for each in parameters.values()))
