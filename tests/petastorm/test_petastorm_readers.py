@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm.reader import ReaderArguments
 from data_stack_petastorm.rows import row_type
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
@@ -72,7 +73,7 @@ def is_whole(row: Any) -> bool:
 # ------------------------------------------------------------------ the arguments
 
 PETASTORMS_ARGUMENTS = {
-    "schema_fields": None, "reader_pool_type": "thread", "workers_count": 10, "pyarrow_serialize": False,
+    "schema_fields": None, "reader_pool_type": "thread", "workers_count": 10,
     "results_queue_size": 50, "seed": None, "shuffle_rows": False, "shuffle_row_groups": True,
     "shuffle_row_drop_partitions": 1, "predicate": None,
     "rowgroup_selector": None, "num_epochs": 1, "cur_shard": None, "shard_count": None, "shard_seed": None, "cache_type": "null",
@@ -83,14 +84,10 @@ PETASTORMS_ARGUMENTS = {
 
 
 def test_all_arguments_of_petastorm_are_there_in_its_order_with_its_defaults() -> None:
-    rows, batches = [
-        {name: parameter.default for name, parameter in inspect.signature(function).parameters.items() if parameter.kind != 3}
-        for function in (make_reader, make_batch_reader)
-    ]
+    parameters = list(inspect.signature(ReaderArguments).parameters.values())[1:]
 
-    assert list(rows.items())[1:] == list(PETASTORMS_ARGUMENTS.items())
-    assert list(batches.items())[1:] == [item for item in PETASTORMS_ARGUMENTS.items() if item[0] != "pyarrow_serialize"]
-    assert (next(iter(rows)), next(iter(batches))) == ("dataset_url", "dataset_url_or_urls")
+    positional = {parameter.name: parameter.default for parameter in parameters if parameter.kind != parameter.KEYWORD_ONLY}
+    assert list(positional.items()) == list(PETASTORMS_ARGUMENTS.items())
 
 
 def test_arguments_that_have_no_effect_are_accepted(numbers: Path) -> None:

@@ -7,9 +7,11 @@ import numbers
 import operator
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import NGram, NGramIterator, ParquetDataset, TransformSpec
 from data_stack.formats.parquet.selecting import as_predicate
@@ -21,56 +23,18 @@ from data_stack.loader.plan import Uneven
 from data_stack.util.processors import n_processors
 from data_stack_petastorm.iteration import Reader
 
-__all__ = ["Reader", "make_batch_reader", "make_reader"]
+__all__ = ["Reader", "ReaderArguments", "make_batch_reader", "make_reader"]
 
 _MOST_WORKERS_PER_PROCESSOR = 2
 _KINDS: Final = {"thread": "threads", "process": "processes", "dummy": "inline"}
 
 
-def make_reader(
-    dataset_url: Any,
-    schema_fields: Any = None,
-    reader_pool_type: str = "thread",
-    workers_count: int = 10,
-    pyarrow_serialize: bool = False,
-    results_queue_size: int = 50,
-    seed: int | None = None,
-    shuffle_rows: bool = False,
-    shuffle_row_groups: bool = True,
-    shuffle_row_drop_partitions: int = 1,
-    predicate: Any = None,
-    rowgroup_selector: Any = None,
-    num_epochs: int | None = 1,
-    cur_shard: int | None = None,
-    shard_count: int | None = None,
-    shard_seed: int | None = None,
-    cache_type: str | None = "null",
-    cache_location: Any = None,
-    cache_size_limit: int | None = None,
-    cache_row_size_estimate: int | None = None,
-    cache_extra_settings: Mapping[str, Any] | None = None,
-    hdfs_driver: str = "libhdfs3",
-    transform_spec: TransformSpec | None = None,
-    filters: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
-    zmq_copy_buffers: bool = True,
-    filesystem: Any = None,
-    convert_early_to_numpy: bool = False,
-    *,
-    uneven: Uneven = "pad",
-) -> Reader:
-    """Rows of a Parquet dataset, one named tuple each, with decoded values in the order of the fields.
+@dataclass(frozen=True)
+class ReaderArguments:
+    """What :func:`make_reader` and :func:`make_batch_reader` take: Petastorm's arguments, in its order and with its defaults.
 
-    ::
-
-        with make_reader("file:///data/frames", schema_fields=["id", "image"], seed=7, num_epochs=10) as reader:
-            for row in reader:
-                row.id, row.image
-
-    The arguments are Petastorm's, in its order and with its defaults; what changed is told in ``docs/from_petastorm.md``.
-
-    Args:
-        dataset_url: folder, file or list of files: a path, a URL (``file://``, ``s3://``, ``hdfs://``, ``mongodb://`` …), a
+    Attributes:
+        source: folder, file or list of files: a path, a URL (``file://``, ``s3://``, ``hdfs://``, ``mongodb://`` …), a
             storage connector, or resources of a dataset. Any Parquet will do.
         schema_fields: names, regular expressions of whole names, or fields; or an
             :class:`~data_stack.formats.parquet.ngram.NGram` for sequences ``{offset: named tuple}``. None for all.
@@ -99,15 +63,63 @@ def make_reader(
         filesystem: of pyarrow or fsspec, in which ``dataset_url`` is a path.
         uneven: what becomes of rows that ``shard_count`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad",
             "drop" or "keep".
-        pyarrow_serialize: has no effect, like all that follow.
-        results_queue_size: none; the loader keeps a chunk or two for each worker.
+        results_queue_size: has no effect, like all that follow; the loader keeps a chunk or two for each worker.
         cache_row_size_estimate: none.
         cache_extra_settings: none.
         hdfs_driver: none; pyarrow has one.
         zmq_copy_buffers: none; processes hand over shared memory.
         convert_early_to_numpy: none; workers decode.
+        pyarrow_serialize: none; only :func:`make_reader` of Petastorm has it.
+    """
+
+    source: Any
+    schema_fields: Any = None
+    reader_pool_type: str = "thread"
+    workers_count: int = 10
+    results_queue_size: int = 50
+    seed: int | None = None
+    shuffle_rows: bool = False
+    shuffle_row_groups: bool = True
+    shuffle_row_drop_partitions: int = 1
+    predicate: Any = None
+    rowgroup_selector: Any = None
+    num_epochs: int | None = 1
+    cur_shard: int | None = None
+    shard_count: int | None = None
+    shard_seed: int | None = None
+    cache_type: str | None = "null"
+    cache_location: Any = None
+    cache_size_limit: int | None = None
+    cache_row_size_estimate: int | None = None
+    cache_extra_settings: Mapping[str, Any] | None = None
+    hdfs_driver: str = "libhdfs3"
+    transform_spec: TransformSpec | None = None
+    filters: Any = None
+    storage_options: Mapping[str, Any] | None = None
+    zmq_copy_buffers: bool = True
+    filesystem: Any = None
+    convert_early_to_numpy: bool = False
+    _: KW_ONLY
+    uneven: Uneven = "pad"
+    pyarrow_serialize: bool = False
+
+
+def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
+    """Rows of a Parquet dataset, one named tuple each, with decoded values in the order of the fields.
+
+    ::
+
+        with make_reader("file:///data/frames", schema_fields=["id", "image"], seed=7, num_epochs=10) as reader:
+            for row in reader:
+                row.id, row.image
+
+    Args:
+        dataset_url: the dataset.
+        arguments: those of :class:`ReaderArguments`, which are Petastorm's; what changed is told in ``docs/from_petastorm.md``.
+        named: likewise.
 
     Raises:
+        TypeError: there is no such argument.
         ResourceNotFoundError: there are no Parquet files.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
         ConfigError: an argument is out of range, there is no such field, or there are fewer rows than shards (unless ``uneven``
@@ -116,40 +128,10 @@ def make_reader(
     Warns:
         UserWarning: no row is selected, or there is none.
     """
-    return _made_reader(dict(locals()), batched=False)
+    return _make(ReaderArguments(dataset_url, *arguments, **named), batched=False)
 
 
-def make_batch_reader(
-    dataset_url_or_urls: Any,
-    schema_fields: Any = None,
-    reader_pool_type: str = "thread",
-    workers_count: int = 10,
-    results_queue_size: int = 50,
-    seed: int | None = None,
-    shuffle_rows: bool = False,
-    shuffle_row_groups: bool = True,
-    shuffle_row_drop_partitions: int = 1,
-    predicate: Any = None,
-    rowgroup_selector: Any = None,
-    num_epochs: int | None = 1,
-    cur_shard: int | None = None,
-    shard_count: int | None = None,
-    shard_seed: int | None = None,
-    cache_type: str | None = "null",
-    cache_location: Any = None,
-    cache_size_limit: int | None = None,
-    cache_row_size_estimate: int | None = None,
-    cache_extra_settings: Mapping[str, Any] | None = None,
-    hdfs_driver: str = "libhdfs3",
-    transform_spec: TransformSpec | None = None,
-    filters: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
-    zmq_copy_buffers: bool = True,
-    filesystem: Any = None,
-    convert_early_to_numpy: bool = False,
-    *,
-    uneven: Uneven = "pad",
-) -> Reader:
+def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -> Reader:
     """Row groups of a Parquet dataset, one named tuple of arrays each; values are decoded, nulls exact.
 
     Arguments as for :func:`make_reader`, except:
@@ -162,39 +144,35 @@ def make_batch_reader(
       :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader divides the rows themselves.
 
     Raises:
-        ResourceNotFoundError, DatasetFileCorruptError, ConfigError: as :func:`make_reader`.
+        TypeError, ResourceNotFoundError, DatasetFileCorruptError, ConfigError: as :func:`make_reader`.
     """
-    return _made_reader(dict(locals()), batched=True)
+    return _make(ReaderArguments(dataset_url_or_urls, *arguments, **named), batched=True)
 
 
-def _made_reader(given: dict[str, Any], *, batched: bool) -> Reader:
+def _make(given: ReaderArguments, *, batched: bool) -> Reader:
     """The reader that was asked for by the arguments of one of the two functions."""
     dataset, ngram = _dataset(given, batched)
-    spec = given["transform_spec"]
-    shard = _shard(given["cur_shard"], given["shard_count"])
-    seed = given["shard_seed"] if given["seed"] is None else given["seed"]
+    shard = _shard(given.cur_shard, given.shard_count)
+    seed = given.shard_seed if given.seed is None else given.seed
     if seed is None:
         seed = secrets.randbits(63) if shard[1] == 1 else 0
     iterator: Any = dataset
-    schema, block_lengths = dataset.schema, dataset.block_lengths
-    if spec is not None:
+    if (spec := given.transform_spec) is not None:
         if spec.on is None and batched:
             spec = TransformSpec(spec.func, spec.edit_fields, spec.removed_fields or None, spec.selected_fields, on="pandas")
         iterator = TransformedDatasetIterator(dataset, spec, seed=seed)
-        schema = iterator.schema
+    schema, block_lengths = iterator.schema, dataset.block_lengths
     if ngram is not None:
         iterator = NGramIterator(iterator, ngram)
         ngram, block_lengths = iterator.ngram, iterator.block_lengths
         schema = schema.view(ngram.get_field_names_at_all_timesteps())
-    kind, n_workers = given["reader_pool_type"], given["workers_count"]
-    if kind not in _KINDS:
-        raise ConfigError(f"reader_pool_type is one of {', '.join(map(repr, _KINDS))}, not {kind!r:.40}")
-    _check_count("workers_count", n_workers)
+    if given.reader_pool_type not in _KINDS:
+        raise ConfigError(f"reader_pool_type is one of {', '.join(map(repr, _KINDS))}, not {given.reader_pool_type!r:.40}")
+    n_workers = checked_integer("workers_count", given.workers_count, at_least=1)
     if dataset.is_local and spec is None:  # nothing is waited for but processors
         n_workers = min(n_workers, _MOST_WORKERS_PER_PROCESSOR * n_processors())
-    n_mixed = given["shuffle_row_drop_partitions"]
-    _check_count("shuffle_row_drop_partitions", n_mixed)
-    shuffles_row_groups = bool(given["shuffle_row_groups"])
+    n_mixed = checked_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
+    shuffles_row_groups = bool(given.shuffle_row_groups)
     return Reader(
         dataset,
         iterator,
@@ -202,31 +180,31 @@ def _made_reader(given: dict[str, Any], *, batched: bool) -> Reader:
         schema=schema,
         ngram=ngram,
         batched=batched,
-        shuffling=(shuffles_row_groups, bool(given["shuffle_rows"]), n_mixed if shuffles_row_groups else 1),
+        shuffling=(shuffles_row_groups, bool(given.shuffle_rows), n_mixed if shuffles_row_groups else 1),
         options={
             "seed": seed,
-            "epochs": given["num_epochs"],
+            "epochs": given.num_epochs,
             "shard": shard,
-            "uneven": given["uneven"],
-            "workers": None if kind == "dummy" else n_workers,
-            "worker_kind": _KINDS[kind],
+            "uneven": given.uneven,
+            "workers": None if given.reader_pool_type == "dummy" else n_workers,
+            "worker_kind": _KINDS[given.reader_pool_type],
             "prefetch": 2 if n_workers <= 4 else 1,
         },
     )
 
 
-def _dataset(given: Mapping[str, Any], batched: bool) -> tuple[ParquetDataset, NGram | None]:
+def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, NGram | None]:
     """The rows that are read, and the n-gram, if one is asked for."""
-    source, filesystem = _opened(given["dataset_url_or_urls" if batched else "dataset_url"], given)
-    schema_fields, spec = given["schema_fields"], given["transform_spec"]
+    source, filesystem = _open(given)
+    schema_fields, spec = given.schema_fields, given.transform_spec
     if spec is not None and not isinstance(spec, TransformSpec):
         raise ConfigError(f"transform_spec is a TransformSpec, not {spec!r:.80}")
-    predicates = [as_predicate(each) for each in (given["predicate"], given["filters"]) if each is not None]
-    if batched and given["predicate"] is not None:
+    predicates = [as_predicate(each) for each in (given.predicate, given.filters) if each is not None]
+    if batched and given.predicate is not None:
         predicates[0] = on_frames(predicates[0])
     options = {
         "filters": functools.reduce(operator.and_, predicates) if predicates else None,
-        "row_groups": given["rowgroup_selector"],
+        "row_groups": given.rowgroup_selector,
         "filesystem": filesystem,
     }
     if not isinstance(schema_fields, NGram):
@@ -237,11 +215,6 @@ def _dataset(given: Mapping[str, Any], batched: bool) -> tuple[ParquetDataset, N
         columns = _columns_of(schema_fields, list(dataset.schema.fields))
         dataset = dataset if columns is None else ParquetDataset(source, columns, **options)
     return dataset, schema_fields
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ConfigError(f"{name} is an integer from 1 on, not {value!r:.40}")
 
 
 def _shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
@@ -255,9 +228,10 @@ def _shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
     return int(cur_shard), int(shard_count)
 
 
-def _opened(source: Any, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Where the files are, and the file system that ``source`` is a path in, if it is one."""
-    cache_type, filesystem, options = given["cache_type"], given["filesystem"], given["storage_options"]
+def _open(given: ReaderArguments) -> tuple[Any, Any]:
+    """Where the files are, and the file system that this is a path in, if it is one."""
+    source = given.source
+    cache_type, filesystem, options = given.cache_type, given.filesystem, given.storage_options
     if cache_type not in (None, "null", "local-disk"):
         raise ConfigError(f"cache_type is 'null' or 'local-disk', not {cache_type!r:.40}")
     is_url = isinstance(source, str) and "://" in source
@@ -269,12 +243,10 @@ def _opened(source: Any, given: Mapping[str, Any]) -> tuple[Any, Any]:
             raise MissingDependencyError("storage_options", "fsspec", "cloud") from error
         filesystem = fsspec.filesystem(scheme, **options)
     if cache_type == "local-disk":
-        if given["cache_location"] is None:
+        if given.cache_location is None:
             raise ConfigError("cache_type='local-disk' needs a folder to keep things in: cache_location=")
         if filesystem is None and is_url and scheme not in ("file", "hdfs", "viewfs"):
-            source = CachedStorageConnector(
-                storage_connector_from_url(source), given["cache_location"], given["cache_size_limit"]
-            )
+            source = CachedStorageConnector(storage_connector_from_url(source), given.cache_location, given.cache_size_limit)
         elif filesystem is not None or scheme in ("hdfs", "viewfs"):
             raise ConfigError(
                 "cache_type='local-disk' keeps what is read of a storage connector (s3://, mongodb://, …); of a file system of "

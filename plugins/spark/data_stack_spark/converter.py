@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 import platformdirs
-from data_stack_petastorm import make_batch_reader
+from data_stack_petastorm.reader import ReaderArguments, make_batch_reader
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +39,7 @@ _RANKS: Final = (
     ("RANK", "WORLD_SIZE"),
 )
 _OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "device", "pin_memory", "timeout_seconds", "progress")
-_OF_READER: Final = tuple(inspect.signature(make_batch_reader).parameters)[1:]
+_OF_READER: Final = tuple([field.name for field in fields(ReaderArguments)])[1:]
 
 
 @dataclass(frozen=True)
