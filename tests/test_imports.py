@@ -37,7 +37,7 @@ LAYERS = [
 HEAVY = {
     "av": {"data_stack.codecs.video"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
-    "cloudpickle": {"data_stack.loader.workers.parcels", "data_stack.loader.workers.worker_package"},
+    "cloudpickle": {"data_stack.loader.workers.pickling"},
     "cv2": {"data_stack.codecs.opencv_png"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "granular": set[str](),
@@ -81,7 +81,7 @@ HEAVY = {
         "data_stack.formats.parquet.tensor_specs",
         "data_stack.formats.torch_tensors",
         "data_stack.loader.torch",
-        "data_stack.loader.workers.tensor_parcels",
+        "data_stack.loader.workers.pickling",
         "data_stack.mnist.iterator",
         "data_stack.mnist.preprocessor",
     },

@@ -150,7 +150,7 @@ class Loader:
             workers_of_kind,
             worker_kind,
             self._maker,
-            n_workers=None if workers is None else checked_integer("workers", workers, at_least=0),
+            None if workers is None else checked_integer("workers", workers, at_least=0),
             prefetch=checked_integer("prefetch", prefetch, at_least=1),
             timeout_seconds=checked_timeout(timeout_seconds),
         )

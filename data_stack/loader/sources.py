@@ -367,8 +367,9 @@ class Mix(_OurSource):
         """
         block, n_sources = self._block, len(self._sources)
         # how many of the steps in the first blocks are of the first sources: shape (n_blocks + 1, n_sources + 1)
-        bounds = [[((first + b) * block * share + 2**63) >> 64 for share in self._shares] for b in range(n_blocks + 1)]
-        ends = np.diff(np.array(bounds, dtype=np.int64), axis=1)  # how often each source came before each block
+        rows = [[((first + b) * block * share + 2**63) >> 64 for share in self._shares] for b in range(n_blocks + 1)]
+        bounds: npt.NDArray[np.int64] = np.array(rows, dtype=np.int64)
+        ends = bounds[:, 1:] - bounds[:, :-1]  # how often each source came before each block
         counts = ends[1:] - ends[:-1]
         unshuffled = np.repeat(np.tile(np.arange(n_sources), n_blocks), counts.reshape(-1)).reshape(n_blocks, block)
         keys: Uint64Array = hashed_array(

@@ -14,13 +14,12 @@ import math
 import mmap
 import weakref
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LARGE_BYTES", "Memory", "find_first_by", "has_own_memory", "memory_in", "new_array", "taken"]
+__all__ = ["LARGE_BYTES", "Memory", "has_own_memory", "new_array", "taken"]
 
 LARGE_BYTES = 1 << 20
 """From here on arrays are large: glibc gives the memory of such ones back to the system again and again, and gets new pages."""
@@ -44,11 +43,7 @@ def new_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes < LARGE_BYTES or dtype.hasobject:
         return np.empty(shape, dtype)
-    memory = _find_first(n_bytes)
-    if memory is None:
-        memory = _reused(n_bytes)
-    else:
-        _idle.clear()  # it was for the arrays before that had to be elsewhere
+    memory = _reused(n_bytes)
     # the memory may be a little larger
     return np.empty(shape, dtype) if memory is None else np.ndarray(shape, dtype, memory)  # type: ignore[arg-type]  # a buffer
 
@@ -80,21 +75,6 @@ def has_own_memory(array: npt.NDArray[Any]) -> bool:
     return array.flags.owndata or isinstance(array.base, _OwnMemory)
 
 
-def find_first_by(function: Callable[[int], Memory | None]) -> None:
-    """Let a function find the memory of large arrays from now on, as worker processes do.
-
-    Args:
-        function: gets the number of bytes, gives so many by :func:`memory_in`; None where it has none.
-    """
-    global _find_first
-    _find_first = function
-
-
-def memory_in(buffer: Any, n_bytes: int, start: int = 0) -> Memory:
-    """The bytes of a writable buffer from ``start`` on, as the memory of one array; it keeps the buffer."""
-    return _memory_type(n_bytes).from_buffer(buffer, start)
-
-
 class _OwnMemory:
     """Marks memory that was made for one array."""
 
@@ -108,12 +88,10 @@ def _reused(n_bytes: int) -> Memory | None:
         mapped = _taken_from_idle(n_bytes) or _mapped(n_bytes)
     except OSError:  # numpy says it better that there is no memory, or has some
         return None
-    memory = memory_in(mapped, len(mapped))
+    memory = _memory_type(len(mapped)).from_buffer(mapped)
     weakref.finalize(memory, _lay_idle, mapped).atexit = False
     return memory
 
-
-_find_first: Callable[[int], Memory | None] = lambda n_bytes: None  # noqa: E731  # replaced as a whole
 
 # Filled whenever the garbage collector likes to, in whatever thread, so nothing here takes a lock.
 _idle: deque[mmap.mmap] = deque()

@@ -20,7 +20,6 @@ from data_stack.dataset.iterator import Batch, DatasetIterator, InMemoryDatasetI
 from data_stack.exception import LoadingError
 from data_stack.loader import Loader
 from data_stack.loader.workers import automatic
-from data_stack.loader.workers.choice import Choice, Figure, chosen
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -35,78 +34,6 @@ def _nothing_is_left() -> Iterator[None]:
 
 def loader(samples: Any, batch_size: int = 16, **options: Any) -> Loader:
     return Loader(samples, batch_size, **{"worker_kind": "auto", "workers": 2, **options})
-
-
-# ------------------------------------------------------------------------------------------------------ what figures lead to
-
-PYTHON = Figure(making_seconds=0.0128, waiting_seconds=0.0128, step_seconds=0.0)
-GATHER = Figure(making_seconds=0.0001, waiting_seconds=0.0001, step_seconds=0.0)
-SAME, HALF, TWICE = Figure(0.0256, 0.0128, 0.0), Figure(0.0128, 0.0064, 0.0), Figure(0.05, 0.0256, 0.0)
-
-
-def kind(inline: Figure = PYTHON, *, n_left: float = 10_000, processes: Figure | None = None, **facts: Any) -> str:
-    threads = facts.pop("threads", None)
-    measured = {"inline": inline, "threads": threads, "processes": processes}
-    known = {"n_workers": 2, "n_processors": 2, "start_seconds": 0.6, **facts}
-    return chosen({name: figure for name, figure in measured.items() if figure}, n_left=n_left, **known).kind
-
-
-def test_what_is_made_as_fast_as_it_is_handed_over_stays_inline_and_nothing_else_is_tried() -> None:
-    assert kind(GATHER) == "inline"
-
-
-def test_threads_are_tried_before_processes_and_kept_if_they_are_clearly_faster() -> None:
-    assert kind() == "threads"
-    assert kind(threads=HALF) == "threads"
-    assert kind(threads=Figure(0.0128, 0.012, 0.0), refusal="there are none") == "inline"
-
-
-def test_threads_are_tried_on_one_processor_too_since_readers_may_wait_for_a_store() -> None:
-    assert kind(n_workers=6, n_processors=1) == "threads"
-
-
-def test_processes_are_tried_where_threads_were_no_faster_and_kept_if_they_are() -> None:
-    assert kind(threads=SAME) == "processes"
-    assert kind(threads=SAME, processes=HALF) == "processes"
-    assert kind(threads=SAME, processes=TWICE) == "inline"
-
-
-def test_processes_are_not_tried_where_threads_are_as_fast_as_processors_can_be() -> None:
-    assert kind(threads=HALF) == "threads"
-
-
-def test_processes_are_started_only_if_what_is_left_is_worth_what_that_takes() -> None:
-    assert kind(threads=SAME, n_left=40) == "inline"
-    assert kind(threads=SAME, n_left=400) == "processes"
-    assert kind(threads=SAME, n_left=400, start_seconds=10.0) == "inline"
-    assert kind(threads=SAME, processes=HALF, n_left=40) == "inline"
-    assert kind(threads=SAME, processes=HALF, n_left=40, start_seconds=0.0) == "processes"
-
-
-def test_processes_are_not_tried_where_there_can_be_none_and_the_reason_says_so() -> None:
-    choice = chosen(
-        {"inline": PYTHON, "threads": SAME},
-        n_left=10_000,
-        n_workers=2,
-        n_processors=2,
-        start_seconds=0.6,
-        refusal="the transform cannot be sent",
-    )
-
-    assert choice.kind == "inline"
-    assert choice.reason == (
-        "a batch came every 12.8 ms inline, 12.8 ms from 2 threads; no processes: the transform cannot be sent"
-    )
-
-
-def test_a_consumer_that_takes_much_longer_than_a_batch_has_nothing_of_other_workers() -> None:
-    assert kind(Figure(0.005, 0.005, 0.2)) == "inline"
-    assert kind(Figure(0.1, 0.1, 0.2)) == "threads"
-
-
-@pytest.mark.parametrize("n_left", [0, 1])
-def test_with_nothing_left_to_share_nothing_is_tried(n_left: int) -> None:
-    assert kind(n_left=n_left) == "inline"
 
 
 # -------------------------------------------------------------------------------------------------------- what loaders choose
@@ -183,13 +110,14 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
     """Have these kinds chosen in turn, the last one for good, whatever was measured, and as often as can be."""
     following = itertools.chain(kinds, itertools.repeat(kinds[-1]))
 
-    def choice(figures: Any, *, refusal: str, **facts: Any) -> Choice:
-        wanted = next(following)
-        return Choice("inline" if refusal and wanted == "processes" else wanted, refusal)
+    def best(self: Any, without: str = "") -> str:
+        wanted = "inline" if without else next(following)
+        return "inline" if self._refusal and wanted == "processes" else wanted
 
-    monkeypatch.setattr(automatic, "chosen", choice)
+    monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
+    monkeypatch.setattr(automatic.AutomaticWorkers, "_is_worth_a_try", lambda self, kind: False)
     monkeypatch.setattr(automatic, "_CHANGED", math.inf)  # whatever else the machine is at
-    monkeypatch.setattr(automatic, "_SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(automatic, "_LEAST_SECONDS", 0.0)
 
 
 WAYS = [("inline",), ("threads",), ("threads", "inline"), ("threads", "processes"), ("processes",), ("processes", "threads")]
@@ -330,16 +258,3 @@ def test_processes_that_do_not_work_are_given_up_with_a_warning_and_no_batch_is_
     assert len(told) == 1
     np.testing.assert_array_equal(np.concatenate(received), np.arange(16 * len(received)))
     assert subject.stats().worker_kind != "processes"
-
-
-def test_inside_of_with_the_workers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    choosing(monkeypatch, "threads")
-    with loader(Waiting(16 * 12, 0.001)) as subject:
-        list(subject)
-        before = [thread for thread in threading.enumerate() if "data_stack loader" in thread.name]
-        for _ in range(3):
-            assert sum(len(batch) for batch in subject) == 16 * 12
-        after = [thread for thread in threading.enumerate() if "data_stack loader" in thread.name]
-
-    assert len(before) == 2
-    assert before == after

@@ -13,7 +13,7 @@ import pytest
 
 from data_stack.dataset.iterator.ownership import owned
 from data_stack.util import large_arrays
-from data_stack.util.large_arrays import LARGE_BYTES, find_first_by, has_own_memory, memory_in, new_array, taken
+from data_stack.util.large_arrays import LARGE_BYTES, has_own_memory, new_array, taken
 
 MEBI = 1 << 20
 
@@ -22,7 +22,6 @@ MEBI = 1 << 20
 def _nothing_lies_idle() -> Iterator[None]:
     large_arrays._idle.clear()
     yield
-    find_first_by(lambda n_bytes: None)
     large_arrays._idle.clear()
 
 
@@ -143,25 +142,6 @@ def test_a_fork_writes_into_memory_of_its_own() -> None:
     os.waitpid(pid, 0)
 
     assert (array == 1).all()
-
-
-def test_another_function_may_find_the_memory_and_is_asked_first() -> None:
-    place = bytearray(5 * MEBI)
-    asked: list[int] = []
-
-    def find(n_bytes: int) -> large_arrays.Memory | None:
-        asked.append(n_bytes)
-        return memory_in(place, n_bytes, 64) if n_bytes < 5 * MEBI else None
-
-    find_first_by(find)
-    there, elsewhere = new_array((LARGE_BYTES,), "uint8"), new_array((6 * MEBI,), "uint8")
-    there[:] = 7
-    elsewhere[:] = 8
-
-    assert asked == [LARGE_BYTES, 6 * MEBI]
-    assert place[64 : 64 + LARGE_BYTES] == b"\7" * LARGE_BYTES
-    assert has_own_memory(there)
-    assert has_own_memory(elsewhere)
 
 
 @pytest.mark.parametrize("n_places", [0, 5, 3 * MEBI // 24])

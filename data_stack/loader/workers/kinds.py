@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from data_stack.exception import ConfigError
 from data_stack.loader.jobs import BatchMaker
 from data_stack.loader.workers.automatic import AutomaticWorkers
 from data_stack.loader.workers.inline import InlineWorkers
-from data_stack.loader.workers.processes import ProcessWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import n_processors
@@ -18,17 +17,14 @@ __all__ = ["WorkerKind", "workers_of_kind"]
 WorkerKind = Literal["auto", "inline", "threads", "processes"]
 
 
-def workers_of_kind(
-    kind: WorkerKind, maker: BatchMaker, *, n_workers: int | None, prefetch: int, timeout_seconds: float | None
-) -> Workers:
+def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any) -> Workers:
     """Workers that are not running yet.
 
     Args:
         kind: of the workers.
         maker: makes the batches.
         n_workers: threads or processes; None for as many as this process has processors, 0 for inline.
-        prefetch: batches that each of them makes ahead.
-        timeout_seconds: how long to wait for a batch.
+        options: ``prefetch`` and ``timeout_seconds`` of those of threads and processes.
 
     Raises:
         ConfigError: there is no such kind, or it does not go with so many workers.
@@ -43,7 +39,9 @@ def workers_of_kind(
         return InlineWorkers(maker)
     number = n_processors() if n_workers is None else n_workers
     if kind == "threads":
-        return ThreadWorkers(maker, number, prefetch=prefetch, timeout_seconds=timeout_seconds)
-    if kind == "processes":
-        return ProcessWorkers(maker, number, prefetch=prefetch, timeout_seconds=timeout_seconds)
-    return AutomaticWorkers(maker, number, prefetch=prefetch, timeout_seconds=timeout_seconds)
+        return ThreadWorkers(maker, number, **options)
+    if kind == "auto":
+        return AutomaticWorkers(maker, number, **options)
+    from data_stack.loader.workers.processes import ProcessWorkers  # needs cloudpickle, which takes 15 ms
+
+    return ProcessWorkers(maker, number, **options)

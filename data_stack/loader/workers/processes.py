@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import resource
+import itertools
 import select
-import signal
+import sys
 import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
-from data_stack.exception import LoadingError, WorkerError
+from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.parcels import Spans, contents_of
+from data_stack.loader.workers.channel import Parcel
+from data_stack.loader.workers.child_process import ChildProcess
+from data_stack.loader.workers.pickling import dump, load
 from data_stack.loader.workers.prefetch_limit import PrefetchLimit
-from data_stack.loader.workers.running_worker import LOOK_SECONDS, RunningWorker
-from data_stack.loader.workers.segments import Leases
 from data_stack.loader.workers.workers import Workers
+from data_stack.util.forks import call_in_forks
 
 __all__ = ["ProcessWorkers"]
 
+_LOOK_SECONDS = 0.25  # so often it is looked whether the workers live
+_LOOKS_UNTIL_STUCK = 16
 _WARN_SECONDS = 5.0
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
-_KILLED_SECONDS = 2.0  # for one that was killed; more only if it waits for a disk
-_MOST_LEASES = 64  # segments that a consumer may keep; each takes a descriptor
+_LARGE_INDICES = 1 << 11  # so many of a job are sent in shared memory
+_AGAIN = "All workers of this loader have ended; iterating again starts new ones"
 
 
 class ProcessWorkers(Workers):
@@ -38,9 +38,9 @@ class ProcessWorkers(Workers):
     cell defines are sent by value. Arrays that the iterator holds are in memory once for all workers. Nothing has a name, in
     ``/dev/shm`` or elsewhere; whatever happens to whichever process, the system cleans up.
 
-    While the consumer waits for a batch, the worker that makes it is watched. That it died or was stopped is an error within 5 s,
-    and all workers are ended; that it takes longer than 5 s is a warning with its stack. (What was stopped can be told from what
-    is slow on Linux only; ``timeout_seconds`` ends both.)
+    While the consumer waits for a batch, the workers are watched. That one died or was stopped is an error within 5 s, and all of
+    them are ended; that a batch takes longer than 5 s is a warning with the stack of its worker. (What was stopped can be told
+    from what is slow on Linux only; ``timeout_seconds`` ends both.)
 
     A fork of this process shares the memory of the batches that it finds: what one of them writes there the other one sees.
 
@@ -58,16 +58,15 @@ class ProcessWorkers(Workers):
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         self._maker = maker
-        self.n_workers, self._prefetch = n_workers, prefetch
+        self.n_workers, self._prefetch, self._timeout_seconds = n_workers, prefetch, timeout_seconds
         self._limit = PrefetchLimit(n_workers, prefetch)
-        self._timeout_seconds = timeout_seconds
-        self._pool: WorkerPool | None = None
-        self._end_pool: weakref.finalize[..., ProcessWorkers] | None = None
-        self._is_interrupted = False  # while messages are exchanged: what breaks that off may have lost one
-        self._generation = 0
-        self._forget_jobs()
-
-    # ----------------------------------------------------------------------------------------------------------- the contract
+        self._workers: list[_Worker] = []
+        self._numbers = itertools.count()  # of jobs, whatever the iteration
+        self._order: deque[int] = deque()  # of those that have not been handed out
+        self._waiting: deque[tuple[int, Job]] = deque()  # those that no worker has
+        self._done: dict[int, tuple[_Worker, Job, Any, Parcel | None]] = {}
+        weakref.finalize(self, _end_all, self._workers)
+        call_in_forks(self._forget_workers)
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
@@ -80,19 +79,14 @@ class ProcessWorkers(Workers):
             ConfigError: something cannot be sent to them, or there is no interpreter to run.
             OSError: the system has no room for them.
         """
-        if self._pool is not None:
+        if self._workers:
             return
-        pool = self._pool = WorkerPool(os.getpid())
-        self._end_pool = weakref.finalize(self, pool.end)
         try:
             # They are started first: while they import numpy, the iterator is packed.
-            with _interrupts_held_back():
-                pool.start(self.n_workers, self._prefetch)
-            from data_stack.loader.workers.worker_package import (
-                packed_for_workers,
-            )  # needs cloudpickle; only who starts workers pays
-
-            pool.send_package(*packed_for_workers(self._maker))
+            self._workers += [_Worker(number, self.n_workers) for number in range(self.n_workers)]
+            package = _packed(self._maker)
+            for worker in self._workers:
+                worker.process.channel.send(("package",), package)
         except BaseException:
             self.close()
             raise
@@ -100,125 +94,91 @@ class ProcessWorkers(Workers):
     @property
     def is_ready(self) -> bool:
         """Whether all workers have what they need to make batches; also if one has failed, which :meth:`next` tells."""
-        if self._pool is None:
-            return False
-        self._is_interrupted = True
         self._exchange(0)
-        self._is_interrupted = False
-        return not self._pool.is_complete or all(worker.is_ready for worker in self._workers)
+        has_failed = any(worker.failure or worker.process.is_gone for worker in self._workers)
+        return has_failed or all(worker.is_ready for worker in self._workers)
 
     def submit(self, job: Job) -> None:
         self.start()
-        self._is_interrupted = True
-        self._order.append(job.number)
-        self._waiting_jobs.append(job)
+        number = next(self._numbers)
+        self._order.append(number)
+        self._waiting.append((number, job))
         self._deal()
-        self._is_interrupted = False
 
     def next(self) -> MadeBatch:
-        self._is_interrupted = True
-        number = self._order[0]
         try:
+            number = self._order[0]
             self._wait_for(number)
-        except WorkerError:
+        except BaseException:  # an interruption may have lost a message
             self.close()
             raise
         self._order.popleft()
-        worker, job, message = self._done.pop(number)
-        if message[0] == "error":
-            error, cause = _error_of(worker, message)
-            self._is_interrupted = False
+        worker, job, head, parcel = self._done.pop(number)
+        if parcel is None:
+            _, _, error, pickled_cause = head
+            error.worker = worker.name
             self.cancel()
-            raise error from cause
+            raise error from None if pickled_cause is None else load(pickled_cause)
         try:
-            made = _batch_of(worker, message)
+            made: MadeBatch = parcel.open()
         except Exception as error:  # whatever an object raises instead of coming to life
-            self._is_interrupted = False
             self.cancel()
             problem = f"what {worker.name} made cannot be put together here"
             raise LoadingError(problem, error, epoch=job.epoch, step=job.step) from error
-        self._is_interrupted = False
         self._limit.observe(made.n_bytes)
         return made
 
     @property
     def n_ready(self) -> int:
-        if self._pool is not None:
-            self._is_interrupted = True
-            self._exchange(0)
-            self._is_interrupted = False
+        self._exchange(0)
         return len(self._done)
 
     def cancel(self) -> None:
-        if self._pool is None or self._is_interrupted or not self._pool.is_complete:
-            self.close()
-            return
-        for worker, _, message in self._done.values():
-            _release(worker, message)
-        for worker in self._pool.workers:
+        self._order.clear()
+        self._waiting.clear()
+        self._done.clear()
+        for worker in self._workers:
             worker.jobs.clear()
-        self._forget_jobs()
-        self._pool.want(self._generation)
+            worker.process.channel.send(("forget", next(self._numbers)))
+        if any(worker.failure or worker.process.is_gone for worker in self._workers):
+            _end_all(self._workers)
 
     def close(self) -> None:
-        self._pool = None
-        self._is_interrupted = False
-        self._forget_jobs()
-        if self._end_pool is not None:
-            self._end_pool()
-            self._end_pool = None
+        _end_all(self._workers)
+        self.cancel()
 
     # ---------------------------------------------------------------------------------------------------------------- private
 
-    def _forget_jobs(self) -> None:
-        self._generation += 1
-        self._order: deque[int] = deque()  # what has not been handed out
-        self._waiting_jobs: deque[Job] = deque()  # what no worker has
-        self._done: dict[int, tuple[RunningWorker, Job, tuple[Any, ...]]] = {}
-
-    @property
-    def _workers(self) -> list[RunningWorker]:
-        return [] if self._pool is None else self._pool.workers
+    def _forget_workers(self) -> None:
+        """This process is a fork, to which the workers do not belong."""
+        for worker in self._workers:
+            worker.process.forget()
+        self._workers.clear()
+        self.cancel()
 
     def _deal(self) -> None:
         """Give jobs to the workers that have the fewest."""
-        while self._waiting_jobs:
+        while self._waiting and self._workers:
             worker = min(self._workers, key=lambda each: len(each.jobs))
             if len(worker.jobs) >= self._prefetch:
                 return
-            job = self._waiting_jobs.popleft()
-            worker.jobs[job.number] = job
-            facts = (job.number, job.epoch, job.step, job.position, job.indices, job.seed)
-            worker.channel.send(("job", *worker.segments.freed(), self._generation, *facts))
+            number, job = self._waiting.popleft()
+            worker.jobs[number] = job
+            indices = Parcel.of(job.indices) if len(job.indices) >= _LARGE_INDICES else None
+            sent = job._replace(ahead=None, indices=job.indices if indices is None else job.indices[:0])
+            worker.process.channel.send(("job", number, sent), indices)
 
     def _exchange(self, seconds: float) -> None:
-        """Send what is to be sent and take what has come, waiting so long for something to come."""
-        pool = self._pool
-        if pool is None:
-            return
-        for worker in pool.wait(seconds):
-            worker.channel.flush()
-            for message in worker.channel.receive():
-                self._take(worker, message)
+        """Take what has come, waiting so long for something to come, and give out jobs."""
+        poll = select.poll()
+        by_descriptor = {
+            worker.process.channel.fileno(): worker for worker in self._workers if not worker.process.channel.is_ended
+        }
+        for descriptor in by_descriptor:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(seconds * 1000):
+            by_descriptor[descriptor].take_messages(self._done)
         self._deal()
-
-    def _take(self, worker: RunningWorker, message: tuple[Any, ...]) -> None:
-        kind = message[0]
-        if kind == "ready":
-            worker.is_ready = True
-        elif kind == "unfit":
-            worker.fail(*message[1:])
-        elif kind == "at":
-            if message[1] == self._generation:
-                worker.be_at(*message[2:])
-        else:
-            generation, number = message[1:3]
-            if kind == "batch" and not worker.take_segments(*message[-3:]):
-                return
-            if generation != self._generation:
-                _release(worker, message)
-                return
-            self._done[number] = worker, worker.jobs.pop(number), message
 
     def _wait_for(self, number: int) -> None:
         """Wait until a job is done.
@@ -226,172 +186,134 @@ class ProcessWorkers(Workers):
         Raises:
             WorkerError: a worker died or is stuck, or the time is over.
         """
-        if number in self._done:
-            return
-        self._exchange(0)
-        clock = time.monotonic
-        began = looked = clock()
+        began = looked = time.monotonic()
         ends = float("inf") if self._timeout_seconds is None else self._timeout_seconds
         warns = _WARN_SECONDS
-        watched: RunningWorker | None = None
+        self._exchange(0)
         while number not in self._done:
             for worker in self._workers:
-                if worker.failure is not None:
-                    raise worker.failure
-                if worker.channel.is_ended:
-                    raise worker.death()
-            maker = next((worker for worker in self._workers if number in worker.jobs), None)
-            if maker is not None and maker is not watched:
-                watched = maker
-                watched.begin_watch()
-            waited = clock() - began
-            if watched is not None:
-                if waited >= ends:
-                    raise watched.too_late(ends)
-                if waited >= warns:
-                    warns = float("inf")
-                    warnings.warn(watched.delay(waited), RuntimeWarning, stacklevel=2)
-            self._exchange(max(0.0, min(LOOK_SECONDS - (clock() - looked), min(warns, ends) - waited)))
-            if clock() - looked >= LOOK_SECONDS:
-                looked = clock()
-                for worker in self._workers:
-                    worker.look(is_awaited=worker is watched)
+                worker.check()
+            now = time.monotonic()
+            maker = next((worker for worker in self._workers if number in worker.jobs), self._workers[0])
+            if now - began >= ends:
+                said = f"was not done within timeout_seconds={ends:g}{maker.at}; it was ended. {_AGAIN}. {maker.place}"
+                raise WorkerError(maker.name, said)
+            if now - began >= warns:
+                warns = float("inf")
+                told = f"{maker.name} takes long{maker.at}: {now - began:.0f} s so far. {maker.place}"
+                warnings.warn(told, RuntimeWarning, stacklevel=4)
+            if now - looked >= _LOOK_SECONDS:
+                looked = now
+                maker.look()
+            self._exchange(max(0.0, min(_LOOK_SECONDS, min(warns, ends) - (now - began))))
+        for worker in self._workers:
+            worker.n_looks_stopped = 0
 
 
-class WorkerPool:
-    """The processes of workers, and what they have in common.
+class _Worker:
+    """One worker process, its jobs by number, the one it is at first, and whether it has what it needs to do them."""
 
-    It refers to nothing else, so that it can be ended for an owner who is gone.
+    def __init__(self, number: int, n_workers: int) -> None:
+        self.process = ChildProcess("data_stack.loader.workers.worker_process", n_workers)
+        self.name = f"worker process {number + 1} (pid {self.process.pid})"
+        self.jobs: dict[int, Job] = {}
+        self.is_ready = False
+        self.failure: WorkerError | None = None
+        self.n_looks_stopped = 0
+        self._told: tuple[int, str] | None = None  # the job that it said it is at, and where
 
-    Args:
-        pid: of the process that starts it; in a fork of it, nothing is ended.
-    """
+    def take_messages(self, done: dict[int, tuple[_Worker, Job, Any, Parcel | None]]) -> None:
+        """Take in what it has sent, and note what is done."""
+        try:
+            messages = self.process.channel.receive()
+        except OSError as error:
+            problem = f"sent a batch that this process has no room for ({error.strerror}): close files, or raise `ulimit -n`"
+            self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}")
+            return
+        for head, parcel in messages:
+            if head[0] == "ready":
+                self.is_ready = True
+            elif head[0] == "unfit":
+                problem = f"cannot use what it was sent: {head[1]}. What cannot be put together there may do with "
+                text = f"{problem}worker_kind='threads'. {_AGAIN}\n\nIn the worker:\n{head[2]}"
+                self.failure = WorkerError(self.name, text)
+            elif head[0] == "at":
+                self._told = head[1:]
+            elif (job := self.jobs.pop(head[1], None)) is not None:  # else it is wanted no more
+                done[head[1]] = self, job, head, parcel
 
-    def __init__(self, pid: int) -> None:
-        self.workers: list[RunningWorker] = []
-        self._pid = pid
-        self._poll = select.poll()
-        self._by_descriptor: dict[int, RunningWorker] = {}
-        _POOLS.add(self)
+    def check(self) -> None:
+        """Raise WorkerError if it can do nothing any more."""
+        if self.failure is not None:
+            raise self.failure
+        if self.process.is_gone:
+            before = "" if self.is_ready else " What it wrote to standard error says more."
+            raise WorkerError(self.name, f"{self.process.tell_death()}{self.at}.{before} {_AGAIN}")
+
+    def look(self) -> None:
+        """See whether the process was stopped, as by SIGSTOP, where the system has a ``/proc``.
+
+        Raises:
+            WorkerError: it has been for 4 s.
+        """
+        try:
+            with open(f"/proc/{self.process.pid}/stat", encoding="utf-8", errors="replace") as stat:
+                # the name of the program comes second, in parentheses, and may have any characters in it, see proc(5)
+                is_stopped = stat.read().rpartition(")")[2].split()[0] == "T"
+        except (OSError, IndexError):
+            is_stopped = False
+        self.n_looks_stopped = self.n_looks_stopped + 1 if is_stopped else 0
+        if self.n_looks_stopped >= _LOOKS_UNTIL_STUCK:
+            raise WorkerError(self.name, f"has been stopped for 4 s, as SIGSTOP does{self.at}; it was ended. {_AGAIN}")
 
     @property
-    def is_complete(self) -> bool:
-        """Whether no worker has failed or ended, as far as is known."""
-        return all(worker.failure is None and not worker.channel.is_ended for worker in self.workers)
+    def at(self) -> str:
+        """What it is at, for a message."""
+        if not self.is_ready:
+            return " while it started"
+        job = next(iter(self.jobs.values()), None)
+        return "" if job is None else f" while it made {job}"
 
-    def start(self, n_workers: int, prefetch: int) -> None:
-        """Start the processes; they are still without what they need to make batches."""
-        leases = Leases(min(_MOST_LEASES, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)))
-        for number in range(n_workers):
-            worker = RunningWorker(number, n_workers=n_workers, n_kept=prefetch + 2, leases=leases)
-            self.workers.append(worker)
-            self._by_descriptor[worker.channel.fileno()] = worker
-            self._poll.register(worker.channel.fileno(), select.POLLIN)
-
-    def send_package(self, descriptor: int, spans: Spans, nameless: list[tuple[str, str]]) -> None:
-        """Send what workers need to make batches; ``descriptor`` is closed."""
-        try:
-            for worker in self.workers:
-                worker.channel.send(("package", spans, nameless), (os.dup(descriptor),))
-        finally:
-            os.close(descriptor)
-
-    def want(self, generation: int) -> None:
-        """Let no worker begin with a job of an earlier generation."""
-        for worker in self.workers:
-            worker.channel.send(("want", generation))
-
-    def wait(self, seconds: float) -> list[RunningWorker]:
-        """Wait until a worker has sent something, has ended, or takes what it could not take before; gives these."""
-        for worker in self.workers:
-            if worker.is_flooded != worker.channel.has_outgoing:
-                worker.is_flooded = worker.channel.has_outgoing
-                self._poll.modify(worker.channel.fileno(), select.POLLIN | (select.POLLOUT if worker.is_flooded else 0))
-        ready = self._poll.poll(seconds * 1000)
-        return [
-            self._by_descriptor[descriptor] for descriptor, _ in ready if not self._by_descriptor[descriptor].channel.is_ended
-        ]
-
-    def end(self) -> None:
-        """End all processes: politely, and by force what has not ended shortly after. Calling it again does nothing."""
-        if self._pid != os.getpid():
-            return
-        try:
-            for worker in self.workers:
-                worker.end_politely()
-            deadline = time.monotonic() + _GRACE_SECONDS
-            for worker in self.workers:
-                worker.wait(deadline - time.monotonic())
-        finally:
-            for worker in self.workers:
-                worker.kill()
-            while self.workers:
-                self.workers[-1].wait(_KILLED_SECONDS)
-                self.workers.pop().segments.close()
-            _POOLS.discard(self)
-
-    def fork_in_parent(self) -> None:
-        """This process has forked."""
-        for worker in self.workers:
-            worker.segments.fork()
-
-    def fork_in_child(self) -> None:
-        """This process is the fork, to which the workers do not belong."""
-        for worker in self.workers:
-            worker.forget()
-        self.workers.clear()
+    @property
+    def place(self) -> str:
+        """Where in the code it is, for a message."""
+        if not self.is_ready:
+            return "It has not begun yet."
+        if self._told is not None and self._told[0] in self.jobs:
+            return f"It is at:\n{self._told[1]}"
+        return "It does not say where it is, as when native code holds the GIL."
 
 
-_POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+def _end_all(workers: list[_Worker]) -> None:
+    """End all processes: politely, and by force what has not ended shortly after."""
+    for worker in workers:
+        worker.process.channel.close()
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while workers:
+        workers[-1].process.end(deadline)
+        workers.pop()
 
 
-def _fork_in_parent() -> None:
-    for pool in list(_POOLS):
-        pool.fork_in_parent()
+def _packed(maker: BatchMaker) -> Parcel:
+    """What workers need to make batches.
 
-
-def _fork_in_child() -> None:
-    for pool in list(_POOLS):
-        pool.fork_in_child()
-
-
-os.register_at_fork(after_in_parent=_fork_in_parent, after_in_child=_fork_in_child)
-
-
-@contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C waits: it would reach processes that are just being started before they can know that it is not for them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    Raises:
+        ConfigError: something cannot be sent; the message says what.
+        OSError: there is no room.
+    """
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _batch_of(worker: RunningWorker, message: tuple[Any, ...]) -> MadeBatch:
-    """The batch that a worker has made."""
-    _, _, _, figures, pickled, buffers, spans, segment, _, _ = message
-    if segment is not None:
-        buffers = worker.segments.lend(segment, spans)
-    if pickled is None:
-        pickled, *buffers = buffers
-    return MadeBatch(contents_of(pickled, buffers), *figures)
-
-
-def _release(worker: RunningWorker, message: tuple[Any, ...]) -> None:
-    """Nobody wants what a worker has made."""
-    if message[0] == "batch" and message[-3] is not None:
-        worker.segments.release(message[-3])
-
-
-def _error_of(worker: RunningWorker, message: tuple[Any, ...]) -> tuple[LoadingError, BaseException | None]:
-    """The error of a worker, and what was raised there, if that could be sent."""
-    _, _, _, facts, traceback_text, pickled = message
-    error = LoadingError(**facts, worker=worker.name, traceback_text=traceback_text)
-    if pickled is None:
-        return error, None
-    try:
-        cause: BaseException | None = contents_of(*pickled)
-    except Exception:  # noqa: BLE001  # whatever an exception raises instead of coming to life; its traceback is there as text
-        cause = None
-    return error, cause
+        return Parcel.of((maker, list(sys.argv)))
+    except OSError:
+        raise
+    except Exception as error:  # whatever an object raises instead of being pickled
+        iterator = maker.stacks.__getstate__()["_iterator"]  # as it is pickled
+        culprit = "what a loader was given"
+        for what, part in (("the transform", maker._transform), ("collate", maker._collate), ("the iterator", iterator)):
+            try:
+                dump(part)
+            except Exception:  # noqa: BLE001  # as above
+                culprit = f"{what} {part!r:.200}"
+        raise ConfigError(
+            f"{culprit} cannot be sent to worker processes: {type(error).__name__}: {error}. "
+            f"Use worker_kind='threads', or let it open what it needs when it is first used"
+        ) from error

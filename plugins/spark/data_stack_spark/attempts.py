@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from typing import Any
 
-from data_stack.distributed.attempts import attempted, unpacked
+from data_stack.distributed.attempts import attempt
 
 __all__ = ["attempted_by_spark"]
 
@@ -16,11 +15,11 @@ def attempted_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
     """Try a task in an executor.
 
     Args:
-        sent: Spark's broadcast of the PackedWork.
-        ends: Spark's accumulator of a list, which gets the number of the task and what :func:`attempted` gives.
+        sent: Spark's broadcast of what tasks do, packed.
+        ends: Spark's accumulator of a list, which gets the number of the task and what an attempt gives.
         numbered: number and argument of the task.
     """
     number, argument = numbered
     with contextlib.redirect_stdout(sys.stderr):  # standard output may be what this Python speaks to Spark through
-        end = attempted(functools.partial(unpacked, sent.value), argument)
+        end = attempt(sent.value, argument)
     ends.add([(number, end)])

@@ -17,7 +17,7 @@ from pyspark.accumulators import AddingAccumulatorParam
 from pyspark.sql import SparkSession
 
 from data_stack.dataset.engine import PreparationEngine
-from data_stack.distributed.attempts import Failure, PackedWork, packed
+from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
 from data_stack_spark.attempts import attempted_by_spark
@@ -65,7 +65,7 @@ class SparkEngine(PreparationEngine):
     def run(
         self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
     ) -> Generator[tuple[str, Result], None, None]:
-        package = packed(work)
+        package = pack(work)
         left, failures = dict(tasks), Counter[str]()
         with self._context(title) as context:
             while left:
@@ -154,7 +154,7 @@ def _context_of(session: SparkSession) -> SparkContext:
 
 
 def _job(
-    context: SparkContext, package: PackedWork, arguments: list[Any], title: str
+    context: SparkContext, package: bytes, arguments: list[Any], title: str
 ) -> Generator[tuple[int, tuple[Any, Failure | None]], None, None]:
     """Run one task for each argument; give position and end of each as they are done.
 

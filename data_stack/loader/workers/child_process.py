@@ -1,0 +1,130 @@
+"""A fresh interpreter that works for this one, over a channel: as it is started and ended here, and as it begins there."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from data_stack.exception import ConfigError
+from data_stack.loader.workers.channel import Channel
+
+__all__ = ["ChildProcess", "begin_as_child"]
+
+# multiprocessing's would run the user's script again, which therefore needs a guard, as no notebook has
+_PROGRAM = "import sys; facts = sys.argv[1]; sys.path[:] = sys.argv[2:]; from {} import main; main(*map(int, facts.split(',')))"
+_SEND_SECONDS = 5.0  # children read whenever they run, so one is stopped if this is not enough
+_PR_SET_PDEATHSIG = 1  # which signal to get when the thread that started this process ends, see prctl(2)
+
+
+class ChildProcess:
+    """A process with this one's ``sys.path``, current folder and environment. Ctrl-C does not reach it.
+
+    Args:
+        module: whose ``main(channel, parent, is_of_main_thread, *facts)`` it runs; see :func:`begin_as_child`.
+        facts: further integers.
+        output: what its standard output is, as for ``subprocess.Popen``.
+
+    Raises:
+        ConfigError: there is no interpreter to run.
+        OSError: the process could not be started.
+
+    Attributes:
+        channel: to it.
+    """
+
+    def __init__(self, module: str, *facts: int, output: Any = None) -> None:
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise ConfigError("there is no Python interpreter here that worker processes could run; use threads")
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours, _SEND_SECONDS)
+        try:
+            # The first three are the child's standard streams; ours are among them if this process was started without.
+            with contextlib.closing(theirs):
+                passed = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
+            try:
+                known = [passed, os.getpid(), threading.current_thread() is threading.main_thread(), *facts]
+                command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-u", "-c", _PROGRAM.format(module)]  # type: ignore[attr-defined]  # as multiprocessing does
+                self.process = subprocess.Popen(  # noqa: S603  # our own program
+                    [*command, ",".join(str(int(fact)) for fact in known), *map(os.fspath, sys.path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    pass_fds=[passed],
+                    start_new_session=True,
+                )
+            finally:
+                os.close(passed)
+        except BaseException:
+            self.channel.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, or cannot be spoken to any more."""
+        return self.channel.is_ended or self.process.poll() is not None  # which the channel does not tell if a fork has it, too
+
+    def tell_death(self) -> str:
+        """How it ended, for a sentence about it; waits for that a little, and makes sure of it."""
+        try:
+            status = self.process.wait(timeout=1)
+        except subprocess.TimeoutExpired:  # it has closed its end of the channel, and lives on
+            self.process.kill()
+            return "does not answer any more"
+        if status >= 0:
+            return f"exited with status {status}"
+        name = signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else "a real-time signal"
+        why = ", as the kernel does when memory runs out" if -status == signal.SIGKILL else ""
+        return f"was killed by signal {-status} ({name}{why})"
+
+    def end(self, deadline: float) -> None:
+        """End it: by force if it has not ended by itself at the deadline, in seconds of the monotonic clock."""
+        self.channel.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(max(0.0, deadline - time.monotonic()))
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.wait()
+
+    def forget(self) -> None:
+        """This process is a fork of the one that has the child: let go of it without a word to it."""
+        self.channel.close()
+        self.process.returncode = 0  # else it would be warned of a process that was not waited for
+
+
+def begin_as_child(channel: int, parent: int, is_of_main_thread: int) -> Channel:
+    """The channel to the process that started this one, with which it ends.
+
+    Args:
+        channel: descriptor of the socket.
+        parent: process id of the one that started this one.
+        is_of_main_thread: whether that process's main thread did, which lives as long as the process.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # closed: else shared memory takes its place, and libraries write messages into it
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest descriptor that is free
+    if is_of_main_thread and sys.platform == "linux":
+        # The thread below cannot end this process while it is stopped or the GIL is held.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
+    return Channel(socket.socket(fileno=channel))
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.25)
+    os._exit(1)  # what it was at is wanted no more

@@ -1,0 +1,120 @@
+"""Pickles values for other processes of this program; the memory of arrays and tensors stays beside the pickle."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+__all__ = ["dump", "dump_error", "load"]
+
+
+def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[memoryview]]:
+    """A pickle of ``value``, and the memory of its arrays and torch tensors, which belongs to ``value``.
+
+    Functions and classes that a fresh interpreter could not import go by value: those of a script or of a notebook's cells. What
+    comes back of them to the process that sent them is what it was there.
+
+    Args:
+        value: anything.
+        in_one_piece: whether the arrays are in the pickle, and no memory is beside it.
+
+    Raises:
+        Exception: whatever an object raises instead of being pickled.
+    """
+    file, buffers = io.BytesIO(), list[memoryview]()
+    pickler = _Pickler(file, protocol=5, buffer_callback=None if in_one_piece else lambda buffer: buffers.append(buffer.raw()))
+    try:
+        pickler.dump(value)
+    finally:
+        for module in pickler.by_value:  # other users of cloudpickle have its settings as they were
+            cloudpickle.unregister_pickle_by_value(module)
+    return file.getbuffer(), buffers
+
+
+def load(pickled: Any, buffers: Sequence[Any] = ()) -> Any:
+    """The value of what :func:`dump` gave; its arrays are views of ``buffers``.
+
+    Raises:
+        Exception: whatever an object raises instead of coming to life.
+    """
+    return pickle.loads(pickled, buffers=buffers)  # noqa: S301  # of a process that this one has started, or was started by
+
+
+def dump_error(error: BaseException) -> bytes | None:
+    """The pickle of an exception in one piece; None if it does not come out of that as what it was."""
+    try:
+        pickled = bytes(dump(error, in_one_piece=True)[0])
+        copy = load(pickled)
+        return pickled if type(copy) is type(error) and str(copy) == str(error) else None
+    except Exception:  # noqa: BLE001  # whatever an object raises instead of being pickled, or of coming to life again
+        return None
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    def __init__(self, file: io.BytesIO, **options: Any) -> None:
+        super().__init__(file, **options)
+        self._can_import: dict[str, bool] = {}
+        self.by_value: list[types.ModuleType] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is np.ndarray:
+            return NotImplemented
+        if kind is np.memmap:
+            if (reopened := _reduced_memmap(value)) is not None:
+                return reopened
+        elif kind is types.FunctionType or isinstance(value, type):
+            self._look_at_module(value.__module__)
+        elif kind.__module__ == "torch" and kind.__name__ == "Tensor" and (reduced := _reduced_tensor(value)) is not None:
+            return reduced
+        return super().reducer_override(value)
+
+    def _look_at_module(self, name: str | None) -> None:
+        package, module = str(name).partition(".")[0], sys.modules.get(str(name))
+        if module is None or package == "__main__" or package in sys.builtin_module_names:
+            return
+        if package not in self._can_import:
+            finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+            self._can_import[package] = any(finder.find_spec(package, None) for finder in finders)
+        if not self._can_import[package] and name not in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.register_pickle_by_value(module)
+            self.by_value.append(module)
+
+
+def _reduced_memmap(array: np.memmap[Any, Any]) -> Any:
+    """A map of a file is opened again, unless it is none or has been cut up."""
+    file_map = array._mmap  # type: ignore[attr-defined]  # numpy does not say so in its types
+    if file_map is None or not array.filename or not array.flags.forc or array.dtype.hasobject or array.mode == "c":
+        return None
+    if not os.path.exists(array.filename):
+        return None
+    first = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY  # where the map of the file begins
+    start = first + array.ctypes.data - np.frombuffer(file_map, dtype=np.uint8).ctypes.data
+    mode = "r" if array.mode == "r" or not array.flags.writeable else "r+"
+    order = "C" if array.flags.c_contiguous else "F"
+    return np.memmap, (os.path.abspath(array.filename), array.dtype, mode, start, array.shape, order)
+
+
+def _reduced_tensor(tensor: Any) -> Any:
+    """A torch tensor as one on an array of its bytes; None where that is not plainly memory here, which torch pickles."""
+    torch = sys.modules["torch"]
+    is_plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.requires_grad
+    if not is_plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return None
+    array = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return _tensor, (array, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+
+
+def _tensor(array: np.ndarray[Any, Any], dtype: str, shape: tuple[int, ...]) -> Any:
+    import torch
+
+    return torch.from_numpy(array).view(getattr(torch, dtype)).reshape(shape)
