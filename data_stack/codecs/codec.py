@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ class FixedLayout:
 
 
 #: Ways of a codec that must fit to its encode and decode.
-_SHORTCUTS = ("fixed_layout", "layout_of", "decode_into")
+_SHORTCUTS = ("fixed_layout", "layout_of", "decode_into", "decode_rows")
 
 
 def _depth(codec_class: type, name: str) -> int:
@@ -228,6 +228,16 @@ class Codec(ABC):
         if value.shape != out.shape or value.dtype != out.dtype:
             raise ValueError(f"a value of dtype {value.dtype}, shape {value.shape}, where {out.dtype}, {out.shape} belongs")
         out[...] = value
+
+    def decode_rows(self, records: Iterable[bytes], out: npt.NDArray[Any]) -> None:
+        """Decode one record into each row of ``out``, as :meth:`decode_into` does. The next one is asked for when the one before
+        it is decoded.
+
+        Raises:
+            ValueError: as for :meth:`decode_into`.
+        """
+        for record, row in zip(records, out, strict=True):
+            self.decode_into(record, row)
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,16 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.images import ImageCodec, check_range, pillow
-from data_stack.codecs.opencv_png import SIGNATURE, check_chunks, decoded_png, plain_png
+from data_stack.codecs.opencv_png import (
+    HEAD_BYTES,
+    SIGNATURE,
+    PlainPng,
+    check_chunks,
+    decoded_png,
+    has_one_part,
+    opencv,
+    plain_png,
+)
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
@@ -57,18 +67,24 @@ class PngCodec(ImageCodec):
         check_range("compress_level", self.compress_level, 0, 9)
 
     def _decoded(self, record: bytes) -> npt.NDArray[Any]:
-        plain = plain_png(record)
+        plain = self._plain(record)
         if plain is not None:
-            if plain.n_pixels > min(self.max_pixels, _FEW_PIXELS):
-                self._check_pixels(plain.shape[1], plain.shape[0])
-            is_as_stored = self.mode is None or self.mode == _MODES[plain.shape[2:]]
-            if is_as_stored and (self.deep or not plain.is_deep_colour):
-                pixels = decoded_png(record, plain)
-                if pixels is not None:
-                    return pixels
-                if plain.is_deep_colour:
-                    raise MissingDependencyError("a coloured PNG image of 16 bits", "opencv-python-headless", "images")
+            pixels = decoded_png(record, plain)
+            if pixels is not None:
+                return pixels
+            if plain.is_deep_colour:
+                raise MissingDependencyError("a coloured PNG image of 16 bits", "opencv-python-headless", "images")
         return self._by_pillow(record)
+
+    def _plain(self, record: bytes) -> PlainPng | None:
+        """What a file claims to hold, if OpenCV gives its pixels as they shall be."""
+        plain = plain_png(record)
+        if plain is None:
+            return None
+        if plain.n_pixels > min(self.max_pixels, _FEW_PIXELS):
+            self._check_pixels(plain.shape[1], plain.shape[0])
+        is_as_stored = self.mode is None or self.mode == _MODES[plain.shape[2:]]
+        return plain if is_as_stored and (self.deep or not plain.is_deep_colour) else None
 
     def adapt(self, column: Column) -> Codec:
         is_deep = column.dtype == np.uint16 and column.shape is not None
@@ -79,6 +95,22 @@ class PngCodec(ImageCodec):
         if pixels.shape != out.shape or pixels.dtype != out.dtype:
             raise ValueError(f"an image of shape {pixels.shape}, dtype {pixels.dtype} where {out.shape}, {out.dtype} belongs")
         out[...] = pixels
+
+    def decode_rows(self, records: Iterable[bytes], out: npt.NDArray[Any]) -> None:
+        # Small grey images of one size, one behind the other: what their head says is looked at once.
+        cv2, shape, dtype = opencv(), out.shape[1:], out.dtype
+        head, is_small_grey = b"", False
+        for record, row in zip(records, range(len(out)), strict=True):
+            if record[:HEAD_BYTES] != head:
+                head, plain = record[:HEAD_BYTES], self._plain(record)
+                is_small_grey = plain is not None and len(plain.shape) == 2 and plain.n_pixels <= _FEW_PIXELS
+            pixels = None
+            if cv2 is not None and is_small_grey and has_one_part(record):
+                pixels = cv2.imdecode(np.frombuffer(record, np.uint8), cv2.IMREAD_UNCHANGED)
+            if pixels is not None and pixels.shape == shape and pixels.dtype == dtype:
+                out[row] = pixels
+            else:
+                self.decode_into(record, out[row])
 
     def _opened(self, record: bytes) -> ImageFile.ImageFile:
         # Pillow skips the checksums of the pixels, and takes a file without its end.

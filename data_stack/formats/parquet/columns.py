@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -212,9 +212,10 @@ class CellColumn(GroupColumn):
         cells: the bytes of each row, None for null.
         decode: makes a value of a cell; it raises ValueError for one that it cannot decode.
         n_bytes: of the cells together.
-        decode_into: likewise, into an array of the value's dtype and shape; None where there is no such way.
+        decode_rows: likewise, those of many cells into the rows of an array; None where there is no such way.
         fixed: dtype and shape of all values, if they are known, and none is null; None otherwise.
         as_objects: whether a column of them is an array of objects in any case, since some may be null.
+        is_compressed: whether a value may take far more memory than its cell, and counts for the limit of a request.
     """
 
     def __init__(
@@ -222,13 +223,14 @@ class CellColumn(GroupColumn):
         cells: Sequence[Any],
         decode: Callable[[Any], Any],
         n_bytes: int,
-        decode_into: Callable[[Any, npt.NDArray[Any]], None] | None = None,
+        decode_rows: Callable[[Iterable[Any], npt.NDArray[Any]], None] | None = None,
         fixed: tuple[np.dtype[Any], tuple[int, ...]] | None = None,
         *,
         as_objects: bool = False,
+        is_compressed: bool = True,
     ) -> None:
-        self._cells, self._decode, self._decode_into, self._fixed = cells, decode, decode_into, fixed
-        self._as_objects, self.n_bytes = as_objects, n_bytes
+        self._cells, self._decode, self._decode_rows, self._fixed = cells, decode, decode_rows, fixed
+        self._as_objects, self._is_compressed, self.n_bytes = as_objects, is_compressed, n_bytes
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -243,24 +245,28 @@ class CellColumn(GroupColumn):
             raise CellError(row, _told(error)) from error
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
-        request = current_request()
         if self._fixed is None:
-            values = self._values(rows, request)
+            values = self._values(rows)
             return objects(values) if self._as_objects else stack_values(values)
         dtype, shape = self._fixed
         n_bytes = len(rows) * math.prod(shape) * dtype.itemsize
         if len(rows) and n_bytes > _LARGE_BYTES:
             self._check_shape(int(rows[0]), shape)
-        self._reserve(request, n_bytes, rows)
+        self._reserve(current_request(), n_bytes, rows)
         out = np.empty((len(rows), *shape), dtype)
-        cells, decode, decode_into, row = self._cells, self._decode, self._decode_into, 0
+        row = 0
+
+        def wanted() -> Iterator[Any]:
+            nonlocal row
+            for row in rows.tolist():
+                yield self._cells[row]
+
         try:
-            if decode_into is not None:
-                for place, row in zip(out, rows.tolist(), strict=True):
-                    decode_into(cells[row], place)
+            if self._decode_rows is not None:
+                self._decode_rows(wanted(), out)
             else:
-                for position, row in enumerate(rows.tolist()):
-                    value = decode(cells[row])
+                for position, cell in enumerate(wanted()):
+                    value = self._decode(cell)
                     if value.shape != shape:  # it would be repeated to fit
                         raise ValueError(f"a value of shape {value.shape} where {shape} belongs")
                     out[position] = value
@@ -268,15 +274,17 @@ class CellColumn(GroupColumn):
             raise CellError(row, _told(error)) from error
         return out
 
-    def _values(self, rows: Rows, request: Request) -> list[Any]:
-        values: list[Any] = []
-        with decoding_for(request):
-            for row in rows.tolist():
-                values.append(self.value(row))
-                try:
-                    request.add(values[-1])
-                except RequestLimitError as error:
-                    raise CellError(row, str(error)) from error
+    def _values(self, rows: Rows) -> list[Any]:
+        values, cells, decode, row = [], self._cells, self._decode, 0
+        with decoding_for(current_request()) as request:
+            try:
+                for row in rows.tolist():
+                    cell = cells[row]
+                    values.append(None if cell is None else decode(cell))
+                    if self._is_compressed:
+                        request.add(values[-1])
+            except Exception as error:  # as above
+                raise CellError(row, _told(error)) from error
         return values
 
     def _reserve(self, request: Request, n_bytes: int, rows: Rows) -> None:

@@ -79,9 +79,10 @@ class BinaryCells(ArrowCodec):
             views,
             _Decoder(field, codec),
             views.n_bytes,
-            codec.decode_into if decodes_into else None,
+            codec.decode_rows if decodes_into else None,
             fixed,
             as_objects=has_nulls,
+            is_compressed=codec.is_compressed,
         )
 
     def _adapted(self, field: FieldLike) -> Codec:
