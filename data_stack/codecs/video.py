@@ -42,8 +42,7 @@ class VideoCodec(Codec):
     The bytes of such a file may be given as well; they are stored as they are. Of a file, the frames of the first video are
     read, as they are stored: its rate, its sound and a rotation that its header asks for are not.
 
-    One thread encodes each, and no time of day is written; but x264 was seen to give equal videos bytes that differ, so that a
-    writer that goes on after an interruption needs ``on_overlap="truncate"``.
+    One thread encodes each, and no time of day is written; but x264 was seen to give equal videos bytes that differ.
     """
 
     fps: float | Fraction = 20

@@ -154,11 +154,7 @@ class _Records(Target):
             else records.ShardedRecordWriter(folder, spec, shardlen=self.shardlen)
         )
 
-        def append(columns: dict[str, Any]) -> None:
-            writer.extend(columns)
-            writer.flush()  # no more than a batch is to be done again
-
-        return self._append(writer, feed, append, begun)
+        return self._append(writer, feed, writer.extend, begun)
 
 
 def _record_column(column: Column) -> Column:

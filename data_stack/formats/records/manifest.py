@@ -17,9 +17,11 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
 
-__all__ = ["MANIFEST", "FileRecord", "RecordsManifest"]
+__all__ = ["MANIFEST", "UNFINISHED", "FileRecord", "RecordsManifest"]
 
 MANIFEST = "manifest.json"
+#: Lies beside it as long as files may hold more than it says.
+UNFINISHED = "unfinished"
 _FORMAT = "data_stack records 2"
 _MAX_DIMENSIONS = 64
 _MAX_SIZE = 2**63 - 1

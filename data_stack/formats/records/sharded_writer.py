@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 from data_stack.codecs import Codecs
 from data_stack.codecs.codec import Column
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.exception import ConfigError
-from data_stack.formats.records.layout import REFS, SPEC, bag_name, checked_columns, idx_name, parsed_spec, shard_name
-from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.layout import SPEC, checked_columns, shard_name
+from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
+from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.writer import RecordWriter, checked_length
 from data_stack.io.folder import Folder, folder_of
 
@@ -31,7 +32,7 @@ class ShardedRecordWriter:
     it is, and the next one follows.
 
     Args:
-        target, spec, prefix, codecs, on_overlap: as for :class:`RecordWriter`. Nothing but the shards may lie there.
+        target, spec, prefix, codecs: as for :class:`RecordWriter`. Nothing but the shards may lie there.
         shardlen: samples of a shard; None to write one shard.
         shardstart: number of the first shard to write.
         shardstep: how far it is to the next.
@@ -50,7 +51,6 @@ class ShardedRecordWriter:
         shardstart: int = 0,
         shardstep: int = 1,
         codecs: Codecs | None = None,
-        on_overlap: Literal["verify", "truncate"] = "verify",
     ) -> None:
         self._shardlen = None if shardlen is None else checked_integer("shardlen", shardlen, at_least=1)
         self._number = checked_integer("shardstart", shardstart, at_least=0)
@@ -58,7 +58,7 @@ class ShardedRecordWriter:
         if self._shardlen is None and (self._number > 0 or self._step > 1):
             raise ConfigError("shardstart and shardstep are for shards of a length: give shardlen, the samples of a shard")
         self._folder = folder_of(target, prefix)
-        self._columns, self._codecs, self._on_overlap = checked_columns(spec), codecs, on_overlap
+        self._columns, self._codecs = checked_columns(spec), codecs
         self._n_before = self._n_bytes_before = self._n_shards_before = 0
         self._writer: RecordWriter | None = None
         self._is_closed = False
@@ -117,30 +117,28 @@ class ShardedRecordWriter:
         n_samples, start = checked_length(columns, self._columns, self._folder.name), 0
         while start < n_samples:
             writer = self._current()
-            room = n_samples if self._shardlen is None else self._shardlen - len(writer)
-            stop = min(n_samples, start + room)
-            writer.extend(columns if stop - start == n_samples else {name: columns[name][start:stop] for name in self._columns})
+            stop = n_samples if self._shardlen is None else min(n_samples, start + self._shardlen - len(writer))
+            writer.extend({name: columns[name][start:stop] for name in self._columns})
             start = stop
             self._complete_if_full()
 
     def flush(self) -> None:
-        """As in :meth:`RecordWriter.flush`."""
+        """As in :meth:`RecordWriter.flush`, for the shard that is not complete yet."""
         self._check_open()
         if self._writer is not None:
             self._writer.flush()
 
     def checkpoint(self) -> None:
-        """As in :meth:`RecordWriter.checkpoint`, for the shard that is not complete yet."""
-        self._check_open()
-        if self._writer is not None:
-            self._writer.checkpoint()
+        """The same as :meth:`flush`."""
+        self.flush()
 
     def close(self) -> None:
         """Complete the last shard; of a dataset without samples, the only one. Closing again does nothing."""
-        if not self._is_closed and not self.shards and (self._number, self._step) == (0, 1):
-            self._writer = self._opened(0)
-        if not self._is_closed and self._writer is not None:
-            self._complete(self._writer)
+        if not self._is_closed:
+            if not self.shards and (self._number, self._step) == (0, 1):
+                self._writer = self._opened()
+            if self._writer is not None:
+                self._complete(self._writer)
         self._is_closed = True
 
     def abandon(self) -> None:
@@ -155,15 +153,11 @@ class ShardedRecordWriter:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if exc_type is None:
-            try:
+        try:
+            if exc_type is None:
                 self.close()
-            except BaseException:
-                with contextlib.suppress(Exception):  # as above: what went wrong first is what the caller shall see
-                    self.abandon()
-                raise
-        else:
-            with contextlib.suppress(Exception):
+        finally:
+            with contextlib.suppress(Exception):  # what went wrong first is what the caller shall see
                 self.abandon()
 
     # ------------------------------------------------------------------ inside
@@ -172,28 +166,31 @@ class ShardedRecordWriter:
         self._check_open()
         self._complete_if_full()  # if that failed when it became full
         if self._writer is None:
-            self._writer = self._opened(self._number)
+            self._writer = self._opened()
         return self._writer
 
-    def _opened(self, number: int) -> RecordWriter:
-        folder = self._folder.subfolder(shard_name(number))
-        # What a store has of a shard without a manifest is what a writer that died had published of it.
-        return RecordWriter._at(folder, self._columns, self._codecs, self._on_overlap, replaces=not folder.has_file(MANIFEST))
+    def _shard(self, number: int) -> Folder:
+        return self._folder.subfolder(shard_name(number))
+
+    def _opened(self) -> RecordWriter:
+        return RecordWriter(self._shard(self._number), self._columns, codecs=self._codecs)
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise ConfigError(f"nothing can be appended to the shards in {self._folder.name!r}: their writer is closed")
 
+    def _is_full(self, writer: RecordWriter) -> bool:
+        return self._shardlen is not None and len(writer) >= self._shardlen
+
     def _complete_if_full(self) -> None:
-        writer = self._writer
-        if writer is not None and self._shardlen is not None and len(writer) >= self._shardlen:
-            self._complete(writer)
+        if self._writer is not None and self._is_full(self._writer):
+            self._complete(self._writer)
 
     def _complete(self, writer: RecordWriter) -> None:
         n_bytes = writer.n_bytes
         writer.close()
-        self._count(len(writer), n_bytes)
         self._writer = None
+        self._count(len(writer), n_bytes)
 
     def _count(self, n_samples: int, n_bytes: int) -> None:
         self._n_before += n_samples
@@ -203,37 +200,17 @@ class ShardedRecordWriter:
 
     def _take_up(self) -> None:
         """Count the shards that are there, completing any that was not, up to the last one that is not full."""
-        while True:
-            folder = self._folder.subfolder(shard_name(self._number))
-            if not folder.has_file(SPEC):
-                return
-            finished = self._finished(folder)
-            has_next = self._folder.subfolder(shard_name(self._number + self._step)).has_file(SPEC)
-            if finished is not None and (has_next or self._is_last_for_good(folder, finished.count)):
-                self._count(finished.count, _record_bytes(finished))
+        grows = self._folder.path is not None and not any(column.is_sequence for column in self._columns.values())
+        while (folder := self._shard(self._number)).has_file(SPEC):
+            is_last = not self._shard(self._number + self._step).has_file(SPEC)
+            if grows and (is_last or not folder.has_file(MANIFEST) or folder.has_file(UNFINISHED)):
+                writer = self._opened()
+                if is_last and not self._is_full(writer):
+                    self._writer = writer
+                    return
+                self._complete(writer)
                 continue
-            if folder.path is None:
-                return
-            writer = self._opened(self._number)
-            if not has_next and (self._shardlen is None or len(writer) < self._shardlen) and not writer._target.is_closed:
-                self._writer = writer
-                return
-            self._complete(writer)
-
-    def _finished(self, folder: Folder) -> RecordsManifest | None:
-        spec = parsed_spec(folder.read(SPEC), folder.full_name(SPEC))
-        if spec != self.spec:
-            raise ConfigError(f"{folder.name!r} is a shard with other columns: {spec}, not {self.spec}. Choose another folder")
-        if not folder.has_file(MANIFEST):
-            return None
-        return RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
-
-    def _is_last_for_good(self, folder: Folder, count: int) -> bool:
-        """Whether nothing more can be appended to a finished shard."""
-        is_full = self._shardlen is not None and count >= self._shardlen
-        return is_full or folder.path is None or any(column.is_sequence for column in self._columns.values())
-
-
-def _record_bytes(manifest: RecordsManifest) -> int:
-    names = [name for column in manifest.columns for name in (bag_name(column), idx_name(column))]
-    return sum(manifest.files[name].size for name in (*names, bag_name(REFS)) if name in manifest.files)
+            with RecordReader(folder, codecs=self._codecs) as reader:
+                if reader.spec != self.spec:
+                    raise ConfigError(f"{folder.name!r} is a shard with other columns: {reader.spec}, not {self.spec}")
+                self._count(len(reader), reader.n_bytes)

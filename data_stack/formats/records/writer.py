@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import time
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
-from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.records.bag_writer import BagWriter, Piece
-from data_stack.formats.records.column_buffer import (
-    EncodingError,
-    FixedColumn,
-    Part,
-    Parts,
-    SequenceColumn,
-    buffer_of,
-)
-from data_stack.formats.records.folder_target import FolderTarget, Target
+from data_stack.exception import ConfigError
+from data_stack.formats.records.column_encoder import ColumnEncoder, Part
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, checked_columns
-from data_stack.formats.records.memory_blocks import MemoryBlocks
 from data_stack.formats.records.references import packed_references
-from data_stack.formats.records.store_target import StoreTarget
-from data_stack.io.folder import Folder, folder_of
-from data_stack.io.integrity import HashingThread
+from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
+from data_stack.io.folder import folder_of
+from data_stack.util.forks import call_in_forks
 
 __all__ = ["RecordWriter", "checked_length"]
 
-#: About so many bytes of a column are written at once; fewer where there are many columns.
-_BUFFER_BYTES = 1 << 20
-_ALL_BUFFERS_BYTES = 16 << 20
-_LEAST_BUFFER_BYTES = 1 << 16
-_MOST_OPEN = 1 << 13
-
-_FINISHED = (
-    "that of a finished dataset with sequences, whose index stands behind its records. Write further samples to another folder, "
-    "such as the next shard"
-)
-_OPEN_WRITERS: weakref.WeakSet[RecordWriter] = weakref.WeakSet()
+#: So many bytes of samples are written at once; at first so many samples.
+_WRITE_BYTES = 1 << 20
+_FIRST_SAMPLES = 64
+#: After so long a checkpoint is made by itself.
+_CHECKPOINT_SECONDS = 30.0
 
 
 class RecordWriter:
@@ -54,13 +38,12 @@ class RecordWriter:
                 writer.append({"image": image(i), "x": vector(i), "label": label(i)})
 
     In a folder an interrupted dataset, Granular's too, is gone on with: ``len(writer)`` samples are complete, and the caller
-    gives those behind. What some columns already hold of them must be the same, so that a run that was interrupted ends up with
-    the very bytes of one that was not. A finished dataset is appended to likewise, unless it has sequences. In a store nothing is
+    gives those behind. A finished dataset is appended to likewise. In a store, and where there are sequences, nothing is
     published before :meth:`close`, and a writer begins at the first sample.
 
     A ``with`` block that ends cleanly completes the dataset. One that raises leaves it to be gone on with, as does a process that
-    dies; samples that were appended and not flushed (about 1 MiB of each column) are then lost if it was killed. What was flushed
-    outlives the process; only what was closed, or is covered by a :meth:`checkpoint`, outlives a power cut.
+    dies or a machine whose power is cut: all samples are then there that :meth:`flush` covered, which happens every 30 seconds
+    by itself, and no others.
 
     A writer belongs to one thread, and to the process that made it: a fork cannot use it.
 
@@ -71,8 +54,6 @@ class RecordWriter:
             in the layout of Granular 0.21, since later ones have no sequences.
         prefix: folder below ``target``.
         codecs: codecs of one's own, by type.
-        on_overlap: what to do where an interrupted writer left some columns longer than others: ``"verify"`` to compare what is
-            written next with it, ``"truncate"`` to cut it off, for codecs that give other bytes each time.
 
     Raises:
         ConfigError: the spec is none, or a dataset is there that has other columns or cannot be appended to.
@@ -81,87 +62,35 @@ class RecordWriter:
         StorageError: it cannot be written there.
     """
 
-    def __init__(
-        self,
-        target: Any,
-        spec: Mapping[str, str | Column],
-        *,
-        prefix: str = "",
-        codecs: Codecs | None = None,
-        on_overlap: Literal["verify", "truncate"] = "verify",
-    ) -> None:
-        self._open(folder_of(target, prefix), spec, codecs, on_overlap, replaces=False)
-
-    @classmethod
-    def _at(
-        cls,
-        folder: Folder,
-        spec: Mapping[str, str | Column],
-        codecs: Codecs | None,
-        on_overlap: Literal["verify", "truncate"],
-        *,
-        replaces: bool,
-    ) -> RecordWriter:
-        writer = cls.__new__(cls)
-        writer._open(folder, spec, codecs, on_overlap, replaces=replaces)
-        return writer
-
-    def _open(
-        self, folder: Folder, spec: Mapping[str, str | Column], codecs: Codecs | None, on_overlap: str, *, replaces: bool
-    ) -> None:
-        if on_overlap not in ("verify", "truncate"):
-            raise ConfigError(f'on_overlap is "verify" or "truncate", not {on_overlap!r:.80}')
+    def __init__(self, target: Any, spec: Mapping[str, str | Column], *, prefix: str = "", codecs: Codecs | None = None) -> None:
+        folder = folder_of(target, prefix)
         self._name = folder.name or "the root of the store"
         self._columns = checked_columns(spec)
-        self._blocks = MemoryBlocks()
-        self._buffers = {
-            name: buffer_of(name, column, codec_of(column.type, codecs), self._blocks) for name, column in self._columns.items()
+        self._encoders = {
+            name: ColumnEncoder(name, column, codec_of(column.type, codecs), self._name) for name, column in self._columns.items()
         }
-        self._hashing = HashingThread()
-        self._target: Target
-        if folder.path is not None:
-            self._target = FolderTarget(folder, self._columns, self._hashing, truncates=on_overlap == "truncate")
-        else:
-            self._target = StoreTarget(folder, self._columns, self._hashing, replaces=replaces)
-        try:
-            self._target.observe_found(self._buffers)
-        except BaseException:
-            self._target.release()
-            raise
-        self._bags: Mapping[str, BagWriter] = self._target.bags
-        self._n_written = self._target.count
-        self._n_sealed = self._n_open = 0
-        self._prepare_buffers()
-        #: Why nothing can be appended; empty if it can.
-        self._state = _FINISHED if self._target.is_closed else ""
-        self._is_released = False
-        self._release = weakref.finalize(self, _release, self._target, self._hashing)
-        self._release.atexit = False
-        _OPEN_WRITERS.add(self)
-
-    def _prepare_buffers(self) -> None:
-        buffers = list(self._buffers.values())
-        most = max(_LEAST_BUFFER_BYTES, min(_BUFFER_BYTES, _ALL_BUFFERS_BYTES // len(buffers)))
-        fixed = [buffer.layout.record_bytes for buffer in buffers if isinstance(buffer, FixedColumn)]
-        self._most_open = max(1, min([_MOST_OPEN, *(most // max(1, n_bytes) for n_bytes in fixed)]))
-        self._most_bytes = most
-        for buffer in buffers:
-            buffer.open_slots(self._most_open)
-        self._encoded = [buffer for buffer in buffers if not isinstance(buffer, FixedColumn)]
-        self._has_sequences = any(isinstance(buffer, SequenceColumn) for buffer in buffers)
-        self._stages: list[tuple[str, Callable[[Any, int], None]]] = [
-            (name, buffer.stage) for name, buffer in self._buffers.items()
+        self._sequences = {name for name, column in self._columns.items() if column.is_sequence}
+        self._encoding = [
+            (name, encoder.encode_sequence if name in self._sequences else encoder.encode)
+            for name, encoder in self._encoders.items()
         ]
-        self._n_columns = len(buffers)
-        #: Whether what is written is compared with what is there, so that each sample is to be written at once.
-        self._is_behind = any(bag.is_ahead for bag in self._bags.values())
-        self._is_full = False
+        #: The records of samples that are not written yet.
+        self._rows: list[list[Any]] = []
+        self._row_bytes = 0
+        grows = folder.path is not None and not self._sequences
+        self._target: Target = (GrowingTarget if grows else WholeTarget)(folder, self._encoders)
+        self._checkpointed_at = time.monotonic()
+        #: Why nothing can be appended; empty if it can.
+        self._state = ""
+        self._release = weakref.finalize(self, self._target.give_up)
+        self._release.atexit = False
+        call_in_forks(self._disown)
 
     # ------------------------------------------------------------------ what there is
 
     def __len__(self) -> int:
         """Number of samples, those included that are not flushed yet."""
-        return self._n_written + self._n_sealed + self._n_open
+        return self._target.count + len(self._rows)
 
     @property
     def spec(self) -> dict[str, str]:
@@ -176,10 +105,7 @@ class RecordWriter:
     @property
     def n_bytes(self) -> int:
         """Size of the records and their index."""
-        self._seal()
-        sealed = [piece for buffer in self._buffers.values() for piece in buffer.pieces()]
-        written = sum(bag.n_bytes + 8 * bag.n_records for bag in self._bags.values())
-        return written + sum(piece.n_bytes + 8 * piece.n_records for piece in sealed)
+        return self._target.n_bytes + self._row_bytes
 
     @property
     def size(self) -> int:
@@ -196,7 +122,7 @@ class RecordWriter:
 
         Args:
             sample: the values by name; they may be changed afterwards.
-            flush: whether to write it at once.
+            flush: whether to :meth:`flush` it at once.
 
         Returns:
             Its position.
@@ -204,27 +130,32 @@ class RecordWriter:
         Raises:
             ConfigError: a column is missing or unknown, a value is not what its column stores, or the writer is closed. Nothing
                 of the sample was appended.
-            StorageError: there is no room, for instance. Nothing of it was appended.
+            StorageError: there is no room, for instance; ``len(writer)`` says whether it was appended.
         """
         if self._state:
             self._refuse()
-        is_single = flush or self._is_behind
-        if self._is_full or is_single:
+        if self._row_bytes >= _WRITE_BYTES:
             self._write()
-        slot = self._n_open
+        row: list[Any] = []
         name = ""
         try:
-            for name, stage in self._stages:
-                stage(sample[name], slot)
-            if len(sample) != self._n_columns:
+            for name, encode in self._encoding:
+                row.append(encode(sample[name]))
+            if len(sample) != len(row):
                 raise KeyError
         except Exception as error:  # noqa: BLE001  # whatever a codec raises for a value
-            self._refuse_value(sample, name, len(self), error)
-        self._n_open = slot + 1
-        if is_single:
-            self._write_last()
-        elif slot + 1 >= self._most_open or any(buffer.open_bytes >= self._most_bytes for buffer in self._encoded):
-            self._is_full = True
+            _check_names(sample, self._columns, f"sample {len(self)} of {self._name!r}")
+            self._encoders[name].refuse(error, len(self))
+        self._rows.append(row)
+        for records in row:
+            self._row_bytes += len(records) + 8 if type(records) is bytes else sum(map(len, records)) + 8 * len(records)
+        if flush:
+            try:
+                self.flush()
+            except BaseException:
+                if self._rows and self._rows[-1] is row:
+                    self._rows.pop()
+                raise
         return len(self) - 1
 
     def extend(self, columns: Mapping[str, Any]) -> None:
@@ -240,69 +171,62 @@ class RecordWriter:
         if self._state:
             self._refuse()
         n_samples = checked_length(columns, self._columns, self._name)
-        if self._has_sequences:
-            for values in zip(*(columns[name] for name in self._buffers), strict=True):
-                self.append(dict(zip(self._buffers, values, strict=True)))
+        if self._sequences:
+            for values in zip(*(columns[name] for name in self._columns), strict=True):
+                self.append(dict(zip(self._columns, values, strict=True)))
             return
-        parts = {}
-        for name, buffer in self._buffers.items():
-            try:
-                parts[name] = buffer.parts(columns[name])
-            except Exception as error:  # noqa: BLE001  # as above
-                self._refuse_column(name, error)
-        most_values = min(each.most_values for each in parts.values())
-        self._seal()
-        start = 0
+        prepared = {name: encoder.prepare(columns[name]) for name, encoder in self._encoders.items()}
+        self._write()
+        start, n_at_once = 0, _FIRST_SAMPLES
         while start < n_samples:
-            if self._is_behind or max(buffer.sealed_bytes for buffer in self._buffers.values()) >= self._most_bytes // 2:
-                self._write()
-            start += self._add(parts, start, min(n_samples, start + most_values))
-            if self._is_behind:
-                self._write_last()
+            stop, number = min(n_samples, start + n_at_once), len(self)
+            parts = {
+                name: self._encoders[name].encode_many(values[start:stop], layout, number)
+                for name, (values, layout) in prepared.items()
+            }
+            self._put(parts, stop - start)
+            n_bytes = sum(memoryview(part.data).nbytes for part in parts.values())
+            n_at_once = max(1, min(16 * n_at_once, (stop - start) * _WRITE_BYTES // max(1, n_bytes)))
+            start = stop
 
     def flush(self) -> None:
-        """Give all samples to the operating system: from now on they outlive the process.
+        """Make all samples durable, and cover them by a manifest: they outlive a power cut, and readers see and verify them.
+
+        In a store, and where there are sequences, this makes nothing durable: what is complete is published.
 
         Raises:
             StorageError: they could not be written; it can be tried again, once there is room.
+            DatasetFileCorruptError: what an earlier writer left is damaged.
         """
         if self._state:
             self._refuse()
         self._write()
+        self._checkpoint()
 
     def checkpoint(self) -> None:
-        """Make all samples durable, and cover them by a manifest: they outlive a power cut, and readers notice any damage.
-
-        A dataset with sequences can only be read when it is closed; its samples are made durable all the same. In a store this
-        does nothing, since it publishes what is complete.
-
-        Raises:
-            StorageError: as for :meth:`flush`.
-            DatasetFileCorruptError: what an earlier writer left is damaged.
-        """
+        """The same as :meth:`flush`."""
         self.flush()
-        self._target.checkpoint(self._buffers, self._n_written)
 
     def close(self) -> None:
         """Complete the dataset: all is durable, and the manifest is written last. Closing again does nothing.
 
         Raises:
-            StorageError, DatasetFileCorruptError: as for :meth:`checkpoint`; the writer is then still open.
+            StorageError, DatasetFileCorruptError: as for :meth:`flush`; the writer is then still open.
         """
-        if self._is_released:
-            return
-        if not self._target.is_closed:
-            self.flush()
-            self._target.finish(self._buffers, self._n_written)
-        self._leave("closed")
+        if self._release.alive:
+            if self._state:
+                self._refuse()
+            self._write()
+            self._target.finish()
+            self._leave("closed")
 
     def abandon(self) -> None:
         """Flush, and leave the dataset as it is, to be gone on with later. In a store nothing remains of it."""
-        if not self._is_released:
+        if self._release.alive:
             try:
                 if not self._state:
                     self._write()
-                    self._target.sync(self._n_written)
+                    self._target.abandon()
             finally:
                 self._leave("abandoned")
 
@@ -323,133 +247,69 @@ class RecordWriter:
 
     # ------------------------------------------------------------------ inside
 
-    def _seal(self) -> None:
-        """Put the open samples behind the pieces."""
-        n_open = self._n_open
-        if n_open:
-            with self._in_one_step():
-                for buffer in self._buffers.values():
-                    buffer.seal(n_open)
-                self._n_sealed, self._n_open, self._is_full = self._n_sealed + n_open, 0, False
-
     def _write(self) -> None:
-        """Write what is pending. If that fails, all of it is pending still."""
-        self._seal()
-        if not self._n_sealed:
+        """Write what was appended. If that fails, all of it is pending still."""
+        rows, n_before = self._rows, self._target.count
+        if not rows:
             return
-        if len(self) > MAX_RECORDS:
+        parts = {}
+        for (name, encoder), records in zip(self._encoders.items(), zip(*rows, strict=True), strict=True):
+            flat = [record for each in records for record in each] if name in self._sequences else records
+            parts[name] = encoder.part(flat)
+        if self._sequences:
+            parts[REFS] = self._references(rows)
+        n_bytes = self._row_bytes
+        self._rows, self._row_bytes = [], 0
+        try:
+            self._put(parts, len(rows))
+        finally:
+            if self._target.count == n_before:
+                self._rows, self._row_bytes = rows, n_bytes
+
+    def _put(self, parts: Mapping[str, Part], n_samples: int) -> None:
+        if self._target.count + n_samples > MAX_RECORDS:
             raise ConfigError(f"a record dataset has at most {MAX_RECORDS} samples; write shards (ShardedRecordWriter)")
-        written: list[BagWriter] = []
         try:
-            self._target.begin()
-            for name, buffer in self._buffers.items():
-                written.append(self._bags[name])
-                self._bags[name].write(buffer.pieces())
-            if self._has_sequences:
-                written.append(self._bags[REFS])
-                self._bags[REFS].write([self._references()])
+            self._target.put(parts, n_samples)
         except BaseException as error:
-            for bag in written:
-                bag.take_back()
-            if not all(bag.is_repeatable for bag in written):
-                self._state = f"broken by an error ({error!s:.200})"
+            if self._target.is_broken:
+                self._state = f"broken by an error ({error!s:.200}). Open the dataset anew: it goes on behind what was flushed"
             raise
-        with self._in_one_step():
-            for bag in written:
-                bag.advance()
-            for buffer in self._buffers.values():
-                buffer.clear()
-            self._n_written, self._n_sealed = self._n_written + self._n_sealed, 0
-            if self._is_behind:
-                self._is_behind = any(bag.is_ahead for bag in self._bags.values())
-        self._target.written(self._n_written)
+        if time.monotonic() - self._checkpointed_at > _CHECKPOINT_SECONDS:
+            self._checkpoint()
 
-    def _write_last(self) -> None:
-        """Write the one sample, or stretch of samples, that is pending; if that fails it was never appended."""
-        try:
-            self._write()
-        except BaseException:
-            if not self._state:
-                with self._in_one_step():
-                    for buffer in self._buffers.values():
-                        buffer.take_back()
-                    self._n_sealed = 0
-            raise
+    def _checkpoint(self) -> None:
+        self._target.checkpoint()
+        self._checkpointed_at = time.monotonic()
 
-    def _add(self, parts: Mapping[str, Parts], start: int, stop: int) -> int:
-        """Encode the samples from ``start`` on, and put them behind the pieces; gives how many these were."""
-        base, encoded = len(self) - start, dict[str, Part]()
-        # Those first that may stop earlier, since their records are large.
-        for name in sorted(parts, key=lambda name: parts[name].are_rows):
-            try:
-                encoded[name] = part = parts[name].encoded(start, stop)
-            except EncodingError as error:
-                self._refuse_column(name, error.error, base + error.number)
-            stop = start + part.n_records
-        for name, part in encoded.items():
-            if part.n_records > stop - start:
-                encoded[name] = part.first(stop - start)
-        with self._in_one_step():
-            for name, part in encoded.items():
-                self._buffers[name].add(part)
-            self._n_sealed += stop - start
-        return stop - start
-
-    def _refuse_value(self, sample: Any, name: str, number: int, error: Exception) -> NoReturn:
-        if not isinstance(sample, Mapping):
-            raise ConfigError(
-                f"sample {number} of {self._name!r} is {type(sample).__name__}, not a dict of its columns"
-            ) from error
-        _check_names(sample, self._columns, f"sample {number} of {self._name!r}")
-        self._refuse_column(name, error, number, "Nothing of the sample was appended")
-
-    def _refuse_column(self, name: str, error: Exception, number: int | None = None, consequence: str = "") -> NoReturn:
-        if isinstance(error, (MissingDependencyError, MemoryError)):
-            raise error
-        where = f"column {name!r}" + ("" if number is None else f", sample {number},")
-        raise ConfigError(
-            f"{where} of {self._name!r} does not store that value: {error!s:.400}. "
-            + (consequence or f"{len(self)} samples are appended")
-        ) from error
+    def _references(self, rows: list[list[Any]]) -> Part:
+        """Which records the samples have."""
+        firsts = {name: self._target.n_records(name) for name in self._sequences}
+        packed = []
+        for number, row in enumerate(rows, self._target.count):
+            entries: list[int | tuple[int, int]] = []
+            for name, records in zip(self._columns, row, strict=True):
+                if name in firsts:
+                    entries.append((firsts[name], len(records)))
+                    firsts[name] += len(records)
+                else:
+                    entries.append(number)
+            packed.append(packed_references(entries))
+        return Part.of(packed)
 
     def _refuse(self) -> NoReturn:
         raise ConfigError(f"nothing can be appended to {self._name!r}: its writer is {self._state}")
 
     def _leave(self, state: str) -> None:
-        if not self._is_released:
-            self._is_released, self._state = True, state
+        if self._release.alive:
+            self._state = state
             self._release()
 
     def _disown(self) -> None:
         """In a fork: neither the samples nor the lock are of this process."""
-        if not self._is_released:
-            self._is_released, self._state = True, "of another process, which this one was forked from"
-            self._release.detach()
+        if self._release.detach():
+            self._state = "of another process, which this one was forked from"
             self._target.disown()
-
-    def _references(self) -> Piece:
-        """Which records the samples have that are sealed."""
-        firsts = {name: self._bags[name].n_records for name in self._buffers}
-        counts = {name: buffer.counts() for name, buffer in self._buffers.items() if isinstance(buffer, SequenceColumn)}
-        records = []
-        for number in range(self._n_sealed):
-            entries: list[int | tuple[int, int]] = []
-            for name in self._buffers:
-                if name in counts:
-                    count = counts[name][number]
-                    entries.append((firsts[name], count))
-                    firsts[name] += count
-                else:
-                    entries.append(self._n_written + number)
-            records.append(packed_references(entries))
-        return Piece.of(records, self._blocks)
-
-    @contextlib.contextmanager
-    def _in_one_step(self) -> Iterator[None]:
-        """What happens inside happens whole; whatever breaks it off, such as Ctrl-C, makes the writer unusable."""
-        self._state = "broken off in the middle of a sample. Open the dataset anew: it goes on behind its last complete sample"
-        yield
-        self._state = ""
 
 
 def checked_length(given: Mapping[str, Any], columns: Collection[str], name: str) -> int:
@@ -458,8 +318,6 @@ def checked_length(given: Mapping[str, Any], columns: Collection[str], name: str
     Raises:
         ConfigError: one is missing, unknown or no column, or they differ in their length.
     """
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"extend() takes a dict with the values of each column, not {type(given).__name__}")
     _check_names(given, columns, f"what is given to {name!r}")
     lengths = {}
     for column in columns:
@@ -474,7 +332,9 @@ def checked_length(given: Mapping[str, Any], columns: Collection[str], name: str
     return lengths[column]
 
 
-def _check_names(given: Mapping[str, Any], columns: Collection[str], what: str) -> None:
+def _check_names(given: Any, columns: Collection[str], what: str) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{what} is {type(given).__name__}, not a dict of its columns")
     missing, unknown = set(columns) - given.keys(), given.keys() - set(columns)
     if missing or unknown:
         problems = [
@@ -483,17 +343,3 @@ def _check_names(given: Mapping[str, Any], columns: Collection[str], what: str) 
         raise ConfigError(
             f"{what} {' and '.join(problems)}; the dataset has the columns {', '.join(map(repr, columns))}. Nothing was appended"
         )
-
-
-def _release(target: Target, hashing: HashingThread) -> None:
-    target.release()
-    hashing.stop()
-
-
-def _disown_all() -> None:
-    for writer in list(_OPEN_WRITERS):
-        writer._disown()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)

@@ -33,8 +33,10 @@ def sample(kind: str, i: int) -> dict[str, Any]:
 def write(folder: str, kind: str, said: str, n_samples: int = N_SAMPLES) -> int:
     """Write a dataset, or go on with it: with samples that are flushed and others, columns at once, and a checkpoint.
 
-    Each time that samples are safe from a kill, their number is written to the file ``said``.
+    Each time that samples are safe from a kill, their number is written to the file ``said``. With sequences they are at the end.
     """
+    if kind == "sequences" and (Path(folder) / "spec.json").exists():
+        return n_samples
     with RecordWriter(folder, SPECS[kind]) as writer:
         found = len(writer)
         while len(writer) < n_samples:
@@ -45,11 +47,10 @@ def write(folder: str, kind: str, said: str, n_samples: int = N_SAMPLES) -> int:
                 writer.extend({name: [row[name] for row in rows] for name in rows[0]})
             else:
                 writer.append(sample(kind, i), flush=i % 3 == 0)
-                if i % 3 == 0:
+                if i % 3 == 0 and kind == "columns":
                     _say(said, len(writer))
             if i == n_samples // 2:
                 writer.checkpoint()
-                _say(said, len(writer))
     _say(said, len(writer))
     return found
 

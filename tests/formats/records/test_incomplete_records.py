@@ -119,36 +119,6 @@ def test_in_a_store_too(tmp_path: Path) -> None:
     assert len(records.open(store, prefix="set", incomplete="prefix")) == 9
 
 
-def test_a_writer_of_ours_that_was_killed_left_columns_of_different_lengths(tmp_path: Path) -> None:
-    writer = RecordWriter(tmp_path, SPEC)
-    for i in range(5):
-        writer.append(sample(i), flush=True)
-    assert len(RecordReader(tmp_path)) == 5
-
-    cut(tmp_path / "number.idx", 8)  # as if it were killed between two columns
-
-    with pytest.raises(DatasetFileCorruptError, match="number 4"):
-        RecordReader(tmp_path)
-    assert len(RecordReader(tmp_path, incomplete="prefix")) == 4
-    del writer
-
-
-@pytest.mark.parametrize("column", ["id", "words", "refs"])
-def test_sequences_of_an_unfinished_writer_are_read_as_far_as_all_columns_have_them(tmp_path: Path, column: str) -> None:
-    expected = [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(6)]
-    writer = RecordWriter(tmp_path / "live", {"id": "i64", "words": "utf8[]"})
-    for each in expected:
-        writer.append(each, flush=True)
-    shutil.copytree(tmp_path / "live", tmp_path / "killed")
-    writer.close()
-    cut(tmp_path / "killed" / f"{column}.idx.part", 8)
-
-    with pytest.raises(DatasetFileCorruptError, match=r"id \d.*refs \d.*words \d|id \d.*words \d.*refs \d"):
-        RecordReader(tmp_path / "killed")
-    with RecordReader(tmp_path / "killed", incomplete="prefix") as reader:
-        assert list(reader) == expected[:5]
-
-
 @pytest.mark.parametrize(("column", "n_whole"), [("id", 3), ("words", 5), ("refs", 3)])
 def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(tmp_path: Path, column: str, n_whole: int) -> None:
     expected = [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(6)]

@@ -162,7 +162,7 @@ def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tm
                 writer.append(row(i))
             raise KeyboardInterrupt
     (tmp_path / "a" / "000002").mkdir(exist_ok=True)
-    (tmp_path / "a" / "000002" / "spec.json").write_text('{"id": "i64", "name": "utf8"}')  # died while it was published
+    (tmp_path / "a" / "000002" / "id.bag").write_bytes(bytes(40))  # died while it was published
 
     with ShardedRecordWriter(connector, SPEC, prefix="a", shardlen=4) as writer:
         n_found = len(writer)

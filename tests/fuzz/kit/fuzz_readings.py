@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import random
 import time
@@ -322,10 +321,9 @@ def go_on_writing(folder: Path, spec: Any, truth: Sequence[Mapping[str, Any]], p
     Raises:
         Violation: it was finished, and cannot be read.
     """
-    on_overlap: Any = "truncate" if len(os.listdir(folder)) % 2 else "verify"
 
     def write() -> int:
-        with RecordWriter(folder, spec, on_overlap=on_overlap) as writer:
+        with RecordWriter(folder, spec) as writer:
             n_found = len(writer)
             for sample in itertools.islice(truth, n_found, None):
                 writer.append(sample)

@@ -1,0 +1,211 @@
+"""The values of a column as records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.fitting import as_dtype, check_kinds, check_shape, fit_array
+from data_stack.dataset.iterator.stacking import as_array
+from data_stack.exception import ConfigError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+__all__ = ["ColumnEncoder", "Part"]
+
+_Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some records of a column, end to end.
+
+    Attributes:
+        data: their bytes; nobody changes them any more.
+        sizes: of each record in bytes, shape ``(n_records,)``.
+        layout: of all of them, where they have one.
+    """
+
+    data: Buffer
+    sizes: npt.NDArray[np.uint64]
+    layout: FixedLayout | None = None
+
+    @classmethod
+    def of(cls, records: Sequence[bytes], codec: Codec | None = None) -> Part:
+        """Records of a codec end to end; None for those that never have a layout."""
+        layout = codec.layout_of(records[0]) if codec is not None and records else None
+        if layout is not None:
+            size, header = layout.record_bytes, layout.header
+            if not all(len(record) == size and record.startswith(header) for record in records):
+                layout = None
+        return cls(b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout)
+
+
+class ColumnEncoder:
+    """Checks and encodes the values of a column, and follows whether all of its records have one layout.
+
+    Args:
+        name: of the column.
+        column: as declared.
+        codec: of its values.
+        where: the dataset, for messages.
+
+    Raises:
+        ConfigError: the column's type has no such dtype or shape.
+    """
+
+    def __init__(self, name: str, column: Column, codec: Codec, where: str) -> None:
+        self.name, self.column, self._codec, self._where = name, column, codec, where
+        layout = codec.fixed_layout(column)
+        if layout is not None:
+            if column.shape is not None and column.shape != layout.shape:
+                raise ConfigError(
+                    f"column {name!r} is of type {column.type!r}, whose values have the shape {layout.shape}, not {column.shape}"
+                )
+            if column.dtype is not None and layout.dtype.kind in "iu" and column.dtype.kind not in "iu":
+                raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
+        # A codec of numbers takes nothing but what has its dtype.
+        is_checked_by_codec = layout is not None and layout.record_bytes == layout.dtype.itemsize == 8
+        self._fits = column.dtype is None and column.shape is None
+        self._fits |= is_checked_by_codec and layout is not None and column.dtype in (None, layout.dtype)
+        self._known: Column | None = column
+        self._layout: FixedLayout | None = None
+        self._n_seen = 0
+
+    # ------------------------------------------------------------------ encoding
+
+    def encode(self, value: Any) -> bytes:
+        """The record of a value; raises whatever the codec does for a value that it does not store."""
+        record = self._codec.encode(value if self._fits else fit_array(value, self.column.dtype, self.column.shape))
+        if type(record) is not bytes:
+            raise TypeError(f"its codec gave {type(record).__name__}, not bytes")
+        return record
+
+    def encode_sequence(self, values: Any) -> list[bytes]:
+        """The records of a sample's values, of a column that has any number of them."""
+        if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__iter__"):
+            raise TypeError(f"a column of {self.column.type} takes a list of values for each sample, not {type(values).__name__}")
+        return [self.encode(value) for value in values]
+
+    def part(self, records: Sequence[bytes]) -> Part:
+        """Records end to end."""
+        return Part.of(records, self._codec)
+
+    def prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
+        """The values of many samples, checked as far as their dtype and shape tell, and the layout of all their records.
+
+        Raises:
+            ConfigError: they do not fit.
+        """
+        try:
+            return self._prepared(values)
+        except Exception as error:  # noqa: BLE001  # whatever a codec raises
+            self.refuse(error)
+
+    def encode_many(self, values: Any, layout: FixedLayout | None, number: int) -> Part:
+        """The records of some of the values that :meth:`prepare` gave.
+
+        Args:
+            values: they.
+            layout: of their records, as :meth:`prepare` gave it.
+            number: of the first sample.
+
+        Raises:
+            ConfigError: one is refused.
+        """
+        if layout is not None:
+            return _rows(values, layout)
+        records: list[bytes] = []
+        try:
+            for value in values:
+                records.append(self.encode(value))  # noqa: PERF401  # how many there are is asked for
+        except Exception as error:  # noqa: BLE001  # as above
+            self.refuse(error, number + len(records))
+        return self.part(records)
+
+    def refuse(self, error: Exception, number: int | None = None) -> NoReturn:
+        """Raise what a refused value is to its user: ``number`` is its sample's."""
+        if isinstance(error, (MissingDependencyError, MemoryError)):
+            raise error
+        where = f"column {self.name!r}" + ("" if number is None else f", sample {number},")
+        raise ConfigError(
+            f"{where} of {self._where!r} does not store that value: {error!s:.400}. Nothing of the sample was appended"
+        ) from error
+
+    def _prepared(self, values: Any) -> tuple[Any, FixedLayout | None]:
+        if isinstance(values, np.ma.MaskedArray):
+            raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
+        array = as_array(values) if hasattr(values, "__array__") else values
+        if not isinstance(array, np.ndarray) or array.dtype == object:
+            return array, None
+        column, shape = self.column, array.shape[1:]
+        check_shape(shape, column.shape)
+        layout = self._codec.fixed_layout(Column(column.type, column.dtype or array.dtype, shape))
+        if layout is None:
+            return array, None
+        check_shape(shape, layout.shape)
+        dtype = column.dtype or layout.dtype
+        if array.size and array.dtype != dtype:
+            check_kinds(array.dtype, dtype, is_weak=False)
+            array = array.astype(dtype) if np.can_cast(array.dtype, dtype, "safe") else as_dtype(array, dtype)
+        return array, layout
+
+    # ------------------------------------------------------------------ what the records are
+
+    def observe(self, part: Part) -> None:
+        """Records were written."""
+        if len(part.sizes):
+            self._layout = part.layout if self._n_seen == 0 or part.layout == self._layout else None
+            self._n_seen += len(part.sizes)
+
+    def follow(self, earlier: Column | None, record_bytes: int | None, n_records: int) -> None:
+        """Begin with what a manifest says of the first ``n_records``; None where nothing tells.
+
+        Raises:
+            ConfigError: the column is declared otherwise.
+        """
+        if n_records == 0:
+            return
+        self._n_seen, self._known = n_records, self.column if earlier is not None else None
+        self._layout = None if earlier is None or record_bytes is None else self._codec.fixed_layout(earlier)
+        if earlier is None:
+            return
+        declared = self._codec.fixed_layout(self.column)
+        if self.column.dtype not in (None, earlier.dtype) or (declared is not None and declared != self._layout):
+            raise ConfigError(
+                f"column {self.name!r} is declared with dtype {self.column.dtype} and shape {self.column.shape}, but records "
+                f"that an earlier writer left there are something else. Open the dataset with "
+                f"{self.name!r}: {self.column.type!r} alone"
+            )
+
+    def result(self) -> tuple[Column, int | None]:
+        """The column as declared, completed by the layout of its records; and their size if all have the column's layout."""
+        if self._known is None:
+            return Column(self.column.type), None
+        declared, seen = self.column, self._layout
+        column = Column(
+            declared.type,
+            declared.dtype or (seen.dtype if seen is not None else None),
+            seen.shape if declared.shape is None and seen is not None else declared.shape,
+        )
+        layout = self._codec.fixed_layout(column)
+        return column, layout.record_bytes if layout is not None and (layout == seen or self._n_seen == 0) else None
+
+
+def _rows(values: _Array, layout: FixedLayout) -> Part:
+    """The rows of an array as records of one layout."""
+    n, n_header, n_bytes = len(values), len(layout.header), layout.record_bytes
+    rows = np.ascontiguousarray(values, layout.dtype)
+    data: Any = rows.tobytes()
+    if n_header:
+        records = np.empty((n, n_bytes), np.uint8)
+        records[:, :n_header] = np.frombuffer(layout.header, np.uint8)
+        records[:, n_header:] = np.frombuffer(data, np.uint8).reshape(n, n_bytes - n_header)
+        data = records.data
+    return Part(data, np.full(n, n_bytes, np.uint64), layout)

@@ -1,0 +1,352 @@
+"""Where a record dataset is written: in a folder of this machine, sample by sample, or whole."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.codec import Column
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
+from data_stack.formats.records.column_encoder import ColumnEncoder, Part
+from data_stack.formats.records.growing_file import LocalFile, StoredFile, make_folder, sync_folder
+from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parsed_spec, spec_json
+from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
+from data_stack.io.folder import TEMPORARY, Folder
+from data_stack.io.integrity import Digest, HashingThread
+from data_stack.util.executor import waiting
+
+__all__ = ["GrowingTarget", "Target", "WholeTarget"]
+
+_LOCK = "writing.lock"
+_ENTRY_BYTES = 8
+_MOST_SYNCS = 8
+#: What a fork got of its parent's unfinished resources: whose contexts must not end there, for that would remove them.
+_OF_PARENTS: list[contextlib.ExitStack] = []
+
+
+class _NothingToPublish(BaseException):
+    """Ends the contexts of resources that shall not be published. Never leaves this module."""
+
+
+@dataclass
+class _Files:
+    """The two files of a column, and how many records they have."""
+
+    bag: Any
+    idx: Any
+    n_records: int = 0
+    begins_empty: bool = False
+
+
+class Target(ABC):
+    """A dataset that is being written.
+
+    Args:
+        folder: where it lies.
+        encoders: of its columns, which also tell what their records are.
+
+    Attributes:
+        count: its samples.
+        is_broken: whether a :meth:`put` failed that cannot be tried again.
+
+    Raises:
+        StorageConflictError: another writer has the folder open.
+    """
+
+    can_repeat: bool
+
+    def __init__(self, folder: Folder, encoders: Mapping[str, ColumnEncoder]) -> None:
+        self._folder, self._encoders = folder, encoders
+        self._columns = {name: encoder.column for name, encoder in encoders.items()}
+        self._hashing = HashingThread()
+        self._files: dict[str, _Files] = {}
+        self._stack = contextlib.ExitStack()
+        self.count, self.is_broken = 0, False
+        try:
+            if folder.path is not None:
+                self._lock(str(folder.path))
+            self._open()
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _lock(self, path: str) -> None:
+        make_folder(path)
+        if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
+            raise StorageConflictError(
+                f"another writer has the record dataset {path!r} open. Wait until it is closed, or let each process write shards "
+                f"of its own (ShardedRecordWriter with shardstart and shardstep)"
+            )
+        for name in self._folder.list_names():
+            if name.startswith(TEMPORARY):  # of a writer that died
+                self._folder.delete(name)
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the files of all columns."""
+
+    @abstractmethod
+    def checkpoint(self) -> None:
+        """Make all samples durable and verified, where there is anything before the end."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Make the dataset durable and complete, its manifest last."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Leave it to be gone on with, where that is possible."""
+
+    def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
+        """Write samples: records of each column, and of :data:`REFS` where there are sequences.
+
+        Raises:
+            StorageError: they could not be written; nothing counts that did not before.
+        """
+        self.is_broken = not self.can_repeat
+        for name, part in parts.items():
+            files = self._files[name]
+            ends = np.cumsum(part.sizes, dtype=np.uint64) + np.uint64(files.bag.size)
+            files.bag.put(part.data)
+            files.idx.put(ends.astype("<u8", copy=False).tobytes())
+        self.is_broken = True  # unless all of what follows happens
+        for name, part in parts.items():
+            files = self._files[name]
+            files.begins_empty |= files.n_records == 0 and len(part.sizes) > 0 and not part.sizes[0]
+            files.bag.advance()
+            files.idx.advance()
+            files.n_records += len(part.sizes)
+            if name in self._encoders:
+                self._encoders[name].observe(part)
+        self.count += n_samples
+        self.is_broken = False
+
+    def n_records(self, name: str) -> int:
+        """How many records a column has."""
+        return self._files[name].n_records
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the records and their index."""
+        return sum(files.bag.size + _ENTRY_BYTES * files.n_records for files in self._files.values())
+
+    def give_up(self) -> None:
+        """Give everything back; what is not published never will be."""
+        stack, self._stack = self._stack, contextlib.ExitStack()
+        with contextlib.suppress(_NothingToPublish):
+            stack.__exit__(_NothingToPublish, _NothingToPublish(), None)
+        self._hashing.stop()
+
+    def disown(self) -> None:
+        """In a fork, to which nothing of it belongs."""
+        _OF_PARENTS.append(self._stack)
+        self._stack = contextlib.ExitStack()
+
+    def _create(self, name: str, data: bytes) -> None:
+        with self._folder.create(name) as file:
+            file.write(data)
+
+    def _manifest(self, files: dict[str, FileRecord]) -> RecordsManifest:
+        known = {name: encoder.result() for name, encoder in self._encoders.items()}
+        digest = Digest()
+        digest.update(spec_json(self._columns))
+        files[SPEC] = FileRecord.of(digest)
+        columns = {name: column for name, (column, _) in known.items()}
+        record_bytes = {name: n_bytes for name, (_, n_bytes) in known.items()}
+        return RecordsManifest(self.count, columns, record_bytes, dict(sorted(files.items())))
+
+
+class GrowingTarget(Target):
+    """A folder of this machine, without sequences: samples are appended, and a writer goes on where an earlier one stopped.
+
+    A mark lies there as long as the files may hold more than the manifest says. A writer that finds it cuts them to what the
+    manifest covers: of what lies behind, a power cut may have left anything. Without the mark, as Granular leaves its files, all
+    samples count that every column has.
+
+    Raises:
+        ConfigError: a dataset of other columns is there, or one that cannot be gone on with.
+        DatasetFileCorruptError: it is damaged.
+    """
+
+    can_repeat = True
+
+    def _open(self) -> None:
+        folder = self._folder
+        if not folder.has_file(SPEC):
+            for file in [*map(bag_name, self._columns), *map(idx_name, self._columns)]:
+                if folder.has_file(file):
+                    raise ConfigError(f"{folder.full_name(file)!r} is in the way: there is no {SPEC}. Choose another folder")
+            self._create(SPEC, spec_json(self._columns))
+        self._manifest_there = self._checked_manifest()
+        for name in self._columns:
+            if folder.has_file(bag_name(name)) and not folder.has_file(idx_name(name)):
+                with folder.open(bag_name(name)) as bag:
+                    if bag.read(1):
+                        raise ConfigError(
+                            f"{folder.full_name(bag_name(name))!r} has no index beside it: it is of an older layout, or the "
+                            f"index is lost. Choose another folder"
+                        )
+            self._files[name] = _Files(self._local(bag_name(name)), self._local(idx_name(name)))
+        self._is_marked = folder.has_file(UNFINISHED)
+        self._take_up(self._manifest_there)
+
+    def _local(self, file: str) -> LocalFile:
+        opened = LocalFile(f"{self._folder.path}/{file}", self._hashing)
+        self._stack.callback(opened.close)
+        return opened
+
+    def _checked_manifest(self) -> RecordsManifest | None:
+        folder = self._folder
+        found = parsed_spec(folder.read(SPEC), folder.full_name(SPEC))
+        asked = _types(self._columns)
+        if found != asked:
+            raise ConfigError(
+                f"{folder.name!r} holds a record dataset of other columns: {found}, not {asked}. Choose another folder"
+            )
+        if not folder.has_file(MANIFEST):
+            return None
+        manifest = RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
+        files = {file for name in self._columns for file in (bag_name(name), idx_name(name))}
+        if _types(manifest.columns) != asked or not files <= manifest.files.keys():
+            raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} is of other columns or files than {SPEC}")
+        return manifest
+
+    def _take_up(self, manifest: RecordsManifest | None) -> None:
+        """Let what is complete count, and remove what lies behind it."""
+        promised = {} if manifest is None else {name: record.size for name, record in manifest.files.items()}
+        is_longer = False
+        for name, files in self._files.items():
+            for file, found in ((bag_name(name), files.bag), (idx_name(name), files.idx)):
+                if found.size < promised.get(file, 0):
+                    raise DatasetFileCorruptError(
+                        f"column {name!r} is cut short: {found.path!r} has {found.size} bytes, but its manifest promises "
+                        f"{promised[file]}. Take the dataset from a copy, or write it anew"
+                    )
+                is_longer = is_longer or found.size > promised.get(file, 0)
+        self.count = 0 if manifest is None else manifest.count
+        is_covered = self._is_marked or not is_longer
+        if not is_covered:
+            self.count = min(self._n_complete(name, files) for name, files in self._files.items())
+            if manifest is not None and self.count < manifest.count:
+                raise DatasetFileCorruptError(f"{self._folder.name!r} has {self.count} samples, its manifest {manifest.count}")
+        for name, files in self._files.items():
+            files.n_records = self.count
+            files.idx.cut(self.count * _ENTRY_BYTES)
+            last = files.idx.read((self.count - 1) * _ENTRY_BYTES, _ENTRY_BYTES) if self.count else b""
+            files.bag.cut(promised.get(bag_name(name), 0) if is_covered else int.from_bytes(last, "little"))
+            earlier = manifest if is_covered else None
+            column, n_bytes = (None, None) if earlier is None else (earlier.columns[name], earlier.record_bytes[name])
+            self._encoders[name].follow(column, n_bytes, self.count)
+
+    def _n_complete(self, name: str, files: _Files) -> int:
+        """How many entries of a column's index are whole and lie in its bag. A power cut may leave zeros at its end."""
+        ends: npt.NDArray[np.uint64] = np.frombuffer(files.idx.read(0, files.idx.size // _ENTRY_BYTES * _ENTRY_BYTES), "<u8")
+        decreases = np.flatnonzero(ends[1:] < ends[:-1])
+        if len(decreases):
+            first = int(decreases[0]) + 1
+            if ends[first:].any():
+                raise DatasetFileCorruptError(
+                    f"{files.idx.path!r} is damaged: entry {first} of the index of column {name!r} (byte "
+                    f"{first * _ENTRY_BYTES}) is smaller than the one before it. Take the dataset from a copy, or cut this file "
+                    f"there to write on from record {first}"
+                )
+            ends = ends[:first]
+        return int(np.searchsorted(ends, np.uint64(files.bag.size), "right"))
+
+    def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
+        if not self._is_marked:
+            if self.count:
+                self.checkpoint()
+            self._create(UNFINISHED, b"")
+            self._is_marked = True
+        super().put(parts, n_samples)
+
+    def checkpoint(self) -> None:
+        records = {name: record.size for name, record in (self._manifest_there.files if self._manifest_there else {}).items()}
+        opened = {file: each for name, both in self._files.items() for file, each in _named(name, both)}
+        if self._manifest_there is not None and all(records[file] == each.size for file, each in opened.items()):
+            return
+        # At once: a journaling file system settles them together.
+        for _ in waiting.map(LocalFile.sync, opened.values(), at_once=_MOST_SYNCS):
+            pass
+        earlier = {} if self._manifest_there is None else self._manifest_there.files
+        manifest = self._manifest({file: each.record(earlier.get(file)) for file, each in opened.items()})
+        self._create(MANIFEST, manifest.to_json())
+        self._manifest_there = manifest
+
+    def finish(self) -> None:
+        if self._is_marked:
+            for files in self._files.values():
+                files.bag.trim()
+                files.idx.trim()
+        self.checkpoint()
+        if self._is_marked:
+            self._folder.delete(UNFINISHED)
+            sync_folder(str(self._folder.path))
+            self._is_marked = False
+
+    def abandon(self) -> None:
+        self.finish()
+
+    def disown(self) -> None:
+        self.give_up()  # closing copies of its descriptors leaves the parent's lock alone
+
+
+class WholeTarget(Target):
+    """A store, or resources that a dataset prepares; and any folder where there are sequences. All is published at the end.
+
+    Raises:
+        ConfigError: a dataset is there.
+        StorageError: the store cannot be written.
+    """
+
+    can_repeat = False
+
+    def _open(self) -> None:
+        folder = self._folder
+        if folder.has_file(SPEC):
+            raise ConfigError(
+                f"{folder.full_name(SPEC)!r} is stored already: in a store, and with sequences, a dataset is written whole, "
+                f"once. Choose another prefix or folder, or delete what lies there"
+            )
+        self._has_sequences = any(column.is_sequence for column in self._columns.values())
+        self._resources = self._stack.enter_context(contextlib.ExitStack())
+        for name in [*self._columns, REFS] if self._has_sequences else self._columns:
+            bag = self._resources.enter_context(folder.create(bag_name(name)))
+            idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
+            self._files[name] = _Files(StoredFile(bag, self._hashing), StoredFile(idx, self._hashing))
+
+    def checkpoint(self) -> None:
+        """Nothing: what is complete is published."""
+
+    def finish(self) -> None:
+        records = {}
+        for name, files in self._files.items():
+            if self._has_sequences:
+                # A bag whose first record is empty needs a leading zero to be understood.
+                files.bag.put(bytes(_ENTRY_BYTES * files.begins_empty) + files.idx.file.getvalue())
+            else:
+                records[idx_name(name)] = files.idx.record()
+            records[bag_name(name)] = files.bag.record()
+        manifest = self._manifest(records)
+        self._resources.close()
+        self._create(MANIFEST, manifest.to_json())
+        self._create(SPEC, spec_json(self._columns))  # last: without it there is no dataset
+
+    def abandon(self) -> None:
+        """Nothing of it remains."""
+
+
+def _named(name: str, files: _Files) -> list[tuple[str, Any]]:
+    return [(bag_name(name), files.bag), (idx_name(name), files.idx)]
+
+
+def _types(columns: Mapping[str, Column]) -> dict[str, str]:
+    return {name: column.type for name, column in columns.items()}
