@@ -7,30 +7,30 @@ import functools
 import hashlib
 import os
 
-__all__ = ["is_dead", "is_of_this_machine", "this_process"]
+__all__ = ["is_dead", "is_of_this_machine", "this_machine", "this_process"]
 
 
 def this_process() -> str:
     """``machine-pid-start``: names this process and no other one, before or after, here or elsewhere."""
-    return f"{_machine()}-{os.getpid()}-{_started(os.getpid())}"
+    return f"{this_machine()}-{os.getpid()}-{_started(os.getpid())}"
 
 
 def is_of_this_machine(owner: str) -> bool:
     """Whether ``owner`` ran on this boot of this machine, in this namespace of processes, so that its life can be seen."""
-    return owner.partition("-")[0] == _machine()
+    return owner.partition("-")[0] == this_machine()
 
 
 def is_dead(owner: str) -> bool:
     """Whether ``owner`` is known to have ended. What ran elsewhere, or is no name of a process, is not known to be dead."""
     try:
         machine, pid, started = owner.split("-")
-        return machine == _machine() and _started(int(pid)) != started
+        return machine == this_machine() and _started(int(pid)) != started
     except ValueError:
         return False
 
 
 @functools.lru_cache(maxsize=1)
-def _machine() -> str:
+def this_machine() -> str:
     """Names what a process number is meaningful in: one boot of one machine, one namespace of processes."""
     facts = [os.uname().nodename]
     with contextlib.suppress(OSError):

@@ -252,7 +252,7 @@ def test_replaced_content_is_garbage_once_nobody_names_it(cached: CachedStorageC
 
     assert would_be == removed
     assert [os.path.basename(garbage.name) for garbage in removed] == [f"{hashlib.sha256(LARGE).hexdigest()}-{len(LARGE)}"]
-    assert len(files_below(Path(cached.local) / "whole")) == 4
+    assert len(files_below(Path(cached.local) / "whole")) == 2
     assert content(cached, "small") == SMALL
 
 
@@ -296,7 +296,7 @@ def test_wrong_bytes_of_the_remote_are_an_error_and_are_not_kept(tmp_path: Path,
 
 def test_verifying_reads_the_remote_and_drops_a_damaged_copy(cached: CachedStorageConnector, tmp_path: Path) -> None:
     content(cached, "small")
-    copy = next(path for path in files_below(tmp_path / "cache" / "whole") if path.suffix != ".facts")
+    copy = next(iter(files_below(tmp_path / "cache" / "whole")))
     copy.write_bytes(SMALL[::-1])
 
     assert cached.verify_resource("small").sha256 == hashlib.sha256(SMALL).hexdigest()
@@ -474,20 +474,9 @@ def test_no_damage_to_any_file_of_the_cache_makes_a_read_wrong(remote: Remote, t
     assert n_damages > 100
 
 
-def test_a_flipped_bit_whose_time_was_set_back_is_noticed(cached: CachedStorageConnector, tmp_path: Path) -> None:
-    content(cached, "small")
-    copy = next(path for path in files_below(tmp_path / "cache" / "whole") if path.suffix != ".facts")
-    status = copy.stat()
-
-    _flip(copy, 5000)
-    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-    assert content(cached, "small") == SMALL
-
-
 def test_a_copy_cut_short_under_an_open_reader_is_read_from_the_remote(cached: CachedStorageConnector, tmp_path: Path) -> None:
     cached.fetch(["a/large"])
-    copy = next(path for path in files_below(tmp_path / "cache" / "whole") if path.suffix != ".facts")
+    copy = next(iter(files_below(tmp_path / "cache" / "whole")))
     with cached.get_resource("a/large") as resource:
         resource.read_at(0, 10)
 
@@ -617,7 +606,7 @@ def test_a_full_disk_costs_no_read(remote: Remote, tmp_path: Path, most_bytes: i
 
 def test_what_killed_processes_left_unfinished_is_swept(cached: CachedStorageConnector, tmp_path: Path) -> None:
     content(cached, "small")
-    owner = cached._folder._owner[1]
+    owner = cached._folder._owner
     dead = owner.rpartition("-")[0] + "-1"  # this process's number, of another start
     unfinished = tmp_path / "cache" / "unfinished"
     for name in (f"{owner}-00000000", f"{dead}-00000000"):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, Literal, cast
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
 from data_stack.io.identifiers import checked_identifier
@@ -33,6 +33,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 __all__ = ["CacheInfo", "CachedStorageConnector"]
 
 _REMEMBERED = 1 << 16
+_NOTHING: Final = (0.0, False, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ class CachedStorageConnector(StorageConnector):
         self._asked = Remote(remote, self._folder)
         # Each connector of this class knows what its remote knows.
         vars(self)["knows_digests"] = remote.knows_digests
-        self._fresh: dict[str, tuple[float, ResourceInfo]] = {}
+        #: When the remote said what, and whether that is noted on the disk.
+        self._last: dict[str, tuple[float, ResourceInfo | Literal[False] | None, bool]] = {}
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return _rebuilt, (type(self), self._remote, self._local, self._max_bytes, self._fresh_seconds)
@@ -135,16 +137,16 @@ class CachedStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         checked_identifier(identifier)
-        if self._asked.is_silent() and (noted := self._folder.noted(identifier)) is not False:
+        noted = self._said(identifier)
+        if self._asked.is_silent() and noted is not False:
             return noted is not None
         try:
             has = self._asked.ask(identifier, lambda: self._remote.has_resource(identifier))
         except StorageUnavailableError:
-            noted = self._folder.noted(identifier)
             if noted is False:
                 raise
             return noted is not None
-        if not has and self._asked.is_gone() and self._folder.noted(identifier):
+        if not has and self._asked.is_gone() and noted:
             return True
         if not has:
             self._note(identifier, None)
@@ -210,10 +212,6 @@ class CachedStorageConnector(StorageConnector):
         with self._changing(identifier), self._remote.create_resumable(identifier, key) as writer:
             yield writer
 
-    def store_known(self, identifier: str, size: int, sha256: str) -> bool:
-        with self._changing(identifier):
-            return self._remote.store_known(identifier, size, sha256)
-
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         with self._changing(identifier), self._changing(new_identifier):
             self._remote.move_resource(identifier, new_identifier)
@@ -258,10 +256,9 @@ class CachedStorageConnector(StorageConnector):
     def _look_up(self, identifier: str, *, must_be_held: bool = True) -> ResourceInfo:
         """What the remote says of a resource; while it is away, what it said last."""
         checked_identifier(identifier)
-        if self._fresh_seconds:
-            said, info = self._fresh.get(identifier, (0.0, None))
-            if info is not None and time.monotonic() - said < self._fresh_seconds:
-                return info
+        when, said, _ = self._last.get(identifier, _NOTHING)
+        if said and time.monotonic() - when < self._fresh_seconds:
+            return said
         if self._asked.is_silent() and (info := self._noted(identifier, must_be_held)) is not None:
             return info
         try:
@@ -284,7 +281,7 @@ class CachedStorageConnector(StorageConnector):
         Raises:
             ResourceNotFoundError: that there is no such resource.
         """
-        noted = self._folder.noted(identifier)
+        noted = self._said(identifier)
         if noted is None:
             raise ResourceNotFoundError(identifier, repr(self))
         if noted is False:
@@ -292,12 +289,17 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(noted.sha256, noted.size)
         return noted if not must_be_held or (content is not None and self._folder.holds(content)) else None
 
+    def _said(self, identifier: str) -> ResourceInfo | Literal[False] | None:
+        """What the remote said last: None, that there is no such resource; False: nothing is known."""
+        noted = self._folder.noted(identifier)
+        return self._last.get(identifier, _NOTHING)[1] if noted is False else noted
+
     def _note(self, identifier: str, info: ResourceInfo | None) -> None:
-        self._folder.note(identifier, info)
-        if self._fresh_seconds and info is not None:
-            if len(self._fresh) >= _REMEMBERED:
-                self._fresh.clear()
-            self._fresh[identifier] = time.monotonic(), info
+        _, said, is_noted = self._last.get(identifier, _NOTHING)
+        is_noted = (is_noted and said == info) or self._folder.note(identifier, info)
+        if len(self._last) >= _REMEMBERED:
+            self._last.clear()
+        self._last[identifier] = time.monotonic(), info, is_noted
 
     @contextlib.contextmanager
     def _changing(self, identifier: str) -> Iterator[None]:
@@ -309,12 +311,12 @@ class CachedStorageConnector(StorageConnector):
             self._forget(identifier)
 
     def _forget(self, identifier: str) -> None:
-        self._fresh.pop(identifier, None)
+        self._last.pop(identifier, None)
         self._folder.forget(identifier)
 
     def _holds_whole(self, identifier: str) -> bool:
-        noted = self._folder.noted(identifier)
-        content = Content.of(noted.sha256, noted.size) if noted else None
+        said = self._said(identifier)
+        content = Content.of(said.sha256, said.size) if said else None
         return content is not None and os.path.exists(self._folder.whole_path(content))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from data_stack.util.lock_file import try_lock, unlock
 
-__all__ = ["Item", "SizeLimit", "disk_bytes", "locked", "remove"]
+__all__ = ["Item", "SizeLimit", "item_of", "lock_soon", "remove"]
 
 PAGE_BYTES = 4096
 #: Who holds the lock only counts, writes a few MiB, or evicts; who waits longer than this reads on without caching.
@@ -76,7 +76,7 @@ class SizeLimit:
             yield False
             return
         start = time.monotonic()
-        with locked(self._path) as handle:
+        with _locked(self._path) as handle:
             if handle is None:
                 if time.monotonic() - start >= _LOCK_SECONDS:
                     self._locked_out_until = time.monotonic() + _LOCKED_OUT_SECONDS
@@ -117,7 +117,7 @@ class SizeLimit:
 
 
 @contextlib.contextmanager
-def locked(path: str) -> Iterator[int | None]:
+def _locked(path: str) -> Iterator[int | None]:
     """A descriptor of a file, locked for this thread alone; None if it cannot be had soon, or not at all."""
     try:
         handle = _opened(path)
@@ -127,7 +127,7 @@ def locked(path: str) -> Iterator[int | None]:
         yield None
         return
     try:
-        got = _lock_soon(handle)
+        got = lock_soon(handle)
         try:
             yield handle if got else None
         finally:
@@ -146,7 +146,8 @@ def _opened(path: str) -> int:
         return os.open(path, flags, 0o600)
 
 
-def _lock_soon(handle: int) -> bool:
+def lock_soon(handle: int) -> bool:
+    """Lock an open file for this descriptor alone; False if that takes too long."""
     pause, end = 0.0005, time.monotonic() + _LOCK_SECONDS
     while not try_lock(handle):  # waiting in the kernel would have no end, should the holder be stopped
         if time.monotonic() > end:
@@ -156,15 +157,15 @@ def _lock_soon(handle: int) -> bool:
     return True
 
 
-def disk_bytes(*paths: str) -> tuple[int, float]:
-    """What files take on the disk, and when the last of them that is there was changed."""
-    total, changed = 0, 0.0
+def item_of(*paths: str, is_removable: bool = True) -> Item:
+    """What files take together on the disk; the last of them tells when they were used."""
+    total, used = 0, 0.0
     for path in paths:
         with contextlib.suppress(OSError):
             status = os.stat(path, follow_symlinks=False)
             total += status.st_blocks * 512
-            changed = status.st_mtime
-    return total, changed
+            used = max(status.st_atime, status.st_mtime)
+    return Item(paths if is_removable else (), used, total)
 
 
 def remove(path: str) -> bool:
