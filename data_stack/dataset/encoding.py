@@ -15,15 +15,13 @@ from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.one_hot import OneHotEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, adapted, column_keys
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted, column_keys
 from data_stack.dataset.iterator.encoded import EncodedAccess, checked_encoders
 from data_stack.dataset.iterator.registry import OPERATIONS, operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
 __all__ = ["encode", "fit_encoders", "map_classes", "one_hot"]
-
-_BLOCK_BYTES = 1 << 23
-_MOST_ROWS = 1 << 16
 
 
 @operation
@@ -155,27 +153,14 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
     return classes
 
 
-def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Column]]]:
+def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Any]]]:
     """Columns block by block, with the position of the first value, in blocks of some megabytes."""
     source = access_to(iterator)
-    n_samples, start = source.n_samples, 0
     # A bare value is its own column 0. Where another is asked for, no sample is read to find out.
-    is_bare = keys in ([0], [-1]) and isinstance(source.batch(np.zeros(1, dtype=np.intp)), np.ndarray)
-    n_rows = 1
-    while start < n_samples:
-        positions = np.arange(start, min(start + n_rows, n_samples), dtype=np.intp)
-        columns: list[Any] = [source.batch(positions)] if is_bare else source.columns(keys, positions)
-        yield start, columns
-        if start == 0:  # as many as fit, judged by the first
-            n_bytes = sum(_bytes_of(column) for column in columns)
-            n_rows = max(1, min(_MOST_ROWS, _BLOCK_BYTES // max(1, n_bytes)))
-        start += len(positions)
-
-
-def _bytes_of(column: Column) -> int:
-    if column.dtype != object:
-        return column.nbytes
-    return sum(64 + int(getattr(value, "nbytes", 0)) + 32 * len(value) if hasattr(value, "__len__") else 64 for value in column)
+    is_bare = keys in ([0], [-1]) and source.n_samples and isinstance(source.batch(np.zeros(1, dtype=np.intp)), np.ndarray)
+    return in_blocks(
+        source.n_samples, lambda positions: [source.batch(positions)] if is_bare else source.columns(keys, positions)
+    )
 
 
 def _meta_of(iterator: Any) -> Any:

@@ -18,7 +18,6 @@ from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.positions import as_index_array
 from data_stack.dataset.reports import column_statistics
 from data_stack.dataset.reports.column_report import ColumnReport
-from data_stack.dataset.reports.markup import as_html, as_markdown
 from data_stack.dataset.reports.report import DatasetIteratorReport, as_dict, as_json, plain_report
 from data_stack.dataset.reports.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
@@ -75,9 +74,8 @@ class DatasetIteratorReportGenerator:
         Args:
             iterator: with or without meta.
             report_format: a DatasetIteratorReport, the same as a dict, or that as JSON or YAML text, or as a document in
-                Markdown or HTML. JSON and YAML tell of an iterator once: where it is met again, or lies more than 25 layers
-                deep, there stand its name and length with ``"see_report": n`` instead; the report itself has
-                ``"report_number": n``, and the deeper ones stand in the list ``"further_reports"`` at the end of the first.
+                Markdown or HTML. JSON and YAML number their reports and tell of an iterator once: where it is met again,
+                there stand its name and length with ``"see_report": n``; of what lies more than 25 layers deep only these two.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).
             statistics: read all samples of ``iterator`` (not of those below it), and tell what is missing in each column, the
                 extremes, mean and deviation of its numbers, and how many values are distinct. Memory stays bounded.
@@ -102,8 +100,8 @@ class DatasetIteratorReportGenerator:
         if wanted is formats.YAML:
             return _as_yaml(plain_report(report, has_text_keys=False))
         if wanted is formats.MARKDOWN:
-            return as_markdown(report.document())
-        return as_html(report.document()) if wanted is formats.HTML else report
+            return report.to_markdown()
+        return report.to_html() if wanted is formats.HTML else report
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:

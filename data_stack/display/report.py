@@ -11,12 +11,11 @@ from data_stack.dataset.reporting import DatasetIteratorReport, DatasetIteratorR
 from data_stack.dataset.reports.leakage import DuplicatesReport, find_duplicates
 from data_stack.dataset.reports.markup import (
     Block,
+    Document,
     Facts,
     Heading,
     Paragraph,
     Table,
-    as_html,
-    as_markdown,
     as_text,
     size_text,
 )
@@ -31,7 +30,7 @@ __all__ = ["DatasetReport"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DatasetReport:
+class DatasetReport(Document):
     """A prepared dataset. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
@@ -108,23 +107,13 @@ class DatasetReport:
         }
         return fields if self.duplicates is None else {**fields, "duplicates": self.duplicates.to_dict()}
 
-    def to_markdown(self) -> str:
-        """The report as Markdown."""
-        return as_markdown(self._document())
-
-    def to_html(self) -> str:
-        """The report as HTML that needs nothing else."""
-        return as_html(self._document())
-
     def __str__(self) -> str:
-        return as_text(self._document())
+        return as_text(self.document())
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
-    def _document(self) -> list[Block]:
+    def document(self, level: int = 1) -> list[Block]:
+        """What is known of the dataset, and the report of each split."""
         about = self.description
-        blocks: list[Block] = [Heading(1, f"{about.name} {about.version or ''}".rstrip())]
+        blocks: list[Block] = [Heading(level, f"{about.name} {about.version or ''}".rstrip())]
         if about.description:
             blocks.append(Paragraph(about.description.partition("\n\n")[0]))
         package = f"{about.distribution} {about.distribution_version}" if about.distribution else None
@@ -137,14 +126,14 @@ class DatasetReport:
         ]
         blocks.append(Table(["split", "samples", "sample", "target"], rows, frozenset({1})))
         for split in self.splits.values():
-            blocks += split.document(level=2)
+            blocks += split.document(level + 1)
         if self.duplicates is not None:
-            blocks += self.duplicates.document(level=2)
+            blocks += self.duplicates.document(level + 1)
         if self.manifest is not None:
-            blocks += [Heading(2, "Resources"), *_blocks_of_resources(self.manifest)]
+            blocks += [Heading(level + 1, "Resources"), *_blocks_of_resources(self.manifest)]
         times = [*self.steps, ("all", sum(seconds for _, seconds in self.steps))]
         rows = [(step, f"{seconds:.3f} s") for step, seconds in times]
-        return [*blocks, Heading(2, "Time"), Table(["step", "time"], rows, frozenset({1}))]
+        return [*blocks, Heading(level + 1, "Time"), Table(["step", "time"], rows, frozenset({1}))]
 
 
 def _kind_at(report: DatasetIteratorReport, position: int | str | None) -> str:

@@ -7,14 +7,13 @@ from typing import Any
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders import encoder_from_state as encoder_from_known_state
 from data_stack.dataset.encoders import load_encoder as load_known_encoder
-from data_stack.dataset.encoders import load_encoders as load_known_encoders
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["encoder", "encoder_from_state", "encoder_kinds", "load_encoder", "load_encoders"]
+__all__ = ["encoder", "encoder_from_state", "encoder_kinds", "load_encoder"]
 
 
 def encoder_kinds() -> dict[str, type[Encoder]]:
@@ -52,11 +51,6 @@ def encoder_from_state(state: Any) -> Encoder:
 def load_encoder(storage_connector: StorageConnector, identifier: str) -> Encoder:
     """As ``data_stack.dataset.encoders.load_encoder``, also of a kind that a plugin brings; imports the plugins."""
     return load_known_encoder(storage_connector, identifier, default_manager().encoder_kinds())
-
-
-def load_encoders(storage_connector: StorageConnector, identifier: str) -> dict[Any, Encoder]:
-    """As ``data_stack.dataset.encoders.load_encoders``, also of kinds that plugins bring; imports the plugins."""
-    return load_known_encoders(storage_connector, identifier, default_manager().encoder_kinds())
 
 
 def _names_others(state: Any) -> bool:

@@ -32,7 +32,7 @@ def save_splits(
         parts = load_splits("experiments", "digits/splits.json", iterator)
 
     The indices themselves are stored, one bit for each sample of the dataset where a part is in the dataset's order, so that a
-    split outlives the program that made it. How it was made is noted beside them.
+    split outlives the program that made it.
 
     Args:
         storage: a connector, or the path or URL of a store, also of a scheme that a plugin brings. The resource is published
@@ -74,7 +74,7 @@ def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) 
 
     Raises:
         ConfigError: ``iterator`` is another dataset than the one that was divided.
-        DatasetFileCorruptError: what is stored is damaged; the message names the part where that is known.
+        DatasetFileCorruptError: what is stored is damaged, or of an earlier format.
         ResourceNotFoundError: nothing is stored under that name.
     """
     return SavedSplits.from_json(_read(as_storage_connector(storage), identifier), identifier).applied_to(iterator)

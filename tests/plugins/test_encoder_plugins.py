@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack.dataset.encoders import CategoricalEncoder, FeatureEncoder, encoder_from_state, save_encoder, save_encoders
+from data_stack.dataset.encoders import CategoricalEncoder, FeatureEncoder, encoder_from_state, save_encoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -93,10 +93,8 @@ def test_a_stored_encoder_of_a_plugin_is_loaded(site: Site) -> None:
     site.install_hooks("times", ENCODER.replace("KIND", "times"))
     storage, encoder = InMemoryStorageConnector(), encoders.encoder("times", factor=7)
     save_encoder(encoder, storage, "one")
-    save_encoders({0: encoder}, storage, "several")
 
     assert encoders.load_encoder(storage, "one") == encoder
-    assert encoders.load_encoders(storage, "several") == {0: encoder}
 
 
 def test_an_unknown_kind_is_told_with_the_known_ones(site: Site) -> None:

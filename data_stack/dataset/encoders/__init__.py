@@ -21,7 +21,7 @@ from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.kinds import encoder_from_state
 from data_stack.dataset.encoders.one_hot import OneHotEncoder
-from data_stack.dataset.encoders.stored import load_encoder, load_encoders, save_encoder, save_encoders
+from data_stack.dataset.encoders.stored import load_encoder, save_encoder
 from data_stack.dataset.encoders.text_labels import TextLabelEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 
@@ -43,7 +43,5 @@ __all__ = [
     "as_encoder",
     "encoder_from_state",
     "load_encoder",
-    "load_encoders",
     "save_encoder",
-    "save_encoders",
 ]

@@ -97,13 +97,17 @@ class Categories:
             EncodingError: a value cannot be a category, such as a list.
         """
         kind = column.dtype.kind
-        if kind in "biuf" and column.dtype.itemsize <= 8:
-            found = self._numbers.codes(column)
-            if found is not None:
-                return found
-        elif kind not in "OUSbiuf":
+        if kind not in "OUSbiuf":
             raise ConfigError(f"values of dtype {column.dtype} are no categories: numbers, strings and the like are")
-        return self._listed(column.ravel().tolist(), column).reshape(column.shape)
+        if kind not in "biuf":
+            return self._listed(column.ravel().tolist(), column).reshape(column.shape)
+        if self._dense is not None:
+            with np.errstate(invalid="ignore"):  # what is too large for an integer is none of these
+                integers = column.astype(np.int64, copy=False)
+            if kind in "bi" or (integers == column).all():
+                return self._dense.codes(integers)
+        values, places = np.unique(column, return_inverse=True)
+        return self._listed(values.tolist(), values)[places].reshape(column.shape)
 
     def code(self, value: Any) -> int:
         """The number of one value, -1 if it is no category."""
@@ -139,8 +143,12 @@ class Categories:
         return values_column(self.values)
 
     @functools.cached_property
-    def _numbers(self) -> _Numbers:
-        return _Numbers(self._codes)
+    def _dense(self) -> _DenseCodes | None:
+        """A table of the integers, where they lie close together."""
+        integers = {int(value): code for value, code in self._codes.items() if _is_integer(value)}
+        if not integers or max(integers) - min(integers) >= _DENSE_SPAN or max(map(abs, integers)) >= _SAFE:
+            return None
+        return _DenseCodes(integers)
 
 
 class CategoriesLearner(Learner):
@@ -191,58 +199,6 @@ class _DenseCodes:
         return self.table.take(np.minimum(np.maximum(integers, self.low), self.high) - self.low)
 
 
-class _Numbers:
-    """The categories that are numbers, for columns of numbers; compared as exactly as Python compares them."""
-
-    def __init__(self, codes: Mapping[Any, int]) -> None:
-        integers: dict[int, int] = {}
-        fractions: dict[float, int] = {}
-        self.nan_code = -1
-        self._beyond = False  # integers that no int64 is
-        for value, code in codes.items():
-            if not isinstance(value, (bool, int, float)):
-                continue
-            if value is NAN:
-                self.nan_code = code
-            elif isinstance(value, float) and not (math.isfinite(value) and value.is_integer() and int(value) in _INT64):
-                fractions[value] = code
-            elif int(value) in _INT64:
-                integers[int(value)] = code
-            else:
-                self._beyond = True
-        self._dense: _DenseCodes | None = None
-        if integers and max(integers) - min(integers) < _DENSE_SPAN and min(integers) > -_SAFE and max(integers) < _SAFE:
-            self._dense = _DenseCodes(integers)
-        self._integers, self._integer_codes = _sorted_keys(integers, np.int64)
-        self._fractions, self._fraction_codes = _sorted_keys(fractions, np.float64)
-
-    def codes(self, column: Column) -> Codes | None:
-        """The codes of a column of numbers; None if it takes Python to compare them."""
-        if column.dtype.kind != "f":
-            if column.dtype == np.uint64 and column.size and int(column.max()) not in _INT64:
-                return None
-            return self._integers_at(column.astype(np.int64, copy=False))
-        if self._beyond:
-            return None
-        values = column.astype(np.float64, copy=False)
-        with np.errstate(invalid="ignore"):  # what is too large for an integer is told from one below
-            integers = values.astype(np.int64)
-        codes = self._integers_at(integers)
-        inexact = integers != values
-        if self._dense is None:  # else what is so large is no category anyway
-            inexact |= np.abs(values) >= 2.0**63
-        if inexact.any():
-            codes = np.where(inexact, _searched(self._fractions, self._fraction_codes, values), codes)
-            if self.nan_code >= 0:
-                codes = np.where(np.isnan(values), self.nan_code, codes)
-        return codes
-
-    def _integers_at(self, integers: npt.NDArray[np.int64]) -> Codes:
-        if self._dense is not None:
-            return self._dense.codes(integers)
-        return _searched(self._integers, self._integer_codes, integers)
-
-
 def values_column(values: Sequence[Any]) -> Column:
     """Values as an array: of numbers where all are of one type, and numpy has it; otherwise of objects."""
     types = set(map(type, values))
@@ -251,16 +207,8 @@ def values_column(values: Sequence[Any]) -> Column:
     return objects(values)
 
 
-def _sorted_keys(codes: Mapping[Any, int], dtype: Any) -> tuple[npt.NDArray[Any], Codes]:
-    keys = sorted(codes)
-    return np.array(keys, dtype=dtype), np.array([codes[key] for key in keys], dtype=np.intp)
-
-
-def _searched(keys: npt.NDArray[Any], codes: Codes, values: npt.NDArray[Any]) -> Codes:
-    if len(keys) == 0:
-        return np.full(values.shape, -1, dtype=np.intp)
-    places = np.minimum(keys.searchsorted(values), len(keys) - 1)
-    return np.where(keys[places] == values, codes[places], -1)
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (bool, int)) or (isinstance(value, float) and value.is_integer())
 
 
 def _order(value: Any) -> tuple[int, Any]:

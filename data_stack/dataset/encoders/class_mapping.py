@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ class ClassMapping(Encoder):
         mapping: new classes by old ones; a key that is a tuple holds several old classes.
         unmapped: what becomes of labels that it does not name: ``"keep"`` leaves them as they are, ``"error"`` refuses them
             when they are read, ``"drop"`` leaves their samples out (``iterator.map_classes`` does; reading one is an error).
-        names: what to call the new classes: one name each, in the order of :attr:`classes`, or a dict by class.
+        names: what to call the new classes: one name each, in the order of :attr:`classes`.
 
     Raises:
         ConfigError: a label is in two entries, or is no label; or names do not fit the classes.
@@ -42,27 +42,24 @@ class ClassMapping(Encoder):
         mapping: Mapping[Any, Any],
         *,
         unmapped: Literal["keep", "error", "drop"] = "keep",
-        names: Sequence[Any] | Mapping[Any, Any] | None = None,
+        names: Sequence[Any] | None = None,
     ) -> None:
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"a class mapping is a dict of new classes by old ones, got {mapping!r:.80}")
         self._unmapped = checked_choice("unmapped", unmapped, ("keep", "error", "drop"))
         self._given = dict(mapping)
         pairs: dict[Any, Any] = {}
-        entries: dict[Any, tuple[Any, Any]] = {}
         for old_labels, new in self._given.items():
             new_class = _label(new, f"the new class of {old_labels!r:.80}")
             if isinstance(old_labels, tuple) and not old_labels:
                 raise ConfigError(f"an entry of the class mapping names no label: (): {new!r:.80}")
             for old in old_labels if isinstance(old_labels, tuple) else (old_labels,):
                 label = _label(old, "a label")
-                if label in entries:
-                    first_key, first_new = entries[label]
+                if label in pairs:
                     raise ConfigError(
-                        f"the label {old!r:.80} is in two entries of the class mapping: {first_key!r:.80}: {first_new!r:.80} "
-                        f"and {old_labels!r:.80}: {new!r:.80}; name it once"
+                        f"the label {old!r:.80} is in two entries of the class mapping: as {pairs[label]!r:.80}, and in "
+                        f"{old_labels!r:.80}: {new!r:.80}; name it once"
                     )
-                entries[label] = old_labels, new
                 pairs[label] = new_class
         self._old = Categories(pairs, "label")
         new_classes = list(dict.fromkeys(pairs.values()))
@@ -73,35 +70,6 @@ class ClassMapping(Encoder):
         self._values = values_column(list(pairs.values()))
         self._names = self._checked_names(names)
         self._remember({})
-
-    @classmethod
-    def from_previous_labels(
-        cls,
-        mappings: Iterable[Mapping[str, Any]],
-        *,
-        unmapped: Literal["keep", "error", "drop"] = "keep",
-        names: Sequence[Any] | Mapping[Any, Any] | None = None,
-    ) -> ClassMapping:
-        """From mlgym's form: ``[{"previous_labels": [0, 1], "new_label": 0}, …]``.
-
-        Raises:
-            ConfigError: an entry has other keys, or as above.
-        """
-        if isinstance(mappings, (str, Mapping)) or not isinstance(mappings, Iterable):
-            raise ConfigError(f"the mappings are a list of entries with previous_labels and new_label, got {mappings!r:.80}")
-        mapping: dict[Any, Any] = {}
-        entry: Any
-        for position, entry in enumerate(mappings):
-            if not isinstance(entry, Mapping) or set(entry) != {"previous_labels", "new_label"}:
-                raise ConfigError(f"entry {position} is to have previous_labels and new_label, got {entry!r:.80}")
-            labels = entry["previous_labels"]
-            if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
-                raise ConfigError(f"previous_labels of entry {position} are a list, got {labels!r:.80}")
-            key = tuple(_label(label, f"a label of entry {position}") for label in labels)
-            if key in mapping:
-                raise ConfigError(f"the labels {list(key)!r:.80} are in two entries, the second is number {position}")
-            mapping[key] = entry["new_label"]
-        return cls(mapping, unmapped=unmapped, names=names)
 
     # ------------------------------------------------------------------ what it is
 
@@ -223,18 +191,10 @@ class ClassMapping(Encoder):
         are_numbers = all(isinstance(each, (bool, int, float)) for each in self.classes)
         return self.classes if are_numbers and self.classes != tuple(range(self.size)) else self._names
 
-    def _checked_names(self, names: Sequence[Any] | Mapping[Any, Any] | None) -> tuple[Any, ...]:
+    def _checked_names(self, names: Sequence[Any] | None) -> tuple[Any, ...]:
         if names is None:
             return self.classes
-        if isinstance(names, Mapping):
-            unknown = [each for each in names if self._new.code(each) < 0]
-            missing = [each for each in self.classes if each not in names]
-            if unknown or missing:
-                raise ConfigError(
-                    f"names are to name each new class once: missing {missing!r:.80}, no class of the mapping {unknown!r:.80}"
-                )
-            return tuple(names[each] for each in self.classes)
-        if isinstance(names, str) or len(names) != self.size:
+        if isinstance(names, (str, Mapping)) or len(names) != self.size:
             raise ConfigError(f"there are {self.size} new classes {self.classes!r:.80}, but the names {names!r:.80}")
         return tuple(names)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +14,9 @@ import numpy.typing as npt
 from data_stack.dataset.encoders.categorical import CategoricalEncoder
 from data_stack.dataset.encoders.columns import Blocks, Column, objects
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
-from data_stack.dataset.encoders.encoder import Encoder, Fitting, Learner, checked_choice
+from data_stack.dataset.encoders.encoder import Encoder, Fitting, Learner
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.encoders.feature_rows import (
-    ArrayRows,
-    Feature,
-    FeatureRows,
-    feature_rows,
-    position_of,
-)
+from data_stack.dataset.encoders.feature_rows import Feature, FeatureRows
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
@@ -43,6 +38,11 @@ class _Part:
     @property
     def name(self) -> str:
         return f"feature {self.features[0]!r}" if len(self.features) == 1 else f"features {list(self.features)!r:.80}"
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number; of one that is not scaled nobody knows that before there is a value."""
+        return len(self.features) == 1 and isinstance(self.encoder, ContinuousEncoder) and self.encoder.value_shape in ((), None)
 
     def column(self, rows: FeatureRows) -> Column:
         return rows.column(self.features[0]) if len(self.features) == 1 else rows.block(self.features)
@@ -73,8 +73,6 @@ class FeatureEncoder(Encoder):
 
     Args:
         encoders: an encoder for each feature, or tuple of features, in the order of the output.
-        rest: what becomes of features that are not named: ``"drop"``, or ``"passthrough"``: numbers that follow behind the others
-            as they are, in the order of the first row learned from.
         feature_names: what the positions in a row are called, where rows are arrays or lists.
 
     Raises:
@@ -87,17 +85,14 @@ class FeatureEncoder(Encoder):
     def __init__(
         self,
         encoders: Mapping[Any, EncoderLike],
-        rest: Literal["drop", "passthrough"] = "drop",
         feature_names: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(encoders, Mapping):
             raise ConfigError(f"encoders are a dict by feature, got {encoders!r:.80}")
-        self._rest_policy = checked_choice("rest", rest, ("drop", "passthrough"))
-        if not encoders and rest == "drop":
-            raise ConfigError("there is no feature to encode: encoders are empty, and the rest is dropped")
+        if not encoders:
+            raise ConfigError("there is no feature to encode: encoders are empty")
         self.feature_names = feature_names
         self._parts: list[_Part] = []
-        self._rest: tuple[Feature, ...] = ()
         self._plan: _Plan | None = None
         taken: list[Encoder] = []
         for key, given in encoders.items():
@@ -120,10 +115,10 @@ class FeatureEncoder(Encoder):
     # ------------------------------------------------------------------ what it is
 
     def config(self) -> dict[str, Any]:
-        """``encoders`` by feature, ``rest`` and ``feature_names``."""
+        """``encoders`` by feature, and ``feature_names``."""
         encoders = {part.features if len(part.features) > 1 else part.features[0]: part.encoder for part in self._parts}
         names = None if self._feature_names is None else list(self._feature_names)
-        return {"encoders": encoders, "rest": self._rest_policy, "feature_names": names}
+        return {"encoders": encoders, "feature_names": names}
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -147,10 +142,8 @@ class FeatureEncoder(Encoder):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether all its encoders are, and the rest is known if it shall pass through."""
-        if self._plan is not None:
-            return True
-        return (self._learned is not None or self._rest_policy == "drop") and all(part.encoder.is_fitted for part in self._parts)
+        """Whether all its encoders are."""
+        return self._plan is not None or all(part.encoder.is_fitted for part in self._parts)
 
     @property
     def output_size(self) -> int | None:
@@ -192,10 +185,10 @@ class FeatureEncoder(Encoder):
         """As ``Encoder.fit``; ``columns`` may also be a dict of columns, or a data frame. A list of flat arrays is of rows."""
         if isinstance(columns, Mapping) or hasattr(columns, "iloc"):
             learner = _FeaturesLearner(self)
-            rows = feature_rows(columns, self._positions)
+            rows = FeatureRows(columns, self._positions)
             if rows.n_rows == 0:
                 raise ConfigError(f"{self!r} cannot be fitted on no values: the table is empty")
-            learner.add_rows(rows, 0)
+            learner.add_rows(rows)
             self._remember(learner.learned())
             self.fitted_on = fitted_on
             return self
@@ -207,17 +200,14 @@ class FeatureEncoder(Encoder):
         """As ``Encoder.transform``; ``batch`` may also be a dict of columns, or a data frame."""
         if not self.is_fitted:
             raise self._not_fitted()
-        return self._planned().transform(feature_rows(batch, self._positions))
+        return self._planned().transform(FeatureRows(batch, self._positions))
 
     def _learner(self) -> Learner | None:
-        learns = self._rest_policy == "passthrough" or any(part.is_learning for part in self._parts)
-        return _FeaturesLearner(self) if learns else None
+        return _FeaturesLearner(self) if any(part.is_learning for part in self._parts) else None
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        rest = learned.get("rest", [])
-        if not set(learned) <= {"rest"} or not isinstance(rest, list) or (rest and self._rest_policy == "drop"):
-            raise ConfigError("what it has learned is the rest of the features, where it passes through")
-        self._rest = tuple(_checked_feature(feature) for feature in rest)
+        if learned:
+            raise ConfigError("what there is to learn, the encoders of its features have learned")
         self._plan = None
         super()._remember(learned)
 
@@ -225,17 +215,13 @@ class FeatureEncoder(Encoder):
 
     def _planned(self) -> _Plan:
         # A part may have been fitted anew by someone who holds its encoder.
-        if self._plan is None or any(map(operator.is_not, self._plan.learned, self._learned_by_parts())):
-            passed = [_Part((feature,), ContinuousEncoder("none"), False) for feature in self._rest]
-            self._plan = _Plan([*self._parts, *passed])
-            self._plan.learned = self._learned_by_parts()
+        learned = [part.encoder._learned for part in self._parts]
+        if self._plan is None or any(map(operator.is_not, self._plan.learned, learned)):
+            self._plan = _Plan(self._parts, learned)
         return self._plan
 
-    def _learned_by_parts(self) -> list[Any]:
-        return [part.encoder._learned for part in self._parts]
-
     def _transform(self, column: Column) -> Column:
-        return self._planned().transform(feature_rows(column, self._positions))
+        return self._planned().transform(FeatureRows(column, self._positions))
 
     def _inverse(self, column: Column) -> Column:
         """The rows again: an array where all positions of it were encoded, otherwise dicts of the features that were."""
@@ -273,38 +259,20 @@ class FeatureEncoder(Encoder):
 
 class _FeaturesLearner(Learner):
     def __init__(self, encoder: FeatureEncoder) -> None:
-        self._encoder = encoder
+        self._positions = encoder._positions
         self._fittings = [(part, Fitting(part.encoder)) for part in encoder._parts if part.is_learning]
-        self._rest: list[Feature] = []
 
     def add(self, block: Column, first: int) -> None:
-        self.add_rows(feature_rows(block, self._encoder._positions), first)
+        self.add_rows(FeatureRows(block, self._positions))
 
-    def add_rows(self, rows: FeatureRows, first: int) -> None:
+    def add_rows(self, rows: FeatureRows) -> None:
         for part, fitting in self._fittings:
             part.run(fitting.add, part.run(part.column, rows))
-        if first == 0:
-            features = rows.features
-            named = [feature for part in self._encoder._parts for feature in part.features]
-            if features and isinstance(features[0], int):
-                named = self._positions_of(named, len(features))
-            if self._encoder._rest_policy == "passthrough":
-                self._rest = [feature for feature in features if feature not in named]
-
-    def _positions_of(self, named: list[Feature], n_features: int) -> list[Feature]:
-        """Where features stand that may be called by their names, or counted from the end."""
-        by_position: dict[Feature, Feature] = {}
-        for feature in named:
-            position = position_of(feature, n_features, self._encoder._positions)
-            if position in by_position:
-                raise ConfigError(f"feature {position} is named twice: as {by_position[position]!r} and as {feature!r}")
-            by_position[position] = feature
-        return list(by_position)
 
     def learned(self) -> dict[str, Any]:
         for part, fitting in self._fittings:
             part.run(fitting.finish)
-        return {"rest": self._rest}
+        return {}
 
 
 class _Plan:
@@ -317,46 +285,53 @@ class _Plan:
         learned: what the encoders had learned when this was made.
     """
 
-    learned: list[Any]
-
-    def __init__(self, parts: list[_Part]) -> None:
-        self.parts = parts
-        self.places: list[slice] = []
-        scalars: list[int] = []
-        start = 0
-        for number, part in enumerate(parts):
-            # Of a number that is not scaled nobody knows whether it is one, before there is a value.
-            is_scalar = isinstance(part.encoder, ContinuousEncoder) and part.encoder.value_shape in ((), None)
-            if is_scalar and len(part.features) == 1:
-                scalars.append(number)
-            size = 1 if is_scalar else part.encoder.output_size
+    def __init__(self, parts: list[_Part], learned: list[Any]) -> None:
+        self.parts, self.learned = parts, learned
+        ends = [0]
+        for part in parts:
+            size = 1 if part.is_scalar else part.encoder.output_size
             if size is None and isinstance(part.encoder, SklearnEncoder):
                 size = part.encoder.output_size_of(len(part.features))
             if size is None:
                 raise ConfigError(f"{part.name}: nobody knows how many numbers {part.encoder!r} makes of it")
-            self.places.append(slice(start, start + size))
-            start += size
-        self.size = start
-        self._scalars = _Scalars(parts, self.places, scalars) if scalars else None
+            ends.append(ends[-1] + size)
+        self.places = [slice(start, stop) for start, stop in itertools.pairwise(ends)]
+        self.size = ends[-1]
+        scalars: list[Any] = [(part, place.start) for part, place in zip(parts, self.places, strict=True) if part.is_scalar]
+        self._scalars = [part.features[0] for part, _ in scalars]
+        self._columns = np.array([column for _, column in scalars], dtype=np.intp)
+        self._centre = np.array([float(part.encoder.centre) for part, _ in scalars])
+        self._scale = np.array([float(part.encoder.scale) for part, _ in scalars])
 
     def transform(self, rows: FeatureRows) -> Matrix:
         check_request(4 * rows.n_rows * self.size, "encoded features")
         matrix = np.zeros((rows.n_rows, self.size), dtype=np.float32)
         if rows.n_rows == 0:
             return matrix
-        are_scaled = self._scalars is not None and self._scalars.write(rows, matrix)
+        are_scaled = self._write_scalars(rows, matrix)
         ones: list[IntArray] = []
         starts = np.arange(rows.n_rows) * self.size
-        for number, part in enumerate(self.parts):
-            if are_scaled and self._scalars is not None and number in self._scalars.numbers:
+        for part, place in zip(self.parts, self.places, strict=True):
+            if are_scaled and part.is_scalar:
                 continue
             if isinstance(part.encoder, CategoricalEncoder) and part.encoder.target_kind == "one_hot":
-                ones.append(self._ones(part, part.encoder, rows, starts + self.places[number].start))
+                ones.append(self._ones(part, part.encoder, rows, starts + place.start))
             else:
-                self._write(part, self.places[number], rows, matrix)
+                self._write(part, place, rows, matrix)
         if ones:
             matrix.reshape(-1)[np.concatenate(ones)] = 1
         return matrix
+
+    def _write_scalars(self, rows: FeatureRows, matrix: Matrix) -> bool:
+        """Scale single numbers into the matrix; False where they are something else than finite numbers of an array."""
+        if not self._scalars or rows.array is None or rows.array.dtype.kind not in "biuf":
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = ((rows.block(self._scalars) - self._centre) / self._scale).astype(np.float32)
+        if not np.isfinite(scaled).all():
+            return False
+        matrix[:, self._columns] = scaled
+        return True
 
     def _write(self, part: _Part, place: slice, rows: FeatureRows, matrix: Matrix) -> None:
         column = part.column(rows)
@@ -376,34 +351,6 @@ class _Plan:
         if codes.shape != starts.shape:
             raise ConfigError(f"{part.name}: its values are no single values, but of shape {codes.shape[1:]}")
         return (starts + codes)[codes >= 0] if encoder.unknown == "zeros" else starts + codes
-
-
-class _Scalars:
-    """Features of one real number each, scaled in one operation where rows are an array.
-
-    Attributes:
-        numbers: of their parts.
-    """
-
-    def __init__(self, parts: list[_Part], places: list[slice], numbers: list[int]) -> None:
-        self.numbers = frozenset(numbers)
-        self._features = [parts[number].features[0] for number in numbers]
-        encoders = [parts[number].encoder for number in numbers]
-        continuous = [encoder for encoder in encoders if isinstance(encoder, ContinuousEncoder)]
-        self._centre = np.array([float(encoder.centre) for encoder in continuous])
-        self._scale = np.array([float(encoder.scale) for encoder in continuous])
-        self._columns = np.array([places[number].start for number in numbers])
-
-    def write(self, rows: FeatureRows, matrix: Matrix) -> bool:
-        """Scale them into the matrix; False where they are something else than finite numbers of an array."""
-        if not (isinstance(rows, ArrayRows) and rows.array.ndim == 2 and rows.array.dtype.kind in "biuf"):
-            return False
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = ((rows.block(self._features) - self._centre) / self._scale).astype(np.float32)
-        if not np.isfinite(scaled).all():
-            return False
-        matrix[:, self._columns] = scaled
-        return True
 
 
 def _is_row(value: Any) -> bool:

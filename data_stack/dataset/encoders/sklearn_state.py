@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["plain_transformer", "transformer_from_plain"]
 
+_N_FEATURES, _MOST_FEATURES, _N_SEEN = "n_features_in_", 1 << 22, "n_samples_seen_"
 _FEATURES, _COMPONENTS = ("features",), ("components",)
 _DECOMPOSED: Final = {
     "components_": ("components", "features"),
@@ -30,9 +31,9 @@ _DECOMPOSED: Final = {
 }
 #: What each has learned, with the names of its sizes.
 _LEARNED: Final[Mapping[type[Any], Mapping[str, tuple[str, ...]]]] = {
-    preprocessing.StandardScaler: dict.fromkeys(("mean_", "var_", "scale_"), _FEATURES),
-    preprocessing.MinMaxScaler: dict.fromkeys(("scale_", "min_", "data_min_", "data_max_", "data_range_"), _FEATURES),
-    preprocessing.MaxAbsScaler: dict.fromkeys(("max_abs_", "scale_"), _FEATURES),
+    preprocessing.StandardScaler: dict.fromkeys(("mean_", "var_", "scale_", _N_SEEN), _FEATURES),
+    preprocessing.MinMaxScaler: dict.fromkeys(("scale_", "min_", "data_min_", "data_max_", "data_range_", _N_SEEN), _FEATURES),
+    preprocessing.MaxAbsScaler: dict.fromkeys(("max_abs_", "scale_", _N_SEEN), _FEATURES),
     preprocessing.RobustScaler: dict.fromkeys(("center_", "scale_"), _FEATURES),
     preprocessing.QuantileTransformer: {"references_": ("quantiles",), "quantiles_": ("quantiles", "features")},
     preprocessing.Normalizer: {},
@@ -43,7 +44,6 @@ _LEARNED: Final[Mapping[type[Any], Mapping[str, tuple[str, ...]]]] = {
 _CLASSES: Final[Mapping[str, type[Any]]] = {known.__name__: known for known in (*_LEARNED, pipeline.Pipeline)}
 #: Attributes that are None where a parameter says that there is no such thing.
 _OPTIONAL: Final = frozenset(("mean_", "var_", "scale_", "center_"))
-_N_FEATURES, _MOST_FEATURES = "n_features_in_", 1 << 22
 
 
 def plain_transformer(transformer: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _check(transformer: Any, parameters: dict[str, Any], learned: dict[str, Any]
     sizes = {"features": n_features} if _N_FEATURES in learned else {}
     for key, axes in expected.items() if learned else ():
         value = learned[key]
-        if value is None and key in _OPTIONAL:
+        if (value is None and key in _OPTIONAL) or (key == _N_SEEN and isinstance(value, (int, np.integer))):
             continue
         is_right = isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.ndim == len(axes)
         if not is_right or any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, value.shape, strict=True)):

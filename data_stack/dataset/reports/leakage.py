@@ -1,4 +1,4 @@
-"""Finds samples that occur twice: within a split, in two splits (leakage), or under two labels."""
+"""Finds samples that occur twice: within a split, or in two splits (leakage)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.digests import column_digests, row_digests
+from data_stack.dataset.digests import row_digests
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
-from data_stack.dataset.reports.markup import Block, Heading, Paragraph, Table, as_html, as_markdown, readable
+from data_stack.dataset.reports.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.exception import ConfigError
 
-__all__ = ["ConflictingLabels", "DuplicatesReport", "RepeatedSamples", "SharedSamples", "find_duplicates"]
+__all__ = ["DuplicatesReport", "RepeatedSamples", "SharedSamples", "find_duplicates"]
 
 _ROWS_SHOWN = 100
 _EXAMPLES_SHOWN = 5
@@ -66,35 +66,18 @@ class SharedSamples:
 
 
 @dataclass(frozen=True, slots=True)
-class ConflictingLabels:
-    """Samples that are equal in the columns compared, but not in their target.
-
-    Attributes:
-        n_distinct: how many different samples have more than one target.
-        n_samples: how many samples these are, in all splits.
-        places: of some of them, two places with different targets: ((split, position), (split, position)).
-    """
-
-    n_distinct: int
-    n_samples: int
-    places: tuple[tuple[tuple[str, int], tuple[str, int]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DuplicatesReport:
+class DuplicatesReport(Document):
     """What :func:`find_duplicates` found. It prints as Markdown, and shows as HTML in a notebook.
 
     Attributes:
         columns: what was compared; None for whole samples.
         within: repeats within each split, in the order given.
         between: what each pair of splits shares.
-        conflicts: equal samples of different targets; None where the target was compared too, or is not known.
     """
 
     columns: tuple[ColumnKey, ...] | None
     within: tuple[RepeatedSamples, ...]
     between: tuple[SharedSamples, ...]
-    conflicts: ConflictingLabels | None
 
     @property
     def is_leaking(self) -> bool:
@@ -109,22 +92,8 @@ class DuplicatesReport:
         """The same as JSON text."""
         return json.dumps(self.to_dict(), indent=4)
 
-    def to_markdown(self) -> str:
-        """The report for people."""
-        return as_markdown(self.document())
-
-    def to_html(self) -> str:
-        """The same as HTML that needs nothing else."""
-        return as_html(self.document())
-
-    def __str__(self) -> str:
-        return self.to_markdown()
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
     def document(self, level: int = 1) -> list[Block]:
-        """What was found, for people; ``level`` is the heading's, where this is a part of a larger document."""
+        """What was found."""
         what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
         blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
         rows = [
@@ -150,16 +119,6 @@ class DuplicatesReport:
             if len(self.between) > _ROWS_SHOWN:
                 blocks.append(Paragraph(f"… and {len(self.between) - _ROWS_SHOWN:,} more pairs"))
             blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
-        if self.conflicts is not None:
-            conflicts = self.conflicts
-            found = f"{conflicts.n_distinct:,} different samples have more than one target"
-            blocks += [
-                Heading(level + 1, "Conflicting targets"),
-                Paragraph(f"{found}; they occur {conflicts.n_samples:,} times."),
-            ]
-            if conflicts.places:
-                shown = [[f"{readable(name)}: {position:,}" for name, position in pair] for pair in conflicts.places]
-                blocks.append(Table(["one target at", "another at"], shown))
         return blocks
 
 
@@ -176,13 +135,12 @@ def find_duplicates(
         found = find_duplicates({"train": train, "test": test}, columns=0)  # the same picture, whatever its label
         assert not found.is_leaking
 
-    Every sample is read once, a few thousand at a time; of each, 16 bytes are kept (32 with targets), and as much again
-    while they are compared. What equal means, see ``sample_digest``: numbers count by value, not by type.
+    Every sample is read once, a few thousand at a time; of each, 16 bytes are kept, and about 50 more while they
+    are compared. What equal means, see ``sample_digest``: numbers count by value, not by type.
 
     Args:
         splits: iterators by name; or one iterator, to be searched for repeats.
-        columns: what to compare; None for whole samples. If the first iterator has meta, its target is none of these
-            columns, and all samples have one, equal samples of different targets are reported as well.
+        columns: what to compare; None for whole samples.
         max_positions: so many positions are told of each finding; all are counted.
 
     Raises:
@@ -195,19 +153,16 @@ def find_duplicates(
         raise ConfigError(f"max_positions must not be negative, it is {max_positions}")
     keys = _checked_keys(columns)
     iterators = [adapted(iterator) for iterator in by_name.values()]
-    target = _target_beside(keys, next(iter(by_name.values())), iterators)
     starts = np.cumsum([0, *map(len, iterators)]).tolist()
-    samples = np.empty((starts[-1], 2), dtype=np.uint64)
-    targets = np.empty((starts[-1] if target is not None else 0, 2), dtype=np.uint64)
+    words = np.empty((starts[-1], 2), dtype=np.uint64)
     for name, iterator, start, stop in zip(by_name, iterators, starts, starts[1:], strict=False):
-        _digest(name, iterator, keys, target, samples[start:stop], targets[start:stop])
-    found = _Groups(samples, starts)
-    names = tuple(by_name)
+        _digest(name, iterator, keys, words[start:stop])
+    numbers = _numbered(words)
+    found = [_Split(name, numbers[start:stop]) for name, start, stop in zip(by_name, starts, starts[1:], strict=False)]
     return DuplicatesReport(
         columns=keys,
-        within=tuple(found.within(split, name, max_positions) for split, name in enumerate(names)),
-        between=tuple(found.between(a, b, names[a], names[b], max_positions) for a, b in combinations(range(len(names)), 2)),
-        conflicts=None if target is None else found.conflicts(targets, names, max_positions),
+        within=tuple(split.repeats(max_positions) for split in found),
+        between=tuple(first.shared_with(second, max_positions) for first, second in combinations(found, 2)),
     )
 
 
@@ -221,142 +176,60 @@ def _checked_keys(columns: ColumnKey | Sequence[ColumnKey] | None) -> tuple[Colu
     return keys
 
 
-def _target_beside(keys: tuple[ColumnKey, ...] | None, first: Any, iterators: Sequence[DatasetIteratorIF]) -> ColumnKey | None:
-    """The target's column by the meta of the first iterator, if it is none of ``keys``, and all samples have it."""
-    meta = getattr(first, "dataset_meta", None)
-    if keys is None or meta is None or meta.target_pos in keys:
-        return None
-    target: ColumnKey = meta.target_pos
-    try:
-        for iterator in iterators:
-            if len(iterator):
-                access_to(iterator).columns([target], np.zeros(1, dtype=np.intp))
-    except ConfigError:
-        return None
-    return target
-
-
-def _digest(
-    name: str,
-    iterator: DatasetIteratorIF,
-    keys: tuple[ColumnKey, ...] | None,
-    target: ColumnKey | None,
-    samples: _Words,
-    targets: _Words,
-) -> None:
-    """Digest a split: its samples into ``samples``, shape ``(n, 2)``, its targets into ``targets``, unless there is none."""
+def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None, words: _Words) -> None:
+    """Digest the samples of a split into ``words``, shape ``(n, 2)``."""
     access = access_to(iterator)
+    read = access.batch if keys is None else lambda positions: tuple(access.columns(keys, positions))
     try:
-        if keys is None:
-            for start, batch in in_blocks(len(samples), access.batch):
-                digests = _words(row_digests(batch))
-                samples[start : start + len(digests)] = digests
-            return
-        wanted = [*keys, *([] if target is None else [target])]
-        for start, columns in in_blocks(len(samples), lambda positions: access.columns(wanted, positions)):
-            digests = _words(row_digests(tuple(columns[: len(keys)])))
-            samples[start : start + len(digests)] = digests
-            if target is not None:
-                targets[start : start + len(digests)] = _words(column_digests(columns[-1]))
+        for start, batch in in_blocks(len(words), read):
+            digests = np.ascontiguousarray(row_digests(batch)).view(np.uint64)
+            words[start : start + len(digests)] = digests
     except ConfigError as error:
         raise ConfigError(f"split {name!r} cannot be searched for duplicates: {error}") from error
 
 
-def _words(digests: npt.NDArray[np.uint8]) -> _Words:
-    return np.ascontiguousarray(digests).view(np.uint64)
+class _Split:
+    """Which samples of one split are equal, by the numbers of their contents.
 
-
-class _Groups:
-    """The samples of all splits, grouped by content; only groups of two and more are kept.
-
-    Attributes of the samples in these groups, in the order of groups, splits and positions: group, split, position.
+    Attributes:
+        contents: numbers that occur, ascending.
+        firsts: position of the first sample of each.
+        counts: how many samples each has.
     """
 
-    def __init__(self, digests: _Words, starts: Sequence[int]) -> None:
-        self._starts = np.array(starts, dtype=np.intp)
-        self._place, self._group = _groups_of(digests)
-        # empty splits share their start with the next one; side="right" passes them by
-        self._split = np.searchsorted(self._starts, self._place, side="right") - 1
-        self._position = self._place - self._starts[self._split]
+    def __init__(self, name: str, numbers: _Positions) -> None:
+        self.name, self.n_samples = name, len(numbers)
+        self.contents, self.firsts, inverse, self.counts = np.unique(
+            numbers, return_index=True, return_inverse=True, return_counts=True
+        )
+        self._first_of_each: _Positions = self.firsts[inverse]
 
-    def within(self, split: int, name: str, max_positions: int) -> RepeatedSamples:
-        chosen = self._split == split
-        groups, positions = self._group[chosen], self._position[chosen]
-        is_repeat = np.zeros(len(groups), dtype=bool)
-        is_repeat[1:] = groups[1:] == groups[:-1]
-        first_of = np.maximum.accumulate(np.where(is_repeat, 0, np.arange(len(groups)))) if len(groups) else groups
-        repeats = np.flatnonzero(is_repeat)
-        shown = _smallest(positions[repeats], max_positions)
-        pairs = [(int(positions[first_of[repeats[at]]]), int(positions[repeats[at]])) for at in shown.tolist()]
-        return RepeatedSamples(name, int(self._starts[split + 1] - self._starts[split]), len(repeats), tuple(pairs))
+    def repeats(self, max_positions: int) -> RepeatedSamples:
+        repeats = np.flatnonzero(self._first_of_each != np.arange(self.n_samples))
+        shown = repeats[:max_positions]
+        pairs = zip(self._first_of_each[shown].tolist(), shown.tolist(), strict=True)
+        return RepeatedSamples(self.name, self.n_samples, len(repeats), tuple(pairs))
 
-    def between(self, first: int, second: int, first_name: str, second_name: str, max_positions: int) -> SharedSamples:
-        in_first, in_second = self._split == first, self._split == second
-        # the samples of a group are in the order of their positions, and unique() tells the first of each group
-        groups_1, firsts_1, counts_1 = np.unique(self._group[in_first], return_index=True, return_counts=True)
-        groups_2, firsts_2, counts_2 = np.unique(self._group[in_second], return_index=True, return_counts=True)
-        shared, at_1, at_2 = np.intersect1d(groups_1, groups_2, assume_unique=True, return_indices=True)
-        positions_1 = self._position[in_first][firsts_1[at_1]]
-        positions_2 = self._position[in_second][firsts_2[at_2]]
-        shown = _smallest(positions_1, max_positions)
+    def shared_with(self, other: _Split, max_positions: int) -> SharedSamples:
+        shared, own, others = np.intersect1d(self.contents, other.contents, assume_unique=True, return_indices=True)
+        shown = np.argsort(self.firsts[own])[:max_positions]
         return SharedSamples(
-            first=first_name,
-            second=second_name,
+            first=self.name,
+            second=other.name,
             n_distinct=len(shared),
-            n_in_first=int(counts_1[at_1].sum()),
-            n_in_second=int(counts_2[at_2].sum()),
-            positions=tuple(zip(positions_1[shown].tolist(), positions_2[shown].tolist(), strict=True)),
+            n_in_first=int(self.counts[own].sum()),
+            n_in_second=int(other.counts[others].sum()),
+            positions=tuple(zip(self.firsts[own[shown]].tolist(), other.firsts[others[shown]].tolist(), strict=True)),
         )
 
-    def conflicts(self, targets: _Words, names: Sequence[str], max_positions: int) -> ConflictingLabels:
-        words = targets[self._place]
-        starts = np.flatnonzero(np.diff(self._group, prepend=-1))
-        sizes = np.diff(starts, append=len(self._group))
-        first_of = np.repeat(starts, sizes)
-        differs = (words != words[first_of]).any(axis=1)
-        conflicting, others = np.unique(first_of[differs]), np.flatnonzero(differs)
-        _, first_others = np.unique(first_of[differs], return_index=True)
-        shown = _smallest(self._place[conflicting], max_positions)
-        return ConflictingLabels(
-            n_distinct=len(conflicting),
-            n_samples=int(sizes[np.searchsorted(starts, conflicting)].sum()),
-            places=tuple(
-                (self._named(conflicting[at], names), self._named(others[first_others[at]], names)) for at in shown.tolist()
-            ),
-        )
 
-    def _named(self, row: int, names: Sequence[str]) -> tuple[str, int]:
-        return names[int(self._split[row])], int(self._position[row])
-
-
-def _groups_of(words: _Words) -> tuple[_Positions, _Positions]:
-    """The rows of ``words``, shape ``(n, 2)``, that occur more than once, equal ones together, and the group of each."""
-    order = np.argsort(words[:, 0], kind="stable")
-    equals_last = _equals_last(words[order, 0])
-    among = order[_has_twin(equals_last)]
-    # Two samples that agree in 64 bits are almost surely equal: what is left to compare is as much as there are duplicates.
-    among = among[np.lexsort((among, words[among, 1], words[among, 0]))]
-    equals_last = _equals_last(words[among, 0]) & _equals_last(words[among, 1])
-    is_twin = _has_twin(equals_last)
-    return among[is_twin].astype(np.intp), (np.cumsum(~equals_last) - 1)[is_twin].astype(np.intp)
-
-
-def _equals_last(values: _Words) -> npt.NDArray[np.bool_]:
-    equals = np.zeros(len(values), dtype=bool)
-    equals[1:] = values[1:] == values[:-1]
-    return equals
-
-
-def _has_twin(equals_last: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """In sorted values: which equal the one before or the one after."""
-    has_twin: npt.NDArray[np.bool_] = equals_last.copy()
-    has_twin[:-1] |= equals_last[1:]
-    return has_twin
-
-
-def _smallest(positions: npt.NDArray[Any], n_wanted: int) -> _Positions:
-    """Where the smallest ``n_wanted`` of ``positions`` are, in ascending order."""
-    return np.argsort(positions, kind="stable")[:n_wanted]
+def _numbered(words: _Words) -> _Positions:
+    """Rows of two words, shape ``(n, 2)``, as numbers that are equal where they are."""
+    order = np.lexsort((words[:, 1], words[:, 0]))
+    in_order = words[order]
+    numbers = np.zeros(len(words), dtype=np.intp)
+    numbers[order[1:]] = np.cumsum((in_order[1:] != in_order[:-1]).any(axis=1))
+    return numbers
 
 
 def _share(n_samples: int, n_all: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Union
 
 __all__ = [
     "Block",
+    "Document",
     "Facts",
     "Heading",
     "Paragraph",
@@ -77,6 +78,30 @@ class Table:
 
 
 Block = Union[Heading, Paragraph, Facts, Table]
+
+
+class Document:
+    """What a person reads. It prints as Markdown, and shows as HTML in a notebook."""
+
+    __slots__ = ()
+
+    def document(self, level: int = 1) -> list[Block]:
+        """Its parts; ``level`` is the first heading's, where this is a part of a larger document."""
+        raise NotImplementedError
+
+    def to_markdown(self) -> str:
+        """The document as Markdown."""
+        return as_markdown(self.document())
+
+    def to_html(self) -> str:
+        """The document as HTML that needs nothing else."""
+        return as_html(self.document())
+
+    def __str__(self) -> str:
+        return self.to_markdown()
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
 
 
 def readable(value: Any, most_characters: int = _MOST_CHARACTERS) -> str:

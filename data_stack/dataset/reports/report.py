@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_stack.dataset.reports.column_report import ColumnReport
 from data_stack.dataset.reports.markup import (
     Block,
+    Document,
     Facts,
     Heading,
     Paragraph,
     Table,
-    as_html,
-    as_markdown,
     number_text,
     readable,
 )
@@ -35,7 +33,7 @@ _BAR = 24
 
 
 @dataclasses.dataclass(repr=False)
-class DatasetIteratorReport:
+class DatasetIteratorReport(Document):
     """What is known of one iterator. It prints as Markdown, and shows as HTML in a notebook.
 
     Attributes:
@@ -78,18 +76,8 @@ class DatasetIteratorReport:
         below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
         return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
 
-    def __str__(self) -> str:
-        return as_markdown(self.document())
-
-    def _repr_html_(self) -> str:
-        return as_html(self.document())
-
     def document(self, level: int = 1) -> list[Block]:
-        """The report for people: what is known of the iterator, of its columns and targets, and a line on each below it.
-
-        Args:
-            level: of the heading, where this is a part of a larger document.
-        """
+        """What is known of the iterator, of its columns and targets, and a line on each below it."""
         reports = _all_reports(self)
         blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
         if self.columns:
@@ -117,42 +105,25 @@ def as_json(report: DatasetIteratorReport) -> str:
 
 
 def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[str, Any]:
-    """The report as a tree of JSON's types of bounded depth; see ``generate_report`` for how it gets there.
+    """The report as a tree of JSON's types of bounded depth, in which a shared report stands once.
 
     Args:
         report: of any depth, with any number of shared reports.
         has_text_keys: whether all targets become text, as JSON wants it; otherwise tuples only, as YAML does.
     """
-    trees = {id(report): _plain_fields(report, has_text_keys)}
-    numbers = {id(report): 1}
-    is_referred_to: set[int] = set()
-    further: list[dict[str, Any]] = []
-    roots = deque([report])
-    while roots:
-        path = [(roots[0], iter(roots.popleft().sub_reports))]
-        while path:
-            parent, remaining = path[-1]
-            for each in remaining:
-                is_new = id(each) not in trees
-                if is_new:
-                    trees[id(each)] = _plain_fields(each, has_text_keys)
-                    numbers[id(each)] = len(numbers) + 1
-                if is_new and len(path) <= _MOST_NESTED:
-                    trees[id(parent)]["sub_reports"].append(trees[id(each)])
-                    path.append((each, iter(each.sub_reports)))
-                    break
-                is_referred_to.add(id(each))
-                trees[id(parent)]["sub_reports"].append(_reference(trees[id(each)], numbers[id(each)]))
-                if is_new:
-                    further.append(trees[id(each)])
-                    roots.append(each)
-            else:
-                path.pop()
-    for identity in is_referred_to:
-        trees[identity]["report_number"] = numbers[identity]
-    if further:
-        trees[id(report)]["further_reports"] = further
-    return trees[id(report)]
+    numbers: dict[int, int] = {}
+
+    def plain(each: DatasetIteratorReport, depth: int) -> dict[str, Any]:
+        is_known = id(each) in numbers
+        number = numbers.setdefault(id(each), len(numbers) + 1)
+        if is_known or depth > _MOST_NESTED:
+            name = {"identifier": each.identifier, "name": each.name, "tag": each.tag, "length": each.length}
+            return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
+        fields = _plain_fields(each, has_text_keys)
+        fields["sub_reports"] = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
+        return {**fields, "report_number": number}
+
+    return plain(report, 0)
 
 
 def plain_data_of(value: Any) -> Any:
@@ -210,10 +181,6 @@ def _plain_fields(report: DatasetIteratorReport, has_text_keys: bool) -> dict[st
         field.name: counts if field.name == "target_dist" else [] if field.name == "sub_reports" else fields[field.name]
         for field in dataclasses.fields(report)
     }
-
-
-def _reference(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
-    return {name: fields[name] for name in ("identifier", "name", "tag", "length")} | {"see_report": number}
 
 
 def _title(report: DatasetIteratorReport) -> str:

@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 
-__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "counted", "grouped_positions", "narrowest", "value_shown"]
+__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "grouped_positions", "narrowest", "value_shown"]
 
 _Integers = npt.NDArray[np.integer[Any]]
 
-_VALUES_AT_ONCE = 1 << 20
 _MOST_IN_INT32 = 2**31
 
 
@@ -40,11 +39,6 @@ class ClassNumbers:
 
     def __len__(self) -> int:
         return len(self.counts)
-
-    def among(self, positions: _Integers) -> ClassNumbers:
-        """The classes of these samples only, numbered in the order in which they appear there."""
-        found = class_numbers(self.numbers[positions], "")
-        return ClassNumbers(found.numbers, found.counts, positions[found.first].astype(np.intp), self.values[found.values])
 
     def shown(self, number: int) -> str:
         """A class by its value, its members and where the first one is, for messages."""
@@ -73,28 +67,15 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
         numbers = _of_objects(flat, refusal)
     elif flat.ndim > 1:
         numbers = _of_rows(flat)
-    elif flat.dtype.kind in "biu":
-        numbers = _of_integers(flat)
     else:
         numbers = _of_sortable(flat)
-    n_classes = int(numbers.max()) + 1
-    numbers = numbers.astype(narrowest(n_classes), copy=False)
-    first = _first_of_each(numbers, n_classes)
+    numbers = numbers.astype(narrowest(int(numbers.max()) + 1), copy=False)
+    first = np.unique(numbers, return_index=True)[1]
     if flat.dtype == object:
         for position in first.tolist():
             if flat[position] is None or _is_nan(flat[position]):
                 _refuse_missing(position, flat, refusal)
-    return ClassNumbers(numbers, counted(numbers, n_classes), first, column[first])
-
-
-def counted(numbers: _Integers, n_classes: int) -> npt.NDArray[np.intp]:
-    """How often each of ``0 .. n_classes - 1`` occurs, shape ``(n_classes,)``."""
-    if numbers.dtype.itemsize > 2:
-        return np.bincount(numbers, minlength=n_classes)
-    counts = np.zeros(n_classes, dtype=np.intp)
-    for start in range(0, len(numbers), _VALUES_AT_ONCE):  # bincount makes 8 bytes of each number
-        counts += np.bincount(numbers[start : start + _VALUES_AT_ONCE], minlength=n_classes)
-    return counts
+    return ClassNumbers(numbers, np.bincount(numbers), first, column[first])
 
 
 def grouped_positions(numbers: _Integers) -> _Integers:
@@ -117,11 +98,9 @@ def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
         ConfigError: there is one.
     """
     if column.dtype.kind in "fcmM":
-        for start in range(0, len(column), _VALUES_AT_ONCE):
-            block = column[start : start + _VALUES_AT_ONCE]
-            missing = np.isnan(block) if column.dtype.kind in "fc" else np.isnat(block)
-            if missing.any():
-                _refuse_missing(start + int(np.argwhere(missing)[0][0]), column, refusal)
+        missing = np.isnan(column) if column.dtype.kind in "fc" else np.isnat(column)
+        if missing.any():
+            _refuse_missing(int(np.argwhere(missing)[0][0]), column, refusal)
 
 
 def value_shown(value: Any) -> str:
@@ -172,32 +151,6 @@ def _check_hashable(value: Any, position: int, refusal: str) -> None:
         ) from error
 
 
-def _of_integers(column: npt.NDArray[Any]) -> _Integers:
-    lowest, highest = int(column.min()), int(column.max())
-    extent = highest - lowest + 1
-    if extent > max(1 << 16, len(column)):
-        return _of_sortable(column)
-    # A table from value to number: one pass, a block at a time, and no sorting.
-    number_of = np.full(extent, -1, dtype=np.int64)
-    n_known = 0
-    numbers = np.empty(len(column), dtype=narrowest(min(extent, len(column))))
-    for start in range(0, len(column), _VALUES_AT_ONCE):
-        block = column[start : start + _VALUES_AT_ONCE]
-        if column.dtype == np.uint64:
-            offsets = (block - np.uint64(lowest)).astype(np.intp)
-        else:
-            offsets = block.astype(np.intp) - lowest
-        found = number_of[offsets]
-        unknown = offsets[found < 0]
-        if len(unknown):
-            appeared = unknown[np.sort(np.unique(unknown, return_index=True)[1])]
-            number_of[appeared] = np.arange(n_known, n_known + len(appeared))
-            n_known += len(appeared)
-            found = number_of[offsets]
-        numbers[start : start + len(block)] = found
-    return numbers
-
-
 def _of_sortable(column: npt.NDArray[Any]) -> _Integers:
     _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
     number_of = np.empty(len(first), dtype=narrowest(len(first)))
@@ -210,7 +163,7 @@ def _of_rows(column: npt.NDArray[Any]) -> _Integers:
     rows = column.reshape(len(column), -1)
     ones = _positions_of_ones(rows)
     if ones is not None:
-        return _of_integers(ones)
+        return _of_sortable(ones)
     if rows.shape[1] == 0:
         return np.zeros(len(rows), dtype=np.uint8)
     if rows.dtype.kind in "fc":
@@ -223,25 +176,8 @@ def _positions_of_ones(rows: npt.NDArray[Any]) -> _Integers | None:
     """Where the one is in each row, if all rows are one-hot."""
     if rows.dtype.kind not in "biuf" or rows.shape[1] < 2:
         return None
-    ones = np.empty(len(rows), dtype=np.int64)
-    n_rows = max(1, _VALUES_AT_ONCE // rows.shape[1])
-    for start in range(0, len(rows), n_rows):
-        block = rows[start : start + n_rows]
-        is_one = block == 1
-        if not ((is_one | (block == 0)).all() and (is_one.sum(axis=1) == 1).all()):
-            return None
-        ones[start : start + len(block)] = is_one.argmax(axis=1)
+    is_one = rows == 1
+    if not ((is_one | (rows == 0)).all() and (is_one.sum(axis=1) == 1).all()):
+        return None
+    ones: _Integers = is_one.argmax(axis=1)
     return ones
-
-
-def _first_of_each(numbers: _Integers, n_classes: int) -> npt.NDArray[np.intp]:
-    """Where each class appears first; as they are numbered in that order, where the highest number so far rises."""
-    first: list[npt.NDArray[np.intp]] = []
-    highest = -1
-    for start in range(0, len(numbers), _VALUES_AT_ONCE):
-        if highest == n_classes - 1:
-            break
-        so_far = np.maximum(np.maximum.accumulate(numbers[start : start + _VALUES_AT_ONCE]).astype(np.int64), highest)
-        first.append(np.flatnonzero(np.diff(so_far, prepend=highest)) + start)
-        highest = int(so_far[-1])
-    return np.concatenate(first)

@@ -280,11 +280,7 @@ class SplitPartIterator(DatasetIteratorView):
         self._gives_list = False  # whether positions are kept as a range is nobody's concern
 
     def _arguments(self) -> dict[str, Any]:
-        return {"part": self._part, **self.division_arguments()}
-
-    def division_arguments(self) -> dict[str, Any]:
-        """What all parts of the division have in common."""
-        return self._division.arguments()
+        return {"part": self._part, **self._division.arguments()}
 
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return tagged(meta, self._part if self._division.has_names else None)
@@ -321,11 +317,7 @@ class FoldPartIterator(DatasetIteratorView):
         self._gives_list = False  # whether positions are kept as a range is nobody's concern
 
     def _arguments(self) -> dict[str, Any]:
-        return {"fold": self._fold, "side": self._side, **self.division_arguments()}
-
-    def division_arguments(self) -> dict[str, Any]:
-        """What all parts of all folds have in common."""
-        return self._folding.arguments()
+        return {"fold": self._fold, "side": self._side, **self._folding.arguments()}
 
 
 def tagged(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import json
 import zlib
 from collections.abc import Mapping
@@ -21,18 +20,17 @@ from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import Positions, as_index_array, composed
 from data_stack.dataset.recipes.recipe import fingerprint
-from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator, tagged
+from data_stack.dataset.splits.parts import Fold, tagged
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 
 __all__ = ["SavedPart", "SavedSplits"]
 
-FORMAT = 1
+FORMAT = 2
 
 _Indices = npt.NDArray[np.integer[Any]]
 
 _MASK, _POSITIONS = "mask", "positions"
-_INDICES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,6 @@ class SavedPart:
         name: where in the splits it stood, for messages: ``"train"``, ``"fold 2/test"``.
         tag: the key it had in a dict; None if it had none.
         n_indices: number of samples.
-        sha256: of the positions in the part's order, as little-endian int64.
         form: how ``data`` holds them: ``"mask"``, deflated, with a bit for each sample of the dataset, the lowest bit first, if
             they ascend; otherwise ``"positions"``, little-endian, int32 if the dataset is small enough, else int64.
         data: the positions in that form.
@@ -52,9 +49,8 @@ class SavedPart:
     name: str
     tag: str | None
     n_indices: int
-    sha256: str
-    form: str = field(compare=False)
-    data: bytes = field(compare=False, repr=False)
+    form: str
+    data: bytes = field(repr=False)
 
     @classmethod
     def of(cls, name: str, tag: str | None, indices: _Indices, n_samples: int) -> SavedPart:
@@ -65,13 +61,13 @@ class SavedPart:
             form, data = _MASK, zlib.compress(np.packbits(mask, bitorder="little").tobytes())
         else:
             form, data = _POSITIONS, indices.astype(_position_dtype(n_samples)).tobytes()
-        return cls(name, tag, len(indices), _digest(indices), form, data)
+        return cls(name, tag, len(indices), form, data)
 
     def indices(self, n_samples: int) -> _Indices:
         """The positions, shape ``(n_indices,)``, each in ``[0, n_samples)``.
 
         Raises:
-            DatasetFileCorruptError: they do not have the digest, or leave the dataset.
+            DatasetFileCorruptError: they are not as many as stated, or leave the dataset.
         """
         indices: _Indices | None = None
         if self.form == _MASK:
@@ -86,8 +82,10 @@ class SavedPart:
                 indices = np.flatnonzero(bits)
         elif len(self.data) == self.n_indices * _position_dtype(n_samples).itemsize:
             indices = np.frombuffer(self.data, dtype=_position_dtype(n_samples)).astype(np.intp)
-        if indices is None or len(indices) != self.n_indices or _digest(indices) != self.sha256:
-            raise DatasetFileCorruptError(f"the indices of part {self.name!r} are damaged: they do not have the digest stated")
+        if indices is None or len(indices) != self.n_indices:
+            raise DatasetFileCorruptError(
+                f"the indices of part {self.name!r} are damaged: they are not {self.n_indices} positions"
+            )
         if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < n_samples:
             raise DatasetFileCorruptError(f"the indices of part {self.name!r} are damaged: they leave the {n_samples} samples")
         return indices
@@ -100,14 +98,12 @@ class SavedSplits:
     Attributes:
         fingerprint: of the iterator that was divided.
         n_samples: its length.
-        made: the layer that divided it and its arguments, as JSON; None if the parts were not made by one ``split`` or ``folds``.
         arrangement: how the parts were given, as JSON.
         parts: in the order of the arrangement.
     """
 
     fingerprint: str
     n_samples: int
-    made: str | None = field(compare=False)
     arrangement: str
     parts: tuple[SavedPart, ...]
 
@@ -127,7 +123,7 @@ class SavedSplits:
         parts = tuple(
             SavedPart.of(name, tag, as_index_array(_positions_in(part, dataset, name)), n_samples) for name, tag, part in found
         )
-        return cls(fingerprint(adapted(dataset)), n_samples, _made_by([part for *_, part in found]), arrangement, parts)
+        return cls(fingerprint(adapted(dataset)), n_samples, arrangement, parts)
 
     def applied_to(self, iterator: DatasetIteratorIF) -> Any:
         """The parts as views of ``iterator``, arranged as they were.
@@ -168,19 +164,12 @@ class SavedSplits:
             DatasetFileCorruptError: they are damaged, or of a format that this version does not know.
         """
         what = f"{identifier!r} with splits"
-        try:
-            fields = JsonObject.unsealed(data, what)
-        except DatasetFileCorruptError as error:
-            damaged = _damaged_part(data)
-            if damaged is None:
-                raise
-            raise DatasetFileCorruptError(f"{what} is damaged: {damaged}") from error
+        fields = JsonObject.unsealed(data, what)
         if (number := fields.size("format")) != FORMAT:
             raise DatasetFileCorruptError(f"{what} has format {number}, but this version of data_stack reads format {FORMAT}")
         splits = cls(
             fingerprint=fields.text("fingerprint"),
             n_samples=fields.size("n_samples"),
-            made=fields.optional_text("made"),
             arrangement=fields.text("arrangement"),
             parts=tuple(_part(each, what) for each in fields.objects("parts")),
         )
@@ -197,7 +186,6 @@ def _part(fields: JsonObject, what: str) -> SavedPart:
         name=fields.text("name"),
         tag=fields.optional_text("tag"),
         n_indices=fields.size("n_indices"),
-        sha256=fields.hexadecimal("sha256", 64),
         form=fields.text("form"),
         data=data,
     )
@@ -205,19 +193,6 @@ def _part(fields: JsonObject, what: str) -> SavedPart:
     if part.form not in (_MASK, _POSITIONS):
         raise DatasetFileCorruptError(f"{what} is damaged: part {part.name!r:.80} has the unknown form {part.form!r:.20}")
     return part
-
-
-def _damaged_part(data: bytes) -> str | None:
-    """Which part of a file that lacks its digest lacks its own; None where that cannot be told."""
-    try:
-        fields = json.loads(data)
-        for each in fields["parts"]:
-            _part(JsonObject(each, "part"), f"part {each['name']!r:.80}").indices(int(fields["n_samples"]))
-    except DatasetFileCorruptError as error:
-        return str(error)
-    except (ValueError, TypeError, LookupError, OverflowError, MemoryError, RecursionError):
-        return None
-    return None
 
 
 def _arranged(splits: Any, path: tuple[str, ...], tag: str | None, found: list[tuple[str, str | None, Any]]) -> Any:
@@ -272,17 +247,6 @@ def _is_plain_view(part: Any) -> bool:
     return isinstance(part, DatasetIteratorView) and isinstance(access_to(part), (RearrangedAccess, NamedAccess))
 
 
-def _made_by(parts: list[Any]) -> str | None:
-    made: set[str] = set()
-    for part in parts:
-        while isinstance(part, InformedDatasetIterator):
-            part = part._stacked_on()[0]
-        if not isinstance(part, (SplitPartIterator, FoldPartIterator)):
-            return None
-        made.add(canonical_json({"arguments": to_plain(part.division_arguments()), "layer": part._layer_name}))
-    return made.pop() if len(made) == 1 else None
-
-
 def _as_view(dataset: DatasetIteratorIF, indices: _Indices, tag: str | None) -> DatasetIteratorIF:
     view = dataset._stacked("view", indices=indices, view_tags=None if tag is None else {"part": tag})
     if tag is None or not isinstance(view, InformedDatasetIterator):
@@ -292,10 +256,3 @@ def _as_view(dataset: DatasetIteratorIF, indices: _Indices, tag: str | None) -> 
 
 def _position_dtype(n_samples: int) -> np.dtype[Any]:
     return np.dtype("<i4" if n_samples <= 2**31 else "<i8")
-
-
-def _digest(indices: _Indices) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, len(indices), _INDICES_AT_ONCE):
-        digest.update(indices[start : start + _INDICES_AT_ONCE].astype("<i8").tobytes())
-    return digest.hexdigest()

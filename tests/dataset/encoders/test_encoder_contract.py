@@ -26,9 +26,7 @@ from data_stack.dataset.encoders import (
     TextLabelEncoder,
     encoder_from_state,
     load_encoder,
-    load_encoders,
     save_encoder,
-    save_encoders,
 )
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -48,7 +46,7 @@ CASES: dict[str, tuple[Callable[[], Encoder], Any]] = {
         lambda: CategoricalEncoder(categories=[3, None, "x", 2.5]),
         np.array([3, None, 2.5, "x"] * 10, dtype=object),
     ),
-    "class_mapping": (lambda: ClassMapping({("cat", "dog"): "animal", "": None}, names={"animal": "A", None: "N"}), WORDS),
+    "class_mapping": (lambda: ClassMapping({("cat", "dog"): "animal", "": None}, names=["A", "N"]), WORDS),
     "continuous": (ContinuousEncoder, NUMBERS),
     "continuous_scalar": (lambda: ContinuousEncoder("min_max", dtype="float64"), NUMBERS[:, 1]),
     "continuous_robust": (lambda: ContinuousEncoder("robust", missing="zeros"), NUMBERS),
@@ -60,10 +58,7 @@ CASES: dict[str, tuple[Callable[[], Encoder], Any]] = {
         ),
         MIXED,
     ),
-    "features_rest": (
-        lambda: FeatureEncoder({"b": ContinuousEncoder()}, rest="passthrough", feature_names=["a", "b", "c"]),
-        NUMBERS,
-    ),
+    "features_named": (lambda: FeatureEncoder({"b": ContinuousEncoder()}, feature_names=["a", "b", "c"]), NUMBERS),
     "image": (ImageEncoder, IMAGES),
     "image_given": (lambda: ImageEncoder([0.4, 0.5, 0.6], 0.25), IMAGES),
     "one_hot": (lambda: OneHotEncoder(["", "cat", "dog", "Ünï"], names=["none", "c", "d", "u"]), WORDS),
@@ -236,23 +231,6 @@ def test_a_stored_encoder_transforms_alike_in_a_spawned_process(spawned: Pool, t
         assert spawned.apply(transformed, (encoder, column)) == transformed(encoder, column)
 
 
-def test_encoders_of_several_columns_are_stored_together() -> None:
-    storage = InMemoryStorageConnector()
-    encoders = {0: ContinuousEncoder().fit(NUMBERS), "label": TextLabelEncoder(["a", "b"]), -1: ClassMapping({1: 2})}
-
-    save_encoders(encoders, storage, "encoders")
-
-    assert load_encoders(storage, "encoders") == encoders
-    with pytest.raises(ConfigError, match="use load_encoders"):
-        load_encoder(storage, "encoders")
-    save_encoder(encoders[0], storage, "one")
-    with pytest.raises(ConfigError, match="use load_encoder"):
-        load_encoders(storage, "one")
-    with pytest.raises(ConfigError, match=r"by the position or key of their column, not by 2\.5"):
-        save_encoders({2.5: encoders[0]}, storage, "other")
-    assert not storage.has_resource("other")
-
-
 def test_a_damaged_stored_encoder_is_noticed() -> None:
     storage = InMemoryStorageConnector()
     save_encoder(TextLabelEncoder(["cat", "dog"]), storage, "encoder")
@@ -318,7 +296,6 @@ def damaged_states() -> list[Any]:
         {**FeatureEncoder({0: ContinuousEncoder()}).state(), "config": {"encoders": {"dict": [[0, "x"]]}}},
         {**FeatureEncoder({0: ContinuousEncoder()}).state(), "config": {"encoders": {"dict": [[0, {"encoder": "x"}]]}}},
         {**FeatureEncoder({0: ContinuousEncoder()}).state(), "learned": {"rest": [1]}},
-        {**FeatureEncoder({0: ContinuousEncoder()}, rest="passthrough").state(), "learned": {"rest": [[1]]}},
     ]
 
 

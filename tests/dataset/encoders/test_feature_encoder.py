@@ -177,22 +177,6 @@ def test_missing_numbers_go_by_the_policy_of_their_encoder() -> None:
     assert np.array_equal(matrix, np.array([[-1, 0], [1, -1], [np.nan, 1]]), equal_nan=True)
 
 
-def test_the_rest_is_dropped_or_passes_through() -> None:
-    dropped = FeatureEncoder({3: CategoricalEncoder()}).fit(ROWS)
-    passed = FeatureEncoder({"job": CategoricalEncoder("ordinal")}, rest="passthrough").fit(NAMED_FORMS["dicts"])
-    by_end = FeatureEncoder({-1: CategoricalEncoder("ordinal")}, rest="passthrough").fit(np.array([[1.0, 2, 5], [3, 4, 5]]))
-
-    assert dropped.output_size == 3
-    assert passed.output_names == ("job", "age", "height", "number")
-    assert (
-        passed.transform(NAMED_FORMS["dicts"]).tolist()
-        == np.array([[0, 1, 2, 0, 2], AGES, HEIGHTS, NUMBERS], dtype=np.float32).T.tolist()
-    )
-    assert by_end.transform(np.array([[7.0, 8, 5]])).tolist() == [[0, 7, 8]]
-    with pytest.raises(EncodingError, match="feature 'age': at position 0, 'x' is no number"):
-        passed.transform([{**NAMED_FORMS["dicts"][0], "age": "x"}])
-
-
 def test_features_of_several_numbers_are_laid_out_flat() -> None:
     rows = [{"position": np.array([1.0, 2.0]), "words": "a b"}, {"position": np.array([3.0, 6.0]), "words": "b"}]
     encoder = FeatureEncoder({"position": ContinuousEncoder(), "words": CategoricalEncoder()}).fit(rows)
@@ -309,9 +293,8 @@ def test_a_row_of_another_length_or_without_a_feature_is_named() -> None:
         (({True: ContinuousEncoder()},), "not by True"),
         (({0: np.log},), "has no fit and transform; a function is for iterator.map"),
         (({0: ContinuousEncoder},), "is an object, not the class|no encoder"),
-        (({0: ContinuousEncoder()}, "keep"), "rest must be one of"),
-        (({0: ContinuousEncoder()}, "drop", ["a", "a"]), "two features are called alike"),
-        (({0: ContinuousEncoder()}, "drop", "ab"), "is a list of strings"),
+        (({0: ContinuousEncoder()}, ["a", "a"]), "two features are called alike"),
+        (({0: ContinuousEncoder()}, "ab"), "is a list of strings"),
     ],
 )
 def test_wrong_features_are_refused_when_it_is_made(arguments: Any, problem: str) -> None:
@@ -344,11 +327,3 @@ def test_an_encoder_whose_output_is_no_numbers_is_an_error() -> None:
 
     with pytest.raises(ConfigError, match=r"feature 0: .* made no numbers of it"):
         FeatureEncoder({0: Shouting()}).fit([["a"]]).transform([["a"]])
-
-
-@pytest.mark.parametrize("other", [-3, "a"])
-def test_a_feature_named_once_by_its_position_and_once_otherwise_is_refused(other: Any) -> None:
-    encoder = FeatureEncoder({0: ContinuousEncoder(), other: ContinuousEncoder()}, feature_names=["a", "b", "c"])
-
-    with pytest.raises(ConfigError, match=f"feature 0 is named twice: as 0 and as {other!r}"):
-        encoder.fit(np.eye(3))

@@ -245,6 +245,9 @@ def test_a_state_leads_to_no_other_class_and_imports_nothing_else(path: Any) -> 
     assert set(sys.modules) == before
 
 
+REST: list[Any] = [["var_", None], ["scale_", None], ["n_samples_seen_", 9]]
+
+
 @pytest.mark.parametrize(
     ("part", "value"),
     [
@@ -255,9 +258,9 @@ def test_a_state_leads_to_no_other_class_and_imports_nothing_else(path: Any) -> 
         ("learned", []),
         ("learned", {"dict": [["transform", 1]]}),
         ("learned", {"dict": [["n_features_in_", 3], ["mean_", None], ["var_", None]]}),
-        ("learned", {"dict": [["n_features_in_", 10**12], ["mean_", None], ["var_", None], ["scale_", None]]}),
-        ("learned", {"dict": [["n_features_in_", 3], ["mean_", to_plain(np.zeros(4))], ["var_", None], ["scale_", None]]}),
-        ("learned", {"dict": [["n_features_in_", 3], ["mean_", "x"], ["var_", None], ["scale_", None]]}),
+        ("learned", {"dict": [["n_features_in_", 10**12], ["mean_", None], *REST]}),
+        ("learned", {"dict": [["n_features_in_", 3], ["mean_", to_plain(np.zeros(4))], *REST]}),
+        ("learned", {"dict": [["n_features_in_", 3], ["mean_", "x"], *REST]}),
     ],
 )
 def test_what_fitting_could_not_have_given_is_refused(part: str, value: Any) -> None:
