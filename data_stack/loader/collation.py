@@ -36,7 +36,7 @@ class Padded(Collation):
     """Values of different lengths filled up to one shape::
 
         Loader(texts, 32, collate=Padded())  # {"tokens": (32, 87), "label": (32,), "tokens_lengths": (32,)}
-        Loader(texts, 32, collate=Padded({"tokens": 0, "labels": -100}, to=512, truncate=True, dtype=np.int64))
+        Loader(texts, 32, collate=Padded({"tokens": 0, "labels": -100}, to=512, truncate=True))
         Loader(images, 32, collate=Padded(columns="image", multiple_of=(32, 32), lengths=2))
 
     A padded column has the shape ``(n, extent, ...)``, each extent that of the largest value in the batch, or what ``to`` and
@@ -61,8 +61,7 @@ class Padded(Collation):
         truncate: whether what is longer than ``to`` is cut off, and not an error.
         multiple_of: extents are rounded up to a multiple of this; or several, for the first extents. It does not change ``to``.
         lengths: whether lengths are given: True, False, or a number of extents of which they are.
-        dtype: of padded columns, which must hold their values (floats may be rounded); or a mapping of columns to dtypes. None:
-            see above.
+        dtype: of padded columns, which must hold their values (floats may be rounded). None: see above.
 
     Raises:
         ConfigError: an argument is out of range. When a batch is made: a column is not there or has something else than arrays of
@@ -79,7 +78,7 @@ class Padded(Collation):
         truncate: bool = False,
         multiple_of: SupportsIndex | Sequence[SupportsIndex] = 1,
         lengths: bool | int = True,
-        dtype: npt.DTypeLike | Mapping[ColumnKey, npt.DTypeLike] | None = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         if isinstance(value, Mapping):
             if columns is not None:
@@ -93,13 +92,10 @@ class Padded(Collation):
         if truncate and not self._to:
             raise ConfigError("truncate cuts off what is longer than `to`: give it, too")
         self._n_lengths = checked_integer("lengths", lengths, at_least=0)
-        self._dtype: Any = _dtypes(dtype)
-        if (
-            isinstance(self._dtype, dict)
-            and self._keys is not None
-            and (other := [key for key in self._dtype if key not in self._keys])
-        ):
-            raise ConfigError(f"dtype is given for columns that are not padded: {', '.join(map(repr, other))}")
+        try:
+            self._dtype: np.dtype[Any] | None = None if dtype is None else np.dtype(dtype)
+        except TypeError:
+            raise ConfigError(f"dtype must be one of numpy, got {dtype!r:.80}") from None
 
     def collated(self, batch: Batch) -> Any:
         """The batch with its columns padded, see the class.
@@ -148,7 +144,12 @@ class Padded(Collation):
                     )
                 arrays = _cut(arrays, place, most)
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
-        dtype = self._dtype_of(arrays, key, name)
+        if self._dtype is not None:
+            _check_values_fit(arrays, dtype := self._dtype, name)
+        elif isinstance(arrays, np.ndarray):
+            dtype = arrays.dtype
+        else:
+            dtype = common_dtype(arrays, name) if arrays else np.dtype(np.float64)
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
         padded = filled((len(shapes), *wanted), value, dtype, name)
@@ -176,27 +177,6 @@ class Padded(Collation):
             return fixed
         multiple = self._multiple_of[place] if place < len(self._multiple_of) else 1
         return -(-largest // multiple) * multiple
-
-    def _dtype_of(self, arrays: Column | list[Column], key: Any, name: str) -> np.dtype[Any]:
-        wanted: np.dtype[Any] | None = self._dtype.get(key) if isinstance(self._dtype, dict) else self._dtype
-        if wanted is not None:
-            _check_values_fit(arrays, wanted, name)
-            return wanted
-        if isinstance(arrays, np.ndarray):
-            return arrays.dtype
-        return common_dtype(arrays, name) if arrays else np.dtype(np.float64)
-
-    def __repr__(self) -> str:
-        options = {
-            "columns": (None if isinstance(self._value, dict) else self._keys, None),
-            "to": (self._to, ()),
-            "truncate": (self._truncates, False),
-            "multiple_of": (self._multiple_of, (1,)),
-            "lengths": (self._n_lengths, 1),
-            "dtype": (self._dtype, None),
-        }
-        shown = [f"{name}={value!r}" for name, (value, default) in options.items() if value != default]
-        return f"Padded({', '.join([repr(self._value), *shown])})"
 
 
 class Concatenated(Collation):
@@ -239,9 +219,6 @@ class Concatenated(Collation):
         if isinstance(batch, dict):
             return made
         return tuple(made.values()) if isinstance(batch, tuple) else made[0]
-
-    def __repr__(self) -> str:
-        return f"Concatenated({'' if self._keys is None else f'columns={self._keys}'})"
 
 
 def _columns(batch: Batch) -> dict[Any, Column]:
@@ -327,13 +304,3 @@ def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
     while each and each[-1] is None:
         each.pop()
     return tuple(each)
-
-
-def _dtypes(given: Any) -> Any:
-    """One dtype, or one for each of some columns."""
-    if given is None:
-        return None
-    try:
-        return {key: np.dtype(each) for key, each in given.items()} if isinstance(given, Mapping) else np.dtype(given)
-    except TypeError:
-        raise ConfigError(f"dtype must be one of numpy, or a mapping of columns to dtypes, got {given!r:.80}") from None

@@ -10,12 +10,13 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.fitting import as_dtype
 from data_stack.dataset.iterator.indices import checked_index
 from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.exception import ConfigError
 from data_stack.util.exact import common_dtype as exact_dtype
 
-__all__ = ["Ragged", "common_dtype", "filled", "is_same", "joined", "value_arrays"]
+__all__ = ["Ragged", "common_dtype", "filled", "joined", "value_arrays"]
 
 _NUMBERS = "biufc"
 
@@ -58,18 +59,6 @@ class Ragged:
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "offsets", offsets)
 
-    @classmethod
-    def of(cls, rows: Sequence[Any]) -> Ragged:
-        """The ragged array of arrays, or of lists of numbers, that agree in all extents but the first.
-
-        Raises:
-            ConfigError: they do not agree, there are none, or they are not all arrays of numbers.
-        """
-        arrays = value_arrays(rows, "rows")
-        if arrays is None or len(arrays) == 0:
-            raise ConfigError(f"a ragged array is made of arrays of numbers, one at least, not of {rows!r:.80}")
-        return joined(arrays, common_dtype(arrays, "rows"), "rows")
-
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """How many values each sample has, shape ``(n,)``."""
@@ -95,46 +84,7 @@ class Ragged:
         return row
 
     def __iter__(self) -> Iterator[npt.NDArray[Any]]:
-        return iter(self.rows())
-
-    def rows(self) -> list[npt.NDArray[Any]]:
-        """The arrays of all samples, views."""
-        ends = self.offsets.tolist()
-        return [self.values[start:end] for start, end in pairwise(ends)]
-
-    def to_padded(self, value: Any = 0, *, length: int | None = None) -> npt.NDArray[Any]:
-        """One array of shape ``(n, length, ...)``, filled up with ``value`` behind each sample's values.
-
-        Args:
-            value: of the dtype of the values, or exactly representable in it.
-            length: None for that of the longest.
-
-        Raises:
-            ConfigError: a sample is longer than ``length``, or the dtype cannot hold ``value``.
-        """
-        lengths = self.lengths
-        longest = int(lengths.max(initial=0))
-        wanted = longest if length is None else length
-        if longest > wanted:
-            raise ConfigError(
-                f"sample {int(lengths.argmax())} has {longest} values, more than the {wanted} that it shall be padded to"
-            )
-        padded = filled((len(self), wanted, *self.values.shape[1:]), value, self.values.dtype, "a ragged array")
-        padded[np.arange(wanted) < lengths[:, None]] = self.values
-        return padded
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Ragged):
-            return NotImplemented
-        return (
-            self.values.dtype == other.values.dtype
-            and np.array_equal(self.offsets, other.offsets)
-            and np.array_equal(self.values, other.values, equal_nan=self.values.dtype.kind in "fc")
-        )
-
-    def __repr__(self) -> str:
-        extents = "".join(f" × {extent}" for extent in self.values.shape[1:])
-        return f"<Ragged: {len(self):,} samples, {len(self.values):,}{extents} values, {self.values.dtype}>"
+        return (self.values[start:end] for start, end in pairwise(self.offsets.tolist()))
 
 
 def value_arrays(column: Sequence[Any] | npt.NDArray[Any], what: str) -> list[npt.NDArray[Any]] | None:
@@ -201,30 +151,17 @@ def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], what: str) 
     Raises:
         ConfigError: the dtype cannot hold it.
     """
-    if not _holds(dtype, value):
-        raise ConfigError(
-            f"{what} is {dtype}, which cannot hold the padding value {value!r:.40}; "
-            f"give another value or dtype, or name the columns to be padded"
-        )
-    return np.zeros(shape, dtype) if value == 0 else np.full(shape, value, dtype)  # zeros are not written where pages are fresh
-
-
-def _holds(dtype: np.dtype[Any], value: Any) -> bool:
-    """Whether ``value`` stays the number that it is, but for a float's rounding to fewer digits."""
     number = np.asarray(value)
-    if number.ndim or number.dtype.kind not in _NUMBERS or (number.dtype.kind == "c" and dtype.kind != "c"):
-        return False
-    with np.errstate(all="ignore"):
-        cast = number.astype(dtype)
-        if dtype.kind in "fc" and number.dtype.kind in "fc":
-            return bool(np.isfinite(cast) == np.isfinite(number))
-    return is_same(cast, number)
-
-
-def is_same(cast: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> bool:
-    """Whether numbers are the same in another dtype; numpy compares integers and floats as floats, which rounds the integers."""
-    has_floats = "f" in (cast.dtype.kind, numbers.dtype.kind)
-    return bool((cast == numbers).all()) and (not has_floats or exact_dtype([cast, numbers]) is not None)
+    try:
+        if number.ndim:
+            raise TypeError(f"it has {number.ndim} dimensions")
+        as_dtype(number, dtype, rounds=number.dtype.kind in "fc", whole_floats=True)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{what} is {dtype}, which cannot hold the padding value {value!r:.40} ({error}); "
+            f"give another value or dtype, or name the columns to be padded"
+        ) from error
+    return np.zeros(shape, dtype) if value == 0 else np.full(shape, value, dtype)  # zeros are not written where pages are fresh
 
 
 def _as_array(value: Any) -> npt.NDArray[Any] | None:

@@ -89,12 +89,11 @@ def test_columns_are_named_by_keys_and_by_positions_from_either_end() -> None:
 def test_each_column_has_its_own_padding_value_and_dtype() -> None:
     samples = [{"tokens": [1, 2], "labels": [1, 2]}, {"tokens": [], "labels": []}]
 
-    batch = padded(samples, Padded({"tokens": 9, "labels": -100}, lengths=False, dtype={"labels": np.int16}))
+    batch = padded(samples, Padded({"tokens": 9, "labels": -100}, lengths=False))
 
     assert batch["tokens"].tolist() == [[1, 2], [9, 9]]
     assert batch["labels"].tolist() == [[1, 2], [-100, -100]]
     assert batch["tokens"].dtype == np.int64  # an empty list is no floats
-    assert batch["labels"].dtype == np.int16
 
 
 def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
@@ -217,7 +216,6 @@ def test_what_cannot_be_collated_is_named(samples: list[Any], collation: Collati
         ({"multiple_of": (8, None)}, "multiple_of must be an integer"),
         ({"truncate": True}, "give it, too"),
         ({"value": {"a": 0}, "columns": "a"}, "once"),
-        ({"value": {"a": 0}, "dtype": {"b": "i4"}}, "not padded: 'b'"),
         ({"dtype": "nonsense"}, "dtype must be one of numpy"),
         ({"lengths": -1}, "lengths must be at least 0"),
         ({"columns": 1.5}, "columns are named by"),
@@ -241,14 +239,9 @@ def test_an_empty_batch_stays_one() -> None:
     assert Padded().collated(()) == Concatenated().collated(()) == ()
 
 
-def test_collations_pickle_and_show_what_they_do() -> None:
-    collation = Padded({"a": 0}, to=(None, 4), lengths=False)
+def test_collations_pickle() -> None:
+    again = pickle.loads(pickle.dumps(Padded({"a": 0}, to=(None, 4), lengths=False)))
 
-    again = pickle.loads(pickle.dumps(collation))
-
-    assert repr(again) == repr(collation) == "Padded({'a': 0}, to=(None, 4), lengths=0)"
-    assert repr(Padded()) == "Padded(0)"
-    assert repr(Concatenated(columns=["a", 1])) == "Concatenated(columns=['a', 1])"
     assert np.array_equal(again.collated({"a": np.ones((1, 2, 2))})["a"][0, :, :2], np.ones((2, 2)))
 
 
@@ -258,13 +251,13 @@ def test_collations_pickle_and_show_what_they_do() -> None:
 def test_values_come_one_after_the_other() -> None:
     batch = padded(TEXTS, Concatenated())
 
-    assert batch["tokens"] == Ragged(np.array([1, 2, 3, 4], np.int32), np.array([0, 3, 4, 4]))
+    assert (batch["tokens"].values.dtype, batch["tokens"].values.tolist()) == (np.int32, [1, 2, 3, 4])
+    assert batch["tokens"].offsets.tolist() == [0, 3, 4, 4]
     assert [row.tolist() for row in batch["tokens"]] == [[1, 2, 3], [4], []]
     assert batch["tokens"].lengths.tolist() == [3, 1, 0]
     assert batch["tokens"][-2].tolist() == [4]
     assert batch["tokens"][0].base is batch["tokens"].values
     assert batch["text"].tolist() == ["abc", "d", ""]
-    assert repr(batch["tokens"]) == "<Ragged: 3 samples, 4 values, int32>"
     assert batch["tokens"].nbytes == 4 * 4 + 4 * 8
 
 
@@ -275,20 +268,6 @@ def test_values_of_one_shape_are_ragged_too_and_tuples_stay_tuples() -> None:
     assert values.offsets.tolist() == [0, 2, 4, 6, 8]
     assert (values[3] == 3).all()
     assert labels.tolist() == [0, 1, 2, 3]
-    assert padded([[1], [2, 3]], Concatenated()) == Ragged.of([[1], [2, 3]])
-
-
-@given(st.lists(hnp.arrays(np.float32, st.tuples(st.integers(0, 5), st.just(2))), min_size=1, max_size=8))
-def test_a_ragged_array_gives_its_rows_and_their_padded_array(rows: list[Any]) -> None:
-    ragged = Ragged.of(rows)
-
-    assert len(ragged) == len(rows)
-    assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(ragged.rows(), rows, strict=True))
-    expected, lengths = Padded(-1).collated(stack_values(rows))
-    assert np.array_equal(ragged.to_padded(-1), expected, equal_nan=True)
-    assert np.array_equal(ragged.lengths, lengths)
-    assert ragged.to_padded(length=9).shape == (len(rows), 9, 2)
-    assert pickle.loads(pickle.dumps(ragged)) == ragged
 
 
 def test_a_ragged_array_is_checked() -> None:
@@ -297,14 +276,8 @@ def test_a_ragged_array_is_checked() -> None:
             Ragged(np.arange(3), np.array(offsets))
     with pytest.raises(ConfigError, match="have none"):
         Ragged(np.array(3), np.array([0, 3]))
-    with pytest.raises(ConfigError, match="one at least"):
-        Ragged.of([])
-    with pytest.raises(ConfigError, match="sample 1 has 3 values, more than the 2"):
-        Ragged.of([[1], [1, 2, 3]]).to_padded(length=2)
     with pytest.raises(IndexError):
-        Ragged.of([[1], [1, 2, 3]])[2]
-    assert Ragged.of([[1]]) != Ragged.of([[1.0]])
-    assert Ragged.of([[1]]) != [[1]]
+        Ragged(np.arange(4), np.array([0, 1, 4]))[2]
 
 
 # ---------------------------------------------------------------------- under a loader
