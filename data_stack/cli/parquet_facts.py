@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.parquet.indexes import NotNullIndex, SingleFieldIndex, to_json
+from data_stack.formats.parquet.indexes import NotNullIndex, SingleFieldIndex
 from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY
@@ -123,7 +122,7 @@ def _indexes(footers: Footers, with_values: bool) -> list[dict[str, Any]] | str:
         elif isinstance(index, SingleFieldIndex):
             fact |= {"kind": "single_field", "n_values": len(index.row_groups)}
             if with_values:
-                by_kind = json.loads(to_json([index]))["indexes"][0]["values"]
-                fact["values"] = [pair for pairs in by_kind.values() for pair in pairs]
+                pairs = index.row_groups.items()
+                fact["values"] = [[value if isinstance(value, (int, float)) else str(value), sorted(its)] for value, its in pairs]
         facts.append(fact)
     return facts

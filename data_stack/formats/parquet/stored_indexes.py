@@ -13,15 +13,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.parquet.indexes import (
-    NotNullIndex,
-    RowGroupIndex,
-    SingleFieldIndex,
-    build_index,
-    from_json,
-    index_of_pickled,
-    to_json,
-)
+from data_stack.formats.parquet.indexes import RowGroupIndex, index_of_json, index_of_pickled
 from data_stack.formats.parquet.metadata import INDEXES_KEY, read_common_metadata, write_common_metadata
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY
 from data_stack.formats.parquet.pickled import read_pickled_indexes
@@ -90,10 +82,7 @@ def built_indexes(footers: Footers, schema: Schema, indexes: Sequence[RowGroupIn
     for index in indexes:
         schema[index.field]
     row_groups = RowGroups(footers, schema)
-    built: dict[str, RowGroupIndex] = {}
-    for index in indexes:
-        built[index.name] = build_index(_columns(row_groups, index.field), index)
-    return built
+    return {index.name: index.build(_columns(row_groups, index.field)) for index in indexes}
 
 
 def _columns(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArray[Any]]]:
@@ -118,7 +107,7 @@ def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
     pickled = read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
     found: dict[str, RowGroupIndex] = {name: index_of_pickled(index) for name, index in pickled.items()}
     # Petastorm's do not say what they were built of; a row group that there is none of tells.
-    last = max((group for index in found.values() for group in _groups_of(index)), default=-1)
+    last = max((index.last_group for index in found.values()), default=-1)
     if last >= len(footers):
         raise ConfigError(
             f"Petastorm's row-group indexes of {footers.files.folder.name} name row group {last}, and there are {len(footers)}: "
@@ -128,30 +117,36 @@ def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
 
 
 def indexes_json(indexes: Mapping[str, RowGroupIndex], footers: Footers) -> bytes:
-    """Indexes as they are stored, with what they were built of."""
-    return json.dumps(
-        {"n_row_groups": len(footers), "layout": _layout(footers), "indexes": json.loads(to_json(indexes))}
-    ).encode()
+    """Indexes as they are stored, with what they were built of.
+
+    ``{"version": 2, "layout": …, "indexes": [{"name": …, "field": …, "values": [["car_1", [0, 3]], …]}]}``; of a not-null index
+    there are ``row_groups`` in place of ``values``.
+    """
+    stored = [index.to_json() for index in indexes.values()]
+    return json.dumps({"version": _VERSION, "layout": _layout(footers), "indexes": stored}).encode()
 
 
+_VERSION: Final = 2
 _ADVICE: Final = "the dataset was changed since. Build them again: build_indexes(source, indexes)"
 
 
 def _parsed(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
     try:
         content = json.loads(data)
-        n_row_groups, layout, indexes = content["n_row_groups"], content["layout"], content["indexes"]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        if content.get("version") != _VERSION:
+            raise ValueError(f"of version {content.get('version')!r:.20}, not {_VERSION}")
+        layout, indexes = content["layout"], [index_of_json(each) for each in content["indexes"]]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise DatasetFileCorruptError(
-            f"the row-group indexes of {footers.files.folder.name} are damaged: {error!s:.200}. Build them again: "
-            f"build_indexes(source, indexes)"
+            f"the row-group indexes of {footers.files.folder.name} are damaged, or of another version of data_stack: "
+            f"{error!s:.200}. Build them again: build_indexes(source, indexes)"
         ) from error
     if layout != _layout(footers):
         raise ConfigError(
-            f"the row-group indexes of {footers.files.folder.name} are of {n_row_groups!s:.20} row groups, it has {len(footers)} "
-            f"of other files, sizes or values now: {_ADVICE}"
+            f"the row-group indexes of {footers.files.folder.name} are of other row groups, files, sizes or values than it has "
+            f"now: {_ADVICE}"
         )
-    return dict(from_json(json.dumps(indexes)))
+    return {index.name: index for index in indexes}
 
 
 def _layout(footers: Footers) -> str:
@@ -161,11 +156,3 @@ def _layout(footers: Footers) -> str:
         rows = footers.n_rows[footers.file_of == number].tolist()
         digest.update(json.dumps([path, rows, footers.digest(number)]).encode())
     return digest.hexdigest()
-
-
-def _groups_of(index: RowGroupIndex) -> Iterator[int]:
-    if isinstance(index, NotNullIndex):
-        yield from index.row_groups
-    elif isinstance(index, SingleFieldIndex):
-        for groups in index.row_groups.values():
-            yield from groups

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet import ParquetDataset, build_indexes
 from data_stack.formats.parquet.indexes import (
     IntersectIndexSelector,
     NotNullIndex,
@@ -21,12 +24,12 @@ from data_stack.formats.parquet.indexes import (
     SingleFieldIndex,
     SingleIndexSelector,
     UnionIndexSelector,
-    build_index,
-    from_json,
+    index_of_json,
     index_of_pickled,
-    to_json,
 )
+from data_stack.formats.parquet.metadata import INDEXES_KEY, read_common_metadata, write_common_metadata
 from data_stack.formats.parquet.pickled import read_pickled_indexes
+from data_stack.io.folder import folder_of
 
 PICKLES = Path(__file__).parent / "fixtures" / "pickles"
 
@@ -39,7 +42,7 @@ def objects(*cells: Any) -> np.ndarray[Any, Any]:
 
 
 def single(*columns: Any) -> SingleFieldIndex:
-    return build_index(enumerate(columns), SingleFieldIndex("by_field", "field"))
+    return SingleFieldIndex("by_field", "field").build(enumerate(columns))
 
 
 COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
@@ -49,7 +52,7 @@ COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
     (np.array(["a", "bc"]), np.array(["bc"]), {"a": {0}, "bc": {0, 1}}),
     (np.array([b"a"]), np.array([b"\xff"]), {b"a": {0}, b"\xff": {1}}),
     (np.array([0.5, np.inf]), np.array([-0.0]), {0.5: {0}, np.inf: {0}, 0.0: {1}}),
-    (np.array(["2020-02-29"], "M8[D]"), np.array(["NaT"], "M8[D]"), {date(2020, 2, 29): {0}}),
+    (np.array(["2020-02-29"], "M8[D]"), np.array(["NaT"], "M8[D]"), {datetime(2020, 2, 29): {0}}),
     (np.array(["2020-02-29T01"], "M8[ns]"), np.array([], "M8[ns]"), {datetime(2020, 2, 29, 1): {0}}),
     (np.array([1500], "m8[ms]"), np.array([1], "m8[ms]"), {timedelta(seconds=1.5): {0}, timedelta(milliseconds=1): {1}}),
     (objects("a", None), objects(None), {"a": {0}}),
@@ -71,7 +74,7 @@ def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, se
 def test_a_row_group_may_come_in_parts_in_any_order() -> None:
     parts = [(7, np.array([1])), (3, np.array([2])), (7, np.array([2]))]
 
-    index = build_index(parts, SingleFieldIndex("i", "f"))
+    index = SingleFieldIndex("i", "f").build(parts)
 
     assert index.row_groups == {1: frozenset({7}), 2: frozenset({3, 7})}
 
@@ -79,7 +82,7 @@ def test_a_row_group_may_come_in_parts_in_any_order() -> None:
 def test_a_not_null_index_knows_the_row_groups_with_a_value() -> None:
     columns = [objects(None, None), objects(None, 1), np.array([1]), np.array([], np.int64), objects()]
 
-    index = build_index(enumerate(columns), NotNullIndex("present", "field"))
+    index = NotNullIndex("present", "field").build(enumerate(columns))
 
     assert index == NotNullIndex("present", "field", frozenset({1, 2}))
 
@@ -101,7 +104,7 @@ def test_a_numpy_scalar_finds_what_was_built_from_its_like(value: Any) -> None:
 
 def test_nan_is_a_value_that_is_found_also_after_storing() -> None:
     index = single(np.array([np.nan, 1.0], np.float32), np.array([np.nan, np.nan]))
-    stored = from_json(to_json([index]))["by_field"]
+    stored = stored_and_read(index)
 
     assert index.row_groups_with(float("nan")) == {0, 1}
     assert stored.row_groups_with(np.float64("nan")) == {0, 1}
@@ -117,6 +120,10 @@ def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
         assert index.row_groups_with(datetime(2020, 2, 29, 1)) == set()
 
 
+def stored_and_read(index: RowGroupIndex) -> Any:
+    return index_of_json(json.loads(json.dumps(index.to_json())))
+
+
 VALUES = st.one_of(
     st.text(),
     st.binary(),
@@ -124,94 +131,66 @@ VALUES = st.one_of(
     st.integers(),
     st.floats(allow_nan=False),
     st.decimals(allow_nan=False),
-    st.dates(),
     st.datetimes(timezones=st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-5))])),
     st.times(),
     st.timedeltas(),
     st.integers(-(2**62), 2**62).map(lambda number: np.datetime64(number, "ps")),
-    st.integers(-(2**62), 2**62).map(lambda number: np.array(number).astype("m8[25s]")[()]),
 )
 
 
-@given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 2**40))), ordinals=st.frozensets(st.integers(0, 10)))
-def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozenset[int]], ordinals: frozenset[int]) -> None:
-    indexes = {"one": SingleFieldIndex("one", "f", row_groups), "two": NotNullIndex("two", "g", ordinals)}
+@given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 2**40), min_size=1)))
+def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozenset[int]]) -> None:
+    read = stored_and_read(SingleFieldIndex("one", "f", row_groups))
 
-    read = from_json(to_json(indexes).encode())
-
-    assert read == indexes
-    values = list(read["one"].row_groups)
-    assert {(type(value), value) for value in values} == {(type(value), value) for value in row_groups}
+    assert read.row_groups == row_groups
+    assert {(type(value), value) for value in read.row_groups} == {(type(value), value) for value in row_groups}
+    assert stored_and_read(NotNullIndex("two", "g", frozenset({1, 5}))) == NotNullIndex("two", "g", frozenset({1, 5}))
 
 
 def test_values_of_different_types_stay_apart_in_json() -> None:
-    row_groups = {value: frozenset({n}) for n, value in enumerate([1, "1", b"1", "MQ==", "true", "2020-01-01", date(2020, 1, 1)])}
-    index = SingleFieldIndex("i", "f", row_groups)
+    values = [1, "1", b"1", "MQ==", "true", "2020-01-01", datetime(2020, 1, 1)]
+    row_groups = {value: frozenset({n}) for n, value in enumerate(values)}
 
-    assert from_json(to_json([index]))["i"].row_groups == row_groups
+    assert stored_and_read(SingleFieldIndex("i", "f", row_groups)).row_groups == row_groups
 
 
 def test_the_json_does_not_depend_on_the_order_in_which_values_were_met() -> None:
-    forward = build_index([(0, objects("a", 2, 1.5)), (1, objects(b"c", "b"))], SingleFieldIndex("i", "f"))
-    backward = build_index([(1, objects("b", b"c")), (0, objects(1.5, 2, "a"))], SingleFieldIndex("i", "f"))
+    forward = SingleFieldIndex("i", "f").build([(0, objects("a", 2, 1.5)), (1, objects(b"c", "b"))])
+    backward = SingleFieldIndex("i", "f").build([(1, objects("b", b"c")), (0, objects(1.5, 2, "a"))])
 
-    assert to_json([forward]) == to_json([backward])
-
-
-def test_the_json_is_as_documented() -> None:
-    index = SingleFieldIndex("by_vehicle", "vehicle", {"car_1": frozenset({3, 0})})
-
-    assert json.loads(to_json([index])) == {
-        "version": 1,
-        "indexes": [{"kind": "single_field", "name": "by_vehicle", "field": "vehicle", "values": {"str": [["car_1", [0, 3]]]}}],
-    }
+    assert forward.to_json() == backward.to_json()
 
 
-WRONG_DOCUMENTS = [
-    "",
-    "[]",
-    "null",
-    "{}",
-    '{"version": 2, "indexes": []}',
-    '{"version": 1, "indexes": [{}]}',
-    '{"version": 1, "indexes": 5}',
-    '{"version": 1, "indexes": [{"kind": "not_null", "name": 1, "field": "f", "row_groups": []}]}',
-    '{"version": 1, "indexes": [{"kind": "not_null", "name": "n", "field": "f", "row_groups": [-1]}]}',
-    '{"version": 1, "indexes": [{"kind": "not_null", "name": "n", "field": "f", "row_groups": [true]}]}',
-    '{"version": 1, "indexes": [{"kind": "bloom", "name": "n", "field": "f"}]}',
-    "[" * 100_000,
+WRONG = [
+    *({}, {"name": "n"}, {"name": 1, "field": "f", "row_groups": []}, {"name": "n", "field": "f"}),
+    *({"row_groups": groups} for groups in ([-1], [True], 5, None)),
     *(
-        '{"version": 1, "indexes": [{"kind": "single_field", "name": "n", "field": "f", "values": {' + values + "}}]}"
-        for values in (
-            '"os.system": [["a", [1]]]',
-            '"int": [["5", [1]]]',
-            '"int": [[true, [1]]]',
-            '"str": [[[], [1]]]',
-            '"float": [["5", [1]]]',
-            '"bytes": [["?", [1]]]',
-            '"Decimal": [["x", [1]]]',
-            '"Decimal": [[5, [1]]]',
-            '"date": [["2020-13-01", [1]]]',
-            '"timedelta": [[100000000000000000000000, [1]]]',
-            '"datetime64": [[1, "x", 1], [1]]',
-            '"datetime64": [[[1, "x", 1], [1]]]',
-            '"datetime64": [[[100000000000000000000, "s", 1], [1]]]',
-            '"str": [["a"]]',
-            '"str": 5',
+        {"values": [[value, [1]]]}
+        for value in (
+            {"os.system": "a"},
+            {"bytes": "?"},
+            {"Decimal": "x"},
+            {"datetime": "2020-13-01"},
+            {"timedelta": 10**30},
+            {"scalar": {"dtype": "M8[x]"}},
+            ["a"],
         )
     ),
+    *({"values": values} for values in ([["a"]], 5, [["a", ["b"]]])),
 ]
 
 
-@pytest.mark.parametrize("text", WRONG_DOCUMENTS)
-def test_json_that_holds_no_indexes_is_an_error_of_ours(text: str) -> None:
+@pytest.mark.parametrize("content", WRONG, ids=repr)
+def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content: Any) -> None:
+    pq.write_table(pa.table({"f": [1, 2]}), tmp_path / "a.parquet")
+    build_indexes(tmp_path, [SingleFieldIndex("n", "f")])
+    arrow_schema, metadata = read_common_metadata(folder_of(tmp_path)) or pytest.fail("there is none")
+    stored = json.loads(metadata[INDEXES_KEY])
+    stored["indexes"] = [content if "name" in content or not content else {"name": "n", "field": "f", **content}]
+    write_common_metadata(folder_of(tmp_path), arrow_schema, {**metadata, INDEXES_KEY: json.dumps(stored).encode()})
+
     with pytest.raises(DatasetFileCorruptError, match="row-group indexes"):
-        from_json(text)
-
-
-def test_two_indexes_of_one_name_are_not_stored() -> None:
-    with pytest.raises(ConfigError, match="same name"):
-        to_json([NotNullIndex("i", "f"), SingleFieldIndex("i", "g")])
+        ParquetDataset(tmp_path, row_groups=SingleIndexSelector("n", [1]))
 
 
 INDEXES: dict[str, RowGroupIndex] = {
@@ -248,12 +227,6 @@ def test_a_selector_chooses_row_groups(selector: Any, expected: set[int]) -> Non
     assert INDEXES["events"].row_groups_with(None) == {2, 3}  # and leaves the indexes as they are
 
 
-def test_a_selector_names_the_indexes_it_asks() -> None:
-    selector = UnionIndexSelector([SingleIndexSelector("b", [1]), SingleIndexSelector("a", [1]), SingleIndexSelector("b", [2])])
-
-    assert selector.index_names == ("b", "a")
-
-
 def test_an_unknown_index_is_an_error_that_lists_those_that_exist() -> None:
     selector = IntersectIndexSelector([SingleIndexSelector("events"), SingleIndexSelector("vehicles", ["car_0"])])
 
@@ -279,7 +252,9 @@ def test_the_indexes_that_petastorm_stored_are_ours() -> None:
 
     indexes = {name: index_of_pickled(index) for name, index in pickled.items()}
 
-    assert from_json(to_json(indexes)).keys() == pickled.keys()
+    for name, index in indexes.items():
+        assert stored_and_read(index).to_json() == index.to_json()
+        assert index.name == name
     assert SingleIndexSelector("day", [datetime(2020, 2, 29)]).select(indexes) == {0, 1}
     assert indexes["present"].row_groups_with(None) == {0, 5, 300, 70000}
 

@@ -86,7 +86,7 @@ def test_indexes_of_other_row_groups_are_never_used(tmp_path: Path) -> None:
     folder = written(tmp_path, indexes=INDEXES)
     pq.write_table(pq.read_table(folder), folder / "part-000009.parquet", row_group_size=3)
 
-    with pytest.raises(ConfigError, match=r"4 row groups, it has 11 .*[Bb]uild them again"):
+    with pytest.raises(ConfigError, match=r"other row groups.*[Bb]uild them again"):
         ParquetDataset(folder, row_groups=SingleIndexSelector("by_car", ["car 0"]))
     with pytest.raises(ConfigError, match="no field 'nix'"):
         build_indexes(folder, [SingleFieldIndex("i", "nix")])
@@ -100,7 +100,7 @@ def test_indexes_of_files_that_were_replaced_by_others_of_as_many_rows_are_never
     (file,) = folder.glob("*.parquet")
     pq.write_table(pq.read_table(file)[::-1], file, row_group_size=5)
 
-    with pytest.raises(ConfigError, match=r"of other files, sizes or values now: .*[Bb]uild them again"):
+    with pytest.raises(ConfigError, match=r"of other row groups, files, sizes or values than it has now: .*[Bb]uild them again"):
         ParquetDataset(folder, row_groups=SingleIndexSelector("by_car", ["car 0"]))
 
 
