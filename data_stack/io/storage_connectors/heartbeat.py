@@ -1,35 +1,62 @@
-"""Leases that live as long as their holder is heard of."""
+"""Leases that live as long as their holder is heard of, in any store of small values.
+
+The lease of a process of this machine that died is free at once. Of others only their heartbeat is known, and clocks of several
+machines are never compared: a lease has lapsed when somebody who wants it has seen it unchanged for longer than any holder lets
+it be, by his own monotonic clock.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
 import threading
-from abc import abstractmethod
-from typing import ClassVar, Final
+import time
+from typing import Final, Protocol
 
 from data_stack.exception import DataStackError
 from data_stack.io.storage_connectors.connector import Lease
-from data_stack.io.storage_connectors.owners import this_process
+from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["LIFE_SECONDS", "HeartbeatLease"]
+__all__ = ["HeartbeatLease", "LeaseStore", "is_left_by_the_dead"]
 
 BEAT_SECONDS: Final = 2.0
 #: A holder that is not heard of for so long has lost its lease.
 LIFE_SECONDS: Final = 9.0
+#: How long closing waits for a heartbeat that is under way; after that the lease is left to lapse.
+_LAST_BEAT_SECONDS: Final = 1.0
+_MOST_BYTES: Final = 256
+
+
+class LeaseStore(Protocol):
+    """Where leases are kept: small values by name."""
+
+    def read(self, path: str, most: int, /) -> bytes | None:
+        """A value, or its first bytes; None if there is none."""
+
+    def create(self, path: str, data: bytes, /) -> bool:
+        """Write a value unless there is one; of several that try at once one succeeds."""
+
+    def put(self, path: str, data: bytes, /) -> None:
+        """Write a value, in place of one that is there."""
+
+    def delete(self, path: str, /) -> None:
+        """Remove a value; it need not be there."""
 
 
 class HeartbeatLease(Lease):
-    """A lease that a thread renews while it is held. It ends with :meth:`close`, or when its process is not heard of any more.
+    """A value that a thread renews while the lease is held. It ends with :meth:`close`, or when its process is not heard of.
 
     A fork inherits no lease, and no thread that could keep it.
+
+    Args:
+        store: where it is kept.
+        path: of the value.
+        seen: what waiting leases of this connector saw last, and when: ``{path: (value, seconds)}``.
     """
 
-    #: How long :meth:`close` waits for a heartbeat that is under way; after that the lease is left to lapse. None: to its end.
-    last_beat_seconds: ClassVar[float | None] = None
-
-    def __init__(self) -> None:
+    def __init__(self, store: LeaseStore, path: str, seen: dict[str, tuple[bytes, float]]) -> None:
+        self._store, self._path, self._seen = store, path, seen
         self._begin()
         call_in_forks(self._begin)
 
@@ -41,8 +68,13 @@ class HeartbeatLease(Lease):
     def acquire(self) -> bool:
         if self._heart is not None:
             return self._heart.is_alive()
-        if not self._take():
-            return False
+        try:
+            # Who waits only looks: of sixteen that wait, each write would keep the holder waiting too.
+            if not ((self._path not in self._seen and self._is_created()) or self._is_left_to_us()):
+                return False
+        except DataStackError:
+            # No correctness rests on a lease: who cannot write leases, or cannot be told, works without.
+            return True
         self._heart = threading.Thread(target=self._beat, name="data_stack-lease", daemon=True)
         self._heart.start()
         return True
@@ -53,10 +85,11 @@ class HeartbeatLease(Lease):
             return
         heart, self._heart = self._heart, None
         self._ended.set()
-        heart.join(self.last_beat_seconds)
+        heart.join(_LAST_BEAT_SECONDS)
         if not heart.is_alive():  # else the store does not answer, and what it may still do now a heartbeat could undo
             with contextlib.suppress(DataStackError):
-                self._give_back()
+                if self._holds(self._read()):
+                    self._store.delete(self._path)
 
     def _beat(self) -> None:
         n_beats = 0
@@ -64,17 +97,42 @@ class HeartbeatLease(Lease):
             n_beats += 1
             # A beat that fails is made up for by the next one; a lease that was taken over is not taken back.
             with contextlib.suppress(DataStackError):
-                if not self._keep(n_beats):
+                if not self._holds(self._read()):
                     return
+                if not self._ended.is_set():
+                    self._store.put(self._path, self._value(n_beats))
 
-    @abstractmethod
-    def _take(self) -> bool:
-        """Take the lease if it is free; whether it is held now."""
+    def _is_left_to_us(self) -> bool:
+        """Whether the lease that is there is ours after all (the answer was lost), or lapsed; then it is ours now."""
+        value, now = self._read(), time.monotonic()
+        if self._holds(value):
+            return True
+        if not value and self._is_created():
+            self._seen.pop(self._path, None)
+            return True
+        last, since = self._seen.get(self._path, (None, now))
+        if value != last:
+            self._seen[self._path] = (value, now)
+        if not is_left_by_the_dead(value) and (value != last or now - since < LIFE_SECONDS):
+            return False
+        if self._read() == value:  # nobody else has taken it over meanwhile
+            self._store.delete(self._path)
+        self._seen.pop(self._path, None)
+        return self._is_created() and self._holds(self._read())
 
-    @abstractmethod
-    def _keep(self, n_beats: int) -> bool:
-        """Tell the others that the holder lives; False if the lease was lost."""
+    def _is_created(self) -> bool:
+        return self._store.create(self._path, self._value(0))
 
-    @abstractmethod
-    def _give_back(self) -> None:
-        """Free the lease if it is still held."""
+    def _value(self, n_beats: int) -> bytes:
+        return f"{self._nonce} {n_beats} {self._owner}".encode()
+
+    def _holds(self, value: bytes) -> bool:
+        return value.partition(b" ")[0] == self._nonce.encode()
+
+    def _read(self) -> bytes:
+        return self._store.read(self._path, _MOST_BYTES) or b""
+
+
+def is_left_by_the_dead(value: object) -> bool:
+    """Whether a lease of this value belongs to a process that is known to have ended; anybody may have written anything there."""
+    return isinstance(value, bytes) and is_dead(value.rpartition(b" ")[2].decode("ascii", "replace"))

@@ -38,7 +38,7 @@ from data_stack.exception import (
 )
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector, leases
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.io.storage_connectors.fsspec.pointer import FORMAT, MAX_POINTER_BYTES, PART_BYTES, Pointer, block_bytes_for
 
 PART = random.Random(1).randbytes(PART_BYTES)
@@ -509,7 +509,7 @@ def test_temporaries_are_removed_once_they_are_old(connector: FsspecStorageConne
 def test_a_lease_whose_holder_died_lapses_by_observation(
     connector: FsspecStorageConnector, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "LIFE_SECONDS", 0.1)
+    monkeypatch.setattr(heartbeat, "LIFE_SECONDS", 0.1)
     with connector.lease("a") as dead:
         assert dead.acquire()
         (lease_file,) = (root / ".data_stack/leases").iterdir()
@@ -531,7 +531,7 @@ def test_a_lease_whose_holder_died_lapses_by_observation(
 def test_a_lease_that_its_holder_had_no_time_to_sign_lapses_too(
     connector: FsspecStorageConnector, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "LIFE_SECONDS", 0.1)
+    monkeypatch.setattr(heartbeat, "LIFE_SECONDS", 0.1)
     with connector.lease("a") as lease:
         assert lease.acquire()
         (lease_file,) = (root / ".data_stack/leases").iterdir()

@@ -34,6 +34,7 @@ from data_stack.exception import (
     StorageConflictError,
     StorageError,
 )
+from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.testing.storage import HOSTILE_IDENTIFIERS
 
@@ -586,35 +587,30 @@ def test_the_lease_of_a_killed_process_is_free_at_once(connector: MongoDBStorage
     assert (while_held, after) == (False, True)
 
 
-def test_the_lease_of_another_machine_ends_by_the_clock_of_the_server(
+def test_the_lease_of_another_machine_lapses_once_it_was_seen_unchanged_for_long(
     connector: MongoDBStorageConnector, mongodb: Database[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leases = mongodb["data_stack.leases"]
+    monkeypatch.setattr(heartbeat, "LIFE_SECONDS", 0.2)
+    mongodb["data_stack.leases"].insert_one({"_id": "a", "value": b"theirs 7 elsewhere-1-1"})
 
-    def expires(in_milliseconds: int) -> None:
-        update = {"owner": "elsewhere-1-1", "nonce": "theirs", "expires": {"$add": ["$$NOW", in_milliseconds]}}
-        leases.update_one({"_id": "a"}, [{"$set": update}], upsert=True)
+    with connector.lease("a") as lease:
+        first = lease.acquire()
+        time.sleep(0.3)
 
-    real_time = time.time
-    results = []
-    for skew_seconds in (-120, 0, 120):
-        monkeypatch.setattr(time, "time", lambda skew_seconds=skew_seconds: real_time() + skew_seconds)
-        for in_milliseconds in (5_000, -5_000):
-            expires(in_milliseconds)
-            with connector.lease("a") as lease:
-                results.append(lease.acquire())
-
-    assert results == [False, True] * 3
+        assert (first, lease.acquire()) == (False, True)
 
 
-def test_a_lease_beats_while_it_is_held(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+def test_a_lease_beats_while_it_is_held(
+    connector: MongoDBStorageConnector, mongodb: Database[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.05)
     leases = mongodb["data_stack.leases"]
     with connector.lease("a") as lease:
         assert lease.acquire()
         first = leases.find_one({"_id": "a"})
         assert first is not None
         end = time.monotonic() + 20
-        while leases.find_one({"_id": "a", "expires": {"$gt": first["expires"]}}) is None:
+        while leases.find_one({"_id": "a", "beat": {"$gt": first["beat"]}, "value": {"$ne": first["value"]}}) is None:
             assert time.monotonic() < end
             time.sleep(0.1)
 

@@ -110,7 +110,8 @@ def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServe
             results = dict(zip(operations, threads.map(attempt, operations.values()), strict=True))
 
         for name, (seconds, error) in results.items():
-            assert isinstance(error, StorageUnavailableError), (name, error)
+            # Who cannot write a lease works without.
+            assert error is None if name == "lease" else isinstance(error, StorageUnavailableError), (name, error)
             assert seconds < timeout_seconds + 5, name
         assert resource.read() == CONTENT  # it is there again
         assert connector.has_resource("large")

@@ -54,7 +54,6 @@ from data_stack.io.storage_connectors.connector import (
     StoreFinding,
     StoreUsage,
 )
-from data_stack.io.storage_connectors.fsspec.leases import ObjectLease
 from data_stack.io.storage_connectors.fsspec.pointer import (
     MAX_INLINE_BYTES,
     MAX_POINTER_BYTES,
@@ -64,6 +63,7 @@ from data_stack.io.storage_connectors.fsspec.pointer import (
     block_bytes_for,
 )
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
+from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
 from data_stack.io.url import StorageURL
@@ -267,7 +267,7 @@ class FsspecStorageConnector(StorageConnector):
         if self._read_only:
             return contextlib.nullcontext(Lease())
         path = f"{_LEASES}/{hashlib.sha256(identifier.encode()).hexdigest()}"
-        return contextlib.closing(ObjectLease(self._files, path, self._leases_seen))
+        return contextlib.closing(HeartbeatLease(self._files, path, self._leases_seen))
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
         """Remove unfinished files of processes of this machine that died, and of others after an hour by the store's clock.

@@ -156,7 +156,7 @@ class Connection:
             ("chunks", IndexModel([("files_id", 1), ("n", 1)], unique=True)),
             ("files", IndexModel([("filename", 1), ("uploadDate", 1)])),
             ("resources", IndexModel([("file_id", 1)], sparse=True)),
-            ("leases", IndexModel([("expires", 1)], expireAfterSeconds=60)),
+            ("leases", IndexModel([("beat", 1)], expireAfterSeconds=60)),
         ):
             self.writable(name).create_indexes([index], **quorum)
         self._is_prepared = True

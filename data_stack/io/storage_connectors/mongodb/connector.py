@@ -38,6 +38,7 @@ from data_stack.io.storage_connectors.connector import (
     StoreFinding,
     StoreUsage,
 )
+from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
 from data_stack.io.storage_connectors.mongodb.chunks import FileChunks
@@ -48,7 +49,7 @@ from data_stack.io.storage_connectors.mongodb.connection import (
     readable_answers,
 )
 from data_stack.io.storage_connectors.mongodb.gridfs_files import GridFSFile
-from data_stack.io.storage_connectors.mongodb.leases import MongoDBLease
+from data_stack.io.storage_connectors.mongodb.leases import LeaseDocuments
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
 from data_stack.io.storage_connectors.mongodb.settings import (
     DEFAULT_BUCKET,
@@ -145,6 +146,7 @@ class MongoDBStorageConnector(StorageConnector):
             allow_invalid_certificates=allow_invalid_certificates,
         )
         self._shared: Connection | None = None
+        self._leases_seen: dict[str, tuple[bytes, float]] = {}
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -159,14 +161,14 @@ class MongoDBStorageConnector(StorageConnector):
     @classmethod
     def _of(cls, settings: Settings) -> Self:
         connector = cls.__new__(cls)
-        connector._settings, connector._shared = settings, None
+        connector._settings, connector._shared, connector._leases_seen = settings, None, {}
         return connector
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._settings.name!r}{', read_only=True' if self._settings.read_only else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings, "_shared": None}
+        return {"_settings": self._settings, "_shared": None, "_leases_seen": {}}
 
     @property
     def _connection(self) -> Connection:
@@ -487,7 +489,7 @@ class MongoDBStorageConnector(StorageConnector):
         checked_identifier(identifier)
         if self._settings.read_only:
             return contextlib.nullcontext(Lease())
-        return contextlib.closing(MongoDBLease(self._connection, identifier))
+        return contextlib.closing(HeartbeatLease(LeaseDocuments(self._connection), identifier, self._leases_seen))
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
         checked_prefix(prefix)

@@ -13,10 +13,10 @@ from bson import ObjectId
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, StoreFinding, StoreUsage
+from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
 from data_stack.io.storage_connectors.mongodb.sweeping import is_alive, release_record, server_time, sweep, unchanged
-from data_stack.io.storage_connectors.owners import is_dead
 
 __all__ = ["audit", "collect_garbage", "remove_abandoned", "usage"]
 
@@ -87,7 +87,13 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         with connection.operation("clean up", ""):
             for record in dead.values():
                 release_record(connection, unchanged(record))
-    return found + _useless_leases(connection, now, dry_run)
+    with connection.operation("look for leases in", ""):
+        leases = connection.writable("leases", durable=False)
+        for lease in list(leases.find({})):
+            query = {"_id": lease["_id"], "value": lease.get("value")}
+            if is_left_by_the_dead(query["value"]) and (dry_run or leases.delete_one(query).deleted_count):
+                found.append(Garbage(f"lease of {lease['_id']!r:.200}", None, "its holder died"))
+    return found
 
 
 def _reason(
@@ -105,21 +111,6 @@ def _reason(
     if not is_old and grace_seconds > 0:
         return None
     return "left by a writer that died" if is_left else "replaced or deleted"
-
-
-def _useless_leases(connection: Connection, now: datetime.datetime, dry_run: bool) -> list[Garbage]:
-    """Leases that anybody could take, which are removed; the server does so too, a minute after they expire."""
-    found = []
-    with connection.operation("look for leases in", ""):
-        leases = connection.writable("leases", durable=False)
-        for lease in list(leases.find({})):
-            owner, expires = lease.get("owner"), lease.get("expires")
-            is_expired = not isinstance(expires, datetime.datetime) or expires < now
-            if is_expired or (isinstance(owner, str) and is_dead(owner)):
-                unchanged = {name: {"$eq": lease.get(name)} for name in ("_id", "nonce", "expires")}
-                if dry_run or leases.delete_one(unchanged).deleted_count:
-                    found.append(Garbage(f"lease of {lease['_id']!r:.200}", None, "its holder died or was not heard of"))
-    return found
 
 
 def _is_id(value: Any) -> bool:
