@@ -119,7 +119,6 @@ def test_arguments_that_have_no_effect_are_accepted(numbers: Path) -> None:
         {"transform_spec": lambda row: row},
         {"shuffle_row_drop_partitions": 0},
     ],
-    ids=str,
 )
 def test_arguments_that_make_no_sense_are_refused(numbers: Path, options: dict[str, Any]) -> None:
     for make in (make_reader, make_batch_reader):

@@ -334,7 +334,6 @@ def test_an_option_that_is_no_plain_data_is_told() -> None:
             },
         ),
     ],
-    ids=str,
 )
 def test_functions_are_written_by_their_name(function: Callable[..., Any], form: Any) -> None:
     recipe = source().map(function).recipe()
@@ -362,7 +361,6 @@ def local_function() -> Callable[[Any], Any]:
         ("text".join, "belongs to an object"),
         (operator.itemgetter(0), "is an object, not a function"),
     ],
-    ids=str,
 )
 def test_a_function_without_a_name_makes_the_recipe_say_so_and_why(function: Callable[..., Any], reason: str) -> None:
     recipe = source().map(function).recipe()

@@ -55,7 +55,6 @@ def selected_by_pyarrow(filters: Any) -> list[bool]:
         [("x", "<=", 1), ("x", "<", 1.5)],
         [("x", "!=", 1)],
     ],
-    ids=repr,
 )
 def test_filters_select_what_pyarrow_selects(filters: Any) -> None:
     assert predicate_of_filters(filters).mask(COLUMNS).tolist() == selected_by_pyarrow(filters)
