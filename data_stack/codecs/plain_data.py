@@ -28,13 +28,18 @@ _CONTAINERS = (dict, list, tuple, set, frozenset)
 _LAST_CHARACTER = 0x10FFFF
 
 
-def to_plain(value: Any, special: Callable[[Any], dict[str, Any] | None] | None = None) -> Any:
+def to_plain(
+    value: Any,
+    special: Callable[[Any], dict[str, Any] | None] | None = None,
+    first: Callable[[Any], dict[str, Any] | None] | None = None,
+) -> Any:
     """``value`` as what JSON has: None, bools, ints, finite floats, strings, lists, and objects with one key, which names a type.
 
     Args:
         value: of these types, a tuple, dict, set, range, slice, bytes, or a numpy scalar or array (arrays of objects too, if
             these are such values), nested at will.
         special: what becomes of further types, as an object with one key; None from it where it knows none either.
+        first: the same, asked before of all but None, bools, ints, floats and strings.
 
     Raises:
         ConfigError: a value of another type, or nested more than 100 levels deep.
@@ -47,6 +52,9 @@ def to_plain(value: Any, special: Callable[[Any], dict[str, Any] | None] | None 
             return value if math.isfinite(value) else {"float": str(value)}
         if depth > _DEEPEST:
             raise ConfigError(f"values nested more than {_DEEPEST} levels deep cannot be written as plain data: {shown(value)}")
+        found = first(value) if first is not None else None
+        if found is not None:
+            return found
         within = depth + 1
         if isinstance(value, (np.ndarray, np.generic)) and _is_of_plain_values(value):
             return _plain_array(value, lambda item: plain(item, within))

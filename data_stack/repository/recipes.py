@@ -8,6 +8,7 @@ import importlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NoReturn, get_args
 
 from data_stack.codecs.plain_data import from_plain, shown
@@ -50,17 +51,9 @@ _NO_OPTIONS = {"self", "identifier", "name", "split", "storage"}
 # make a thousand million of them.
 _MOST_PARTS = 1 << 16
 _MOST_MISSING_SHOWN = 20
-_MOST_SHOWN_OF_NAMES = 300
 
 # What is wrong with the world and not with the recipe.
-_ENVIRONMENT = (
-    DatasetFileCorruptError,
-    MissingDependencyError,
-    PluginError,
-    PreparationError,
-    RetrievalError,
-    StorageError,
-)
+_ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
 
 _ABSENT: Any = object()
 
@@ -112,33 +105,42 @@ def from_recipe(
         ConfigError: an argument is none of the above.
         RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
     """
+    modules: Any = trusted_modules
+    if isinstance(modules, str) or not isinstance(modules, Iterable) or not _is_list_of(str, list(modules)):
+        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shown(modules)}')
+    called: Any = functions or {}
+    if not isinstance(called, Mapping) or not _is_list_of(str, list(called)) or not all(map(callable, called.values())):
+        raise ConfigError(f'functions are a mapping such as {{"package.module:name": name}}, got {shown(functions)}')
     nodes = _checked_nodes(_parsed(recipe))
     given = _given_nodes(nodes, sources)
-    reader = _Reader(storage, _checked_functions(functions), _checked_modules(trusted_modules))
+    reader = _Reader(storage, called, list(trusted_modules))
+    values = _read_needed(nodes, given, reader)
+    reader.check_that_nothing_is_missing()
+    most_parts = max(_MOST_PARTS, sum(len(node.of) for node in nodes))
+    made: dict[int, Any] = dict(given)
+    for node in nodes:
+        if node.number in values:
+            arguments = values[node.number]
+            if node.layer == DATASET:
+                made[node.number] = _loaded(node, arguments, repository or default_repository(), storage)
+            else:
+                made[node.number] = _stacked(node, [made[number] for number in node.of], arguments, most_parts)
+    return made[len(nodes) - 1]  # type: ignore[no-any-return]
+
+
+def _read_needed(nodes: Sequence[_Node], given: Mapping[int, Any], reader: _Reader) -> dict[int, dict[str, Any]]:
+    """The arguments of all nodes that have to be made."""
     values: dict[int, dict[str, Any]] = {}
     needed, reached = {len(nodes) - 1}, {len(nodes) - 1}
     for node in reversed(nodes):  # a node comes after what it is stacked on
-        if node.number not in reached:
-            _refuse(node, "nothing is stacked on it, and it is not the last one")
+        _require(node.number in reached, "nothing is stacked on it, and it is not the last one", node)
         reached.update(node.of)
         if node.number in needed and node.number not in given:
             arguments = reader.arguments_of(node)
             if arguments is not None:
                 values[node.number] = arguments
                 needed.update(node.of)
-    reader.check_that_nothing_is_missing()
-    most_parts = max(_MOST_PARTS, sum(len(node.of) for node in nodes))
-    made: dict[int, Any] = {}
-    for node in nodes:
-        if node.number in given:
-            made[node.number] = given[node.number]
-        elif node.number in values:
-            below = [made[number] for number in node.of]
-            if node.layer == DATASET:
-                made[node.number] = _loaded(node, values[node.number], repository or default_repository(), storage)
-            else:
-                made[node.number] = _stacked(node, below, values[node.number], most_parts)
-    return made[len(nodes) - 1]  # type: ignore[no-any-return]
+    return values
 
 
 # ---------------------------------------------------------------------- the form of a recipe
@@ -156,35 +158,36 @@ def _refuse(node: _Node, reason: str, cause: BaseException | None = None) -> NoR
     raise RecipeError(reason, node.number, node.layer) from cause
 
 
+def _require(condition: bool, reason: str, node: _Node | None = None) -> None:
+    if not condition:
+        raise RecipeError(reason, *(() if node is None else (node.number, node.layer)))
+
+
 def _parsed(recipe: Any) -> Any:
     if isinstance(recipe, Mapping):
         return dict(recipe)
     if not isinstance(recipe, (str, bytes, bytearray)):
         raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
     try:
-        return json.loads(recipe, object_pairs_hook=distinct_fields, parse_constant=_no_number)
+        return json.loads(recipe, object_pairs_hook=distinct_fields)
     except (ValueError, RecursionError) as error:  # RecursionError: a million opening brackets
         raise RecipeError(f"this is no JSON of a recipe: {error!s:.200}") from error
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 def _checked_nodes(recipe: Any) -> list[_Node]:
     if not isinstance(recipe, dict) or "data_stack_recipe" not in recipe:
         raise RecipeError("this is no recipe of data_stack: it has no field 'data_stack_recipe'")
     version = recipe["data_stack_recipe"]
-    if type(version) is not int or version != RECIPE_VERSION:
-        raise RecipeError(
-            f"this is a recipe of version {shown(version)}; this version of data_stack follows recipes of version "
-            f"{RECIPE_VERSION}. Those of version 1 do not say what datasets consist of: make them anew, with iterator.recipe(). "
-            f"One of a newer version needs the data_stack that wrote it"
-        )
-    if recipe.keys() != _FIELDS:
-        raise RecipeError(f"a recipe has the fields {_listed(_FIELDS)}; this one has {_listed(recipe)}")
-    if not isinstance(recipe["reproducible"], bool) or not _is_list_of(str, recipe["why_not"]):
-        raise RecipeError("a recipe says whether it is reproducible (true or false), and why not (a list of texts)")
+    _require(
+        type(version) is int and version == RECIPE_VERSION,
+        f"this is a recipe of version {shown(version)}; this version of data_stack follows recipes of version {RECIPE_VERSION}. "
+        f"Make an older one anew, with iterator.recipe(); a newer one needs the data_stack that wrote it",
+    )
+    _require(recipe.keys() == _FIELDS, f"a recipe has the fields {_listed(_FIELDS)}; this one has {_listed(recipe)}")
+    _require(
+        isinstance(recipe["reproducible"], bool) and _is_list_of(str, recipe["why_not"]),
+        "a recipe says whether it is reproducible (true or false), and why not (a list of texts)",
+    )
     nodes = recipe["nodes"]
     if not isinstance(nodes, list) or not nodes:
         raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shown(nodes)}")
@@ -200,10 +203,10 @@ def _checked_node(number: int, fields: Any) -> _Node:
     node = _Node(number, layer, of, arguments)
     if layer is not None and layer != DATASET and layer not in known_layers():
         _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], known_layers())}")
-    if not _is_list_of(int, of) or not all(0 <= below < number for below in of):
-        _refuse(node, f"a node is stacked on nodes before it, by their numbers; this is {shown(of)}")
-    if not isinstance(arguments, dict) or not _is_list_of(str, list(arguments)):
-        _refuse(node, f"the arguments are an object, with texts as keys; these are {shown(arguments)}")
+    is_below = _is_list_of(int, of) and all(0 <= below < number for below in of)
+    _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shown(of)}", node)
+    are_named = isinstance(arguments, dict) and _is_list_of(str, list(arguments))
+    _require(are_named, f"the arguments are an object, with texts as keys; these are {shown(arguments)}", node)
     return node
 
 
@@ -229,7 +232,7 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     for number, source in enumerate(distinct):
         if not isinstance(source, DatasetIteratorIF):
             raise ConfigError(f"sources are iterators; number {number} is {shown(source)}")
-        alike.setdefault(_top_digest(source), []).append(source)
+        alike.setdefault(node_digests(OPERATIONS["recipe"](source)["nodes"])[-1], []).append(source)
     try:
         digests = node_digests([{"layer": node.layer, "of": node.of, "arguments": node.arguments} for node in nodes])
     except (TypeError, ValueError, RecursionError) as error:
@@ -255,31 +258,6 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     return given
 
 
-def _top_digest(source: DatasetIteratorIF) -> str:
-    return node_digests(OPERATIONS["recipe"](source)["nodes"])[-1]
-
-
-def _checked_functions(functions: Any) -> Mapping[str, Callable[..., Any]]:
-    if functions is None:
-        return {}
-    if not isinstance(functions, Mapping):
-        raise ConfigError(f'functions are a mapping such as {{"package.module:name": name}}, got {shown(functions)}')
-    for name, function in functions.items():
-        if not isinstance(name, str) or not callable(function):
-            raise ConfigError(f"functions are functions by name; {shown(name)} names {shown(function)}")
-    return functions
-
-
-def _checked_modules(modules: Any) -> list[str]:
-    if isinstance(modules, str) or not isinstance(modules, Iterable):
-        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shown(modules)}')
-    names = list(modules)
-    for name in names:
-        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
-            raise ConfigError(f"trusted_modules are names such as 'package.module', got {shown(name)}")
-    return names
-
-
 # ---------------------------------------------------------------------- the arguments of a node
 
 
@@ -294,19 +272,19 @@ class _Reader:
         self._special: dict[str, Callable[[Any], Any]] = {
             "dataset_meta": self._meta,
             "digest": self._digest,
-            "encoder": self._encoder,
+            "encoder": encoder_from_state,
             "function": self._function,
             "partial": self._partial,
             "storage": self._storage_connector,
             "tensor": self._tensor,
-            "unknown": self._unknown,
-            "unnamed": self._unnamed,
+            "unknown": self._without("an object of", "class"),
+            "unnamed": self._without("function", "function"),
         }
 
     def arguments_of(self, node: _Node) -> dict[str, Any] | None:
         """The arguments as values; None where one of them, or the class itself, cannot be had from a recipe."""
         if node.layer is None:
-            what = f"an iterator of {_text(node.arguments.get('class'))} with {shown(node.arguments.get('n_samples'))} samples"
+            what = f"an iterator of {node.arguments.get('class')!s:.300} with {shown(node.arguments.get('n_samples'))} samples"
             self._unavailable.append(f"node {node.number}: {what}")
             return None
         self._reasons, self._node = [], node
@@ -359,23 +337,20 @@ class _Reader:
         return function
 
     def _is_not_allowed(self, name: str, hint: str) -> Any:
-        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {_text(name)}{hint}")
+        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shown(name)}{hint}")
         return _ABSENT
 
     def _partial(self, content: Any) -> Any:
-        if not isinstance(content, dict) or content.keys() != {"function", "arguments", "keywords"}:
-            raise ConfigError(f"a partial function has a function, arguments and keywords, this is {shown(content)}")
-        arguments, keywords = content["arguments"], content["keywords"]
-        if not isinstance(arguments, list) or not isinstance(keywords, dict):
-            raise ConfigError(f"a partial function has a list of arguments, and keywords by name, this is {shown(content)}")
+        fields = content if isinstance(content, dict) else {}
+        arguments, keywords = fields.get("arguments"), fields.get("keywords")
+        is_complete = fields.keys() == {"function", "arguments", "keywords"}
+        if not is_complete or not isinstance(arguments, list) or not isinstance(keywords, dict):
+            raise ConfigError(f"a partial function has a function, a list of arguments, and keywords, this is {shown(content)}")
         function = self._value(content["function"])
         if function is not _ABSENT and not callable(function):
             raise ConfigError(f"only a function can be partial, not {shown(function)}")
         values, named = [self._value(each) for each in arguments], {name: self._value(each) for name, each in keywords.items()}
         return _ABSENT if function is _ABSENT else functools.partial(function, *values, **named)
-
-    def _encoder(self, state: Any) -> Any:
-        return encoder_from_state(state)
 
     def _storage_connector(self, content: Any) -> Any:
         if content is not None:
@@ -409,18 +384,15 @@ class _Reader:
         self._reasons.append(f"data of {size}, SHA-256 {shown(fields.get('sha256'))}")
         return _ABSENT
 
-    def _unknown(self, content: Any) -> Any:
-        self._reasons.append(f"an object of {_text(content.get('class') if isinstance(content, dict) else content)}")
-        return _ABSENT
+    def _without(self, what: str, field: str) -> Callable[[Any], Any]:
+        """What notes that something cannot be made again, which its content names."""
 
-    def _unnamed(self, content: Any) -> Any:
-        self._reasons.append(f"function {_text(content.get('function') if isinstance(content, dict) else content)}")
-        return _ABSENT
+        def note(content: Any) -> Any:
+            name = content.get(field) if isinstance(content, dict) else content
+            self._reasons.append(f"{what} {name[:300] if isinstance(name, str) and name.isprintable() else shown(name)}")
+            return _ABSENT
 
-
-def _text(value: Any) -> str:
-    """A name, which may be longer than what is shown of other values."""
-    return value[:_MOST_SHOWN_OF_NAMES] if isinstance(value, str) and value.isprintable() else shown(value)
+        return note
 
 
 def _is_function_name(text: str) -> bool:
@@ -439,9 +411,7 @@ def _is_meta_value(name: str, value: Any) -> bool:
 
 
 def _lines(items: Iterable[str]) -> str:
-    lines = list(items)
-    more = [f"and {len(lines) - _MOST_MISSING_SHOWN:,} more"] if len(lines) > _MOST_MISSING_SHOWN else []
-    return "".join(f"\n  {line}" for line in (*lines[:_MOST_MISSING_SHOWN], *more))
+    return "".join(f"\n  {line}" for line in islice(items, _MOST_MISSING_SHOWN))
 
 
 # ---------------------------------------------------------------------- nodes as iterators
@@ -449,30 +419,28 @@ def _lines(items: Iterable[str]) -> str:
 
 def _loaded(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None) -> Any:
     """The dataset that a node names."""
-    if origin.keys() != _ORIGIN_FIELDS or node.of:
-        _refuse(node, f"a dataset has the arguments {_listed(_ORIGIN_FIELDS)} and is stacked on nothing, not {_listed(origin)}")
+    fields = f"a dataset has the arguments {_listed(_ORIGIN_FIELDS)} and is stacked on nothing, not {_listed(origin)}"
+    _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
     name, version, split, config = (origin[field] for field in ("name", "version", "split", "config"))
-    if not isinstance(name, str) or not all(value is None or isinstance(value, str) for value in (version, split)):
-        _refuse(node, "name, version and split of a dataset are texts; version and split may be null")
+    are_texts = isinstance(name, str) and all(value is None or isinstance(value, str) for value in (version, split))
+    _require(are_texts, "name, version and split of a dataset are texts; version and split may be null", node)
     resources, samples = origin["resources"], origin["samples"]
-    if not (resources is None or (isinstance(resources, dict) and _is_list_of(str, [*resources, *resources.values()]))):
-        _refuse(node, f"the resources of a dataset are digests by name, or null; these are {shown(resources)}")
-    if not (isinstance(samples, str) or (samples is None and resources)):
-        _refuse(
-            node, f"what a dataset consists of is told by its resources, or by a fingerprint of its samples, not {shown(samples)}"
-        )
-    if not isinstance(config, dict) or not all(isinstance(key, str) and key not in _NO_OPTIONS for key in config):
-        _refuse(node, f"the config of a dataset is its options by name, without {_listed(_NO_OPTIONS)}")
+    are_digests = resources is None or (isinstance(resources, dict) and _is_list_of(str, [*resources, *resources.values()]))
+    _require(are_digests, f"the resources of a dataset are digests by name, or null; these are {shown(resources)}", node)
+    is_known = isinstance(samples, str) or (samples is None and bool(resources))
+    _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shown(samples)}", node)
+    are_options = isinstance(config, dict) and all(isinstance(key, str) and key not in _NO_OPTIONS for key in config)
+    _require(are_options, f"the config of a dataset is its options by name, without {_listed(_NO_OPTIONS)}", node)
     try:
         description = repository.describe(name)
-        if description.version != version:
-            _refuse(
-                node,
-                f"the recipe is of version {version or 'unknown'} of dataset {name!r}; installed is version "
-                f"{description.version or 'unknown'}. Samples may differ: install the version of the recipe, or make it anew",
-            )
-        if split is None and description.splits:
-            _refuse(node, f"dataset {name!r} has the splits {_listed(description.splits)}, and the recipe names none of them")
+        _require(
+            description.version == version,
+            f"the recipe is of version {version or 'unknown'} of dataset {name!r}; installed is version "
+            f"{description.version or 'unknown'}. Samples may differ: install the version of the recipe, or make it anew",
+            node,
+        )
+        splits = f"dataset {name!r} has the splits {_listed(description.splits)}, and the recipe names none of them"
+        _require(split is not None or not description.splits, splits, node)
         loaded = repository.load(name, split, storage, **config)
     except (RecipeError, *_ENVIRONMENT):
         raise
@@ -488,21 +456,13 @@ def _check_content(node: _Node, name: str, loaded: Any, resources: dict[str, str
         "Samples differ: prepare the dataset as it was then (its store, or the code and sources that it was made from), or make "
         "the recipe anew"
     )
-    if resources is not None:
-        found = described_layer(loaded, probed=False).arguments.get("resources") or {}
-        for resource in sorted(resources.keys() | found.keys()):
-            then, now = resources.get(resource), found.get(resource)
-            if then != now:
-                _refuse(
-                    node,
-                    f"resource {resource!r:.200} of dataset {name!r} has SHA-256 {now or 'unknown, as it is not there'}, in the "
-                    f"recipe it has {then or 'none, as it was not there'}. {advice}",
-                )
+    found = described_layer(loaded, probed=False).arguments.get("resources") or {}
+    for resource in sorted(resources.keys() | found.keys()) if resources is not None else ():
+        then, now = (digests.get(resource, "none, as it was not there") for digests in (resources or {}, found))
+        differs = f"resource {resource!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}"
+        _require(then == now, differs, node)
     if samples is not None and (now := samples_content(loaded)) != samples:
-        _refuse(
-            node,
-            f"what dataset {name!r} gives has the fingerprint {now}, in the recipe it has {shown(samples)}. {advice}",
-        )
+        _refuse(node, f"what dataset {name!r} gives has the fingerprint {now}, in the recipe {shown(samples)}. {advice}")
 
 
 def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_parts: int) -> Any:

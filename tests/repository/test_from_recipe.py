@@ -495,7 +495,7 @@ class TestDatasets:
             ({"resources": {"dict": [["numbers.txt", 5]]}}, "resources of a dataset are digests by name"),
             ({"resources": {"dict": []}, "samples": None}, "told by its resources, or by a fingerprint"),
             ({"samples": 5}, "told by its resources, or by a fingerprint"),
-            ({"samples": "0" * 64}, f"dataset 'numbers' gives has the fingerprint .*, in the recipe it has '{'0' * 64}'"),
+            ({"samples": "0" * 64}, f"dataset 'numbers' gives has the fingerprint .*, in the recipe '{'0' * 64}'"),
         ],
     )  # fmt: skip
     def test_others_are_an_error(self, repository: DatasetRepository, change: dict[str, Any], message: str) -> None:
@@ -684,7 +684,7 @@ class TestFunctions:
         with pytest.raises(ConfigError, match="functions are"):
             from_recipe(source().recipe(), functions=functions)
 
-    @pytest.mark.parametrize("modules", ["os", 5, [5], [""], ["a-b"], ["os."], [os]])
+    @pytest.mark.parametrize("modules", ["os", 5, [5], [os]])
     def test_modules_are_given_by_name(self, modules: Any) -> None:
         with pytest.raises(ConfigError, match="trusted_modules are"):
             from_recipe(source().recipe(), trusted_modules=modules)
@@ -809,10 +809,10 @@ DAMAGED = [
     ("nonsense", "no JSON"),
     (b"\xff\xfe", "no JSON"),
     ("[" * 100_000, "no JSON"),
-    ('{"data_stack_recipe": NaN}', "no JSON"),
+    ('{"data_stack_recipe": NaN}', "of version nan"),
     ('{"data_stack_recipe": 1, "data_stack_recipe": 1}', "a name occurs twice"),
     ('{"data_stack_recipe": ' + "9" * 10_000 + "}", "no JSON|recipe of version"),
-    (changed("data_stack_recipe", 1), "of version 1; .* version 1 do not say what datasets consist of: make them anew"),
+    (changed("data_stack_recipe", 1), "of version 1; .*Make an older one anew"),
     (changed("data_stack_recipe", 3), "of version 3; .* needs the data_stack that wrote it"),
     (changed("data_stack_recipe", True), "of version True"),
     (changed("data_stack_recipe", "2"), "of version '2'"),

@@ -19,39 +19,38 @@ Nothing that is read is run. A piece is held against its digest before it is fir
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import mmap
 import os
-import re
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain, islice
-from typing import IO, Any, Union
+from typing import IO, Any
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec
-from data_stack.codecs.npy import NpyCodec
-from data_stack.codecs.plain import BytesCodec, Utf8Codec
 from data_stack.codecs.plain_data import canonical_json
-from data_stack.codecs.python_values import PythonCodec
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.iterator.sample_columns import (
     Rows,
     SampleStructure,
     ValueKind,
     estimated_bytes,
-    is_plain_tensor,
-    kind_of,
     rows_of,
     stacked_rows,
     values_of,
 )
 from data_stack.dataset.iterator.stacking import Batch, Column, emptied, stack_samples, stack_values, value_of
+from data_stack.dataset.iterator.stored_kinds import (
+    MALFORMED,
+    ColumnKind,
+    described_schema,
+    kind_for,
+    kind_of_description,
+    structure_of,
+)
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
 from data_stack.io.integrity import DIGEST_BYTES, block_digest, digest_of_block
@@ -73,115 +72,9 @@ _ALIGNMENT = 64
 _BLOCK_BYTES = 1 << 18
 _MOST_FETCHED_BYTES = 32 << 20
 
-_DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
-_TORCH_DTYPE = re.compile(r"[a-z]+[0-9a-z_]*")
-_NUMBERS = ("bool", "int", "float", "complex")
-
-# What decoding raises of bytes that nobody encoded; RecursionError is a RuntimeError.
-_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RuntimeError, MemoryError, struct.error)
-
 
 class OtherVersionError(DatasetFileCorruptError):
     """Samples were stored in another version of the format."""
-
-
-# ---------------------------------------------------------------------- what a column is
-
-
-@dataclass(frozen=True, repr=False)
-class _SampleCodec(PythonCodec):
-    """Any values of Python's, numpy's and torch's."""
-
-    name = "sample"
-
-    def _described(self, value: Any) -> dict[str, Any] | None:
-        if not is_plain_tensor(value):
-            return super()._described(value)
-        kind = kind_of([value])
-        data = rows_of(kind, [value]).tobytes()
-        return {"tensor": {**_kind_described(kind), "base64": base64.b64encode(data).decode("ascii")}}
-
-    def _makers(self) -> Mapping[str, Callable[[Any], Any]]:
-        return {**super()._makers(), "tensor": _tensor}
-
-    def _is_exact(self, value: Any) -> bool:
-        return super()._is_exact(value) or is_plain_tensor(value)
-
-
-def _tensor(content: Any) -> Any:
-    kind = _checked_kind("tensor", content["dtype"], content["shape"])
-    data = np.frombuffer(bytearray(base64.b64decode(content["base64"], validate=True)), dtype=np.uint8)
-    return values_of(kind, data.reshape(1, kind.row_bytes))[0]
-
-
-_ColumnKind = Union[ValueKind, Codec]
-"""Rows of that kind, or values that the codec writes."""
-
-_CODECS: dict[str, Codec] = {
-    codec.name: codec for codec in (Utf8Codec(errors="surrogatepass"), BytesCodec(), NpyCodec(), _SampleCodec())
-}
-
-
-def _kind_for(values: Sequence[Any], rows_before: ValueKind | None) -> _ColumnKind:
-    """How to write these values of a column; ``rows_before``: the rows that it began with, if these are rows of arrays."""
-    kind = kind_of(values)
-    # large arrays come few to a block; were each shape a kind of its own, there would be as many kinds as blocks
-    if kind.is_fixed and (kind.name in _NUMBERS or (_is_writable(kind) and rows_before in (None, kind))):
-        return kind
-    if kind.name in ("str", "bytes"):
-        return _CODECS["utf8" if kind.name == "str" else "bytes"]
-    are_arrays = all(type(value) in (np.ndarray, np.memmap) and _DTYPE.fullmatch(value.dtype.str) for value in values)
-    return _CODECS["npy" if are_arrays else "sample"]
-
-
-def _is_writable(kind: ValueKind) -> bool:
-    return kind.name == "tensor" or _DTYPE.fullmatch(kind.dtype.str) is not None
-
-
-def _kind_described(kind: _ColumnKind) -> dict[str, Any]:
-    if isinstance(kind, Codec):
-        return {"codec": kind.name}
-    return {
-        "rows": kind.name,
-        "dtype": kind.dtype if kind.name == "tensor" else kind.dtype.str,
-        "shape": list(kind.shape),
-    }
-
-
-def _kind_of_description(described: Any) -> _ColumnKind:
-    if "codec" in described:
-        return _CODECS[described["codec"]]
-    return _checked_kind(described["rows"], described["dtype"], described["shape"])
-
-
-def _checked_kind(name: Any, dtype: Any, extents: Any) -> ValueKind:
-    is_tensor, shape = name == "tensor", tuple(extents)
-    if name not in ("array", "scalar", "tensor", *_NUMBERS) or not (_TORCH_DTYPE if is_tensor else _DTYPE).fullmatch(dtype):
-        raise ValueError(f"rows of {name!r:.40} and dtype {dtype!r:.40}")
-    if any(type(extent) is not int or extent < 0 for extent in shape) or (shape and name in ("scalar", *_NUMBERS)):
-        raise ValueError(f"rows of the shape {shape!r:.80}")
-    kind = ValueKind(name, dtype if is_tensor else np.dtype(dtype), shape)
-    np.empty((0, *kind.shape), dtype=kind.row_dtype)  # refuses what no array can be, which zeros would hide
-    return kind
-
-
-def _schema_described(structure: SampleStructure, kinds: Sequence[_ColumnKind]) -> dict[str, Any]:
-    made_by = structure.made_by
-    return {
-        "form": structure.form,
-        "keys": list(structure.keys),
-        "made_by": None if made_by is None else f"{made_by.__module__}.{made_by.__qualname__}",
-        "columns": list(map(_kind_described, kinds)),
-    }
-
-
-def _structure_of_description(described: Any) -> SampleStructure:
-    """How samples are put together; of a named tuple without its class."""
-    form, keys, n_columns = described["form"], tuple(described["keys"]), len(described["columns"])
-    expected = {"bare": 1, "dict": len(keys), "named": len(keys), "tuple": n_columns, "list": n_columns}[form]
-    if n_columns != expected or n_columns < 1 or not all(isinstance(key, str) for key in keys) or len(set(keys)) != len(keys):
-        raise ValueError(f"samples of {n_columns} columns {keys!r:.80}")
-    return SampleStructure(form, n_columns, keys)
 
 
 # ---------------------------------------------------------------------- writing
@@ -251,14 +144,14 @@ class _Writer:
         kinds = []
         for number, values in enumerate(columns):
             rows_before, n_bytes = self._first_rows.get((structure.form, number), (None, 0))
-            kind = _kind_for(values, rows_before)
+            kind = kind_for(values, rows_before)
             where = f"of column {number} of sample" if structure.form != "bare" else "of sample"
             data = _encoded(kind, values, self.n_samples, where)
             if isinstance(kind, ValueKind):
                 self._first_rows.setdefault((structure.form, number), (kind, len(data)))
             self._write_piece(data.ljust(n_bytes, b"\0") if kind == rows_before else data)
             kinds.append(kind)
-        schema = canonical_json(_schema_described(structure, kinds))
+        schema = canonical_json(described_schema(structure, kinds))
         self._blocks.append((len(samples), self._schemas.setdefault(schema, len(self._schemas))))
         self.n_samples += len(samples)
 
@@ -279,7 +172,7 @@ class _Writer:
         self._file.write(_TRAILER.pack(self._position, len(index), block_digest(index), _MAGIC))
 
 
-def _encoded(kind: _ColumnKind, values: Sequence[Any], first: int, where: str) -> bytes:
+def _encoded(kind: ColumnKind, values: Sequence[Any], first: int, where: str) -> bytes:
     if isinstance(kind, ValueKind):
         return rows_of(kind, values).tobytes()
     encoded = []
@@ -340,7 +233,7 @@ class StoredSamples:
         try:
             self._take_index(index, end)
             self._views = self._found_views()
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise self._damaged(f"its index is none of ours ({str(error)[:200]})") from error
 
     def __len__(self) -> int:
@@ -356,9 +249,7 @@ class StoredSamples:
         header = json.loads(index[8 : 8 + header_bytes].decode("ascii"))
         self.fingerprint, self.n_samples = str(header["fingerprint"]), int(header["n_samples"])
         self._described = header["schemas"]
-        self._schemas = [
-            (_structure_of_description(each), list(map(_kind_of_description, each["columns"]))) for each in self._described
-        ]
+        self._schemas = [(structure_of(each), list(map(kind_of_description, each["columns"]))) for each in self._described]
         blocks = np.frombuffer(index, _BLOCK, int(header["n_blocks"]), 8 + header_bytes)
         pieces = np.frombuffer(index, _PIECE, offset=8 + header_bytes + blocks.nbytes)
         lengths: list[int] = blocks["n_samples"].tolist()
@@ -405,7 +296,7 @@ class StoredSamples:
         for number, (structure, kinds) in enumerate(self._schemas):
             if structure.form == "named":
                 actual = SampleStructure.of(read(self._starts[self._schema_of.index(number)]))
-                if _schema_described(actual, kinds) != self._described[number]:
+                if described_schema(actual, kinds) != self._described[number]:
                     return False
                 self._schemas[number] = actual, kinds
         return True
@@ -493,7 +384,7 @@ class StoredSamples:
             for place in within:
                 start = int(ends[place - 1]) if place else 0
                 values.append(kind.decode(bytes(data[ends.nbytes + start : ends.nbytes + int(ends[place])])))
-        except _MALFORMED as error:
+        except MALFORMED as error:
             where = f"value {within[len(values)]} of column {column} of block {block}"
             raise self._damaged(f"{where} is no {kind.name} ({str(error)[:200]})") from error
         return values

@@ -54,7 +54,7 @@ __all__ = [
 RECIPE_VERSION = 2
 
 # Fingerprints are kept with splits and caches: a change of what they are taken of is a change of this number.
-_FINGERPRINT_VERSION = 1
+_FINGERPRINT_VERSION = 2
 
 DATASET = "dataset"
 """The layer that stands for a dataset that a repository loads by name."""
@@ -219,7 +219,9 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     if layer == "view" and key == "indices":
         return content_of_indices(value)
-    if layer in _KEEPS_SAMPLES or (layer is None and key == "samples"):
+    if layer is None and key == "samples":
+        return {"sha256": hashlib.sha256(canonical_json(content_of(value, of_samples=True)).encode("ascii")).hexdigest()}
+    if layer in _KEEPS_SAMPLES:
         return content_of(value, of_samples=True)
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
     return content_of(list(value) if isinstance(value, tuple) else value)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -51,9 +50,6 @@ _INT32 = np.iinfo(np.int32)
 
 _SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
 _SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64)
-
-
-_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, np.ndarray))
 
 
 @dataclass(frozen=True)
@@ -168,7 +164,7 @@ def _special(value: Any, why_not: list[str]) -> dict[str, Any]:
 
 
 def content_of(value: Any, *, of_samples: bool = False) -> Any:
-    """Plain data that is equal for equal values, and small: arrays, texts and long lists stand there by their SHA-256.
+    """Plain data that is equal for equal values, in which arrays and bytes stand by their SHA-256.
 
     Args:
         value: anything.
@@ -178,7 +174,31 @@ def content_of(value: Any, *, of_samples: bool = False) -> Any:
     Raises:
         ConfigError: it is nested deeper than any argument is.
     """
-    return _content(value, 0, _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS)
+    same = _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS
+
+    def content(value: Any) -> Any:
+        return to_plain(value, special, first)
+
+    def first(value: Any) -> Any:
+        if isinstance(value, same) and value.dtype.kind != "m":  # numpy calls spans of time integers
+            return to_plain(value.item())
+        if isinstance(value, range):
+            return {"range": range_content(value)}
+        if isinstance(value, (bytes, bytearray)):
+            return {"bytes": hashlib.sha256(value).hexdigest()}
+        if isinstance(value, tuple):  # also one with names
+            return {"tuple": content(list(value))}
+        found = _array_of(value)
+        if found is None:
+            return None
+        kind, array = found
+        name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
+        return {name: [kind if name == "tensor" else _dtype_of(array), list(array.shape), array_digest(array)]}
+
+    def special(value: Any) -> Any:
+        return _special_content(value, content)
+
+    return content(value)
 
 
 def content_of_indices(indices: Positions) -> Any:
@@ -226,22 +246,19 @@ def probe(samples: Any) -> dict[str, Any]:
     return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest()}
 
 
-def other_values(value: Any, depth: int = 0) -> Iterator[Any]:
+def other_values(value: Any) -> list[Any]:
     """What stands in a value, at any depth, and is neither plain data nor an array: functions, encoders, any objects."""
-    items: Sequence[Any]
-    if isinstance(value, Mapping):
-        items = [*value.keys(), *value.values()]
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        items = list(value)
-    elif isinstance(value, np.ndarray) and value.dtype == object:
-        items = value.ravel().tolist()
-    else:
-        if type(value) not in _PLAIN and not isinstance(value, (np.generic, DatasetMetaIF)) and _array_of(value) is None:
-            yield value
-        return
-    if depth > _DEEPEST or any(kind not in _PLAIN for kind in set(map(type, items))):
-        for item in items:
-            yield from other_values(item, depth + 1)
+    found: list[Any] = []
+
+    def note(other: Any) -> dict[str, Any]:
+        found.append(other)
+        return {}
+
+    def skip(other: Any) -> dict[str, Any] | None:
+        return {} if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None else None
+
+    to_plain(value, note, skip)
+    return found
 
 
 def why_untold(value: Any) -> str | None:
@@ -275,37 +292,9 @@ def _is_value(value: Any) -> bool:
         return False
 
 
-def _content(value: Any, depth: int, same: tuple[type[np.generic], ...] = _SAME_AS_ARGUMENTS) -> Any:
-    """``same``: the scalars of numpy's that are no others than Python's."""
-    if value is None or type(value) in (bool, int, str):
-        return value if not isinstance(value, str) or len(value) <= _MOST_ITEMS_LISTED else {"text": _digest(value)}
-    if isinstance(value, same) and value.dtype.kind != "m":  # numpy calls spans of time integers
-        value = value.item()
-    if type(value) in (bool, int):
-        return value
-    if type(value) is float:
-        return value if math.isfinite(value) else {"float": str(value)}
-    if depth > _DEEPEST:
-        raise ConfigError(f"values nested deeper than {_DEEPEST} levels cannot be told apart")
-    if isinstance(value, (list, tuple)):
-        content = _items_content(value, depth + 1, same)
-        return {"tuple": content} if isinstance(value, tuple) else content
-    if isinstance(value, Mapping):
-        return {"dict": [[_content(key, depth + 1, same), _content(item, depth + 1, same)] for key, item in value.items()]}
-    if isinstance(value, (set, frozenset)):
-        return {"set": sorted((_content(item, depth + 1, same) for item in value), key=canonical_json)}
-    if isinstance(value, range):
-        return {"range": range_content(value)}
-    if isinstance(value, slice):
-        return {"slice": [_content(end, depth + 1, same) for end in (value.start, value.stop, value.step)]}
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytes": hashlib.sha256(value).hexdigest()}
-    return _special_content(value, depth, same)
-
-
-def _special_content(value: Any, depth: int, same: tuple[type[np.generic], ...]) -> Any:
+def _special_content(value: Any, content: Callable[[Any], Any]) -> Any:
     if isinstance(value, Untold):
-        return _content(value.content, depth + 1, same)
+        return content(value.content)
     if _is_encoder(value):
         try:
             known = value.fingerprint()
@@ -314,22 +303,14 @@ def _special_content(value: Any, depth: int, same: tuple[type[np.generic], ...])
         if not isinstance(known, str):
             return {"unknown": {"class": class_name(value), "content": unnamed_content(value, known_content)}}
         return {"encoder": known}
-    found = _array_of(value)
-    if found is not None:
-        kind, array = found
-        name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
-        return {name: [kind if name == "tensor" else _dtype_of(array), list(array.shape), array_digest(array)]}
-    if isinstance(value, np.ndarray) and value.dtype == object and not isinstance(value, np.ma.MaskedArray):
-        return {"objects": [list(value.shape), _items_content(value.ravel().tolist(), depth + 1, same)]}
     if isinstance(value, ComputedPositions):
         return content_of_indices(value)
     if isinstance(value, DatasetMetaIF):
-        return {"dataset_meta": _meta_content(value, lambda item: _content(item, depth + 1, same))}
+        return {"dataset_meta": _meta_content(value, content)}
     if _is_storage(value):
         return {"storage": None}
     if callable(value):
-        name_of_it = written_function(value, lambda other: _content(other, depth + 1, same))
-        return name_of_it or {"unnamed": unnamed_content(value, known_content)}
+        return written_function(value, content) or {"unnamed": unnamed_content(value, known_content)}
     return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
 
 
@@ -351,16 +332,6 @@ def _content_of_unknown(value: Any) -> Any:
         return sample_digest(value).hex()  # a picture, a date, a decimal number
     except ConfigError:
         return unnamed_content(value, known_content)
-
-
-def _items_content(items: Sequence[Any], depth: int, same: tuple[type[np.generic], ...]) -> Any:
-    if len(items) <= _MOST_ITEMS_LISTED:
-        return [_content(item, depth, same) for item in items]
-    digest = hashlib.sha256()
-    for start in range(0, len(items), _ITEMS_AT_ONCE):
-        block = [_content(item, depth, same) for item in items[start : start + _ITEMS_AT_ONCE]]
-        digest.update(canonical_json(block).encode("ascii"))
-    return {"items": [len(items), digest.hexdigest()]}
 
 
 def range_content(numbers: range) -> list[int]:
