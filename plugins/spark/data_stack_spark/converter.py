@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import platformdirs
-from data_stack_petastorm.reader import ReaderArguments, make_batch_reader
+from data_stack_petastorm.reader import make_batch_reader
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +21,7 @@ from data_stack.loader import Loader
 from data_stack.util.logger import logger
 from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, written_once
 from data_stack_spark.columns import PRECISIONS, converted_columns
-from data_stack_spark.materialize import sql_settings
+from data_stack_spark.materialize import writing_settings
 from data_stack_spark.session import classic, folder_of_url, local_path, readable_source
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
@@ -30,7 +30,6 @@ __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir
 CACHE_DIR_CONF: Final = "data_stack.spark.converter.cacheDir"
 PARENT_CACHE_DIR_URL_CONF: Final = "petastorm.spark.converter.parentCacheDirUrl"
 
-_CODECS: Final = ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli")
 #: Where programs that start several processes for a training tell each its rank, and their number.
 _RANKS: Final = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
@@ -39,7 +38,6 @@ _RANKS: Final = (
     ("RANK", "WORLD_SIZE"),
 )
 _OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "device", "pin_memory", "timeout_seconds", "progress")
-_OF_READER: Final = tuple([field.name for field in fields(ReaderArguments)])[1:]
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,8 @@ class SparkDatasetConverter:
                 ``collate``, ``device``, ``pin_memory``, ``timeout_seconds``, ``progress``.
 
         Raises:
-            ConfigError: there is no such argument, or it is out of range.
+            TypeError: there is no such argument.
+            ConfigError: one is out of range.
             ResourceNotFoundError: the folder has been deleted.
             ImportError: torch is not installed.
         """
@@ -170,13 +169,7 @@ class SparkDatasetConverter:
     def _loader(
         self, batch_size: int, num_epochs: int | None, workers_count: int | None, capacity: int, options: dict[str, Any]
     ) -> Loader:
-        unknown = [name for name in options if name not in _OF_READER and name not in _OF_LOADER]
-        if unknown:
-            raise ConfigError(
-                f"there is no argument {', '.join(map(repr, unknown))} here; there are: batch_size, num_epochs, workers_count, "
-                f"shuffling_queue_capacity, {', '.join((*_OF_READER, *_OF_LOADER))}"
-            )
-        of_reader = {name: value for name, value in options.items() if name in _OF_READER}
+        of_reader = {name: value for name, value in options.items() if name not in _OF_LOADER}
         of_loader = {name: value for name, value in options.items() if name in _OF_LOADER}
         of_reader["seed"] = 0 if of_reader.get("seed") is None else of_reader["seed"]
         of_reader.setdefault("shuffle_rows", of_reader.get("shuffle_row_groups", True))
@@ -226,56 +219,47 @@ def make_spark_converter(
         parquet_row_group_size_bytes: of each row group, as Spark counts them: before compression.
         compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
         dtype: "float32" or "float64" for all floating-point numbers; None leaves them as they are. (Petastorm turns doubles to
-            float32 unless it is told not to.) With "float32", columns that lose precision are logged, and of numbers that become
-            infinite a warning tells; where the files hold infinite numbers, the DataFrame is computed again to count them.
+            float32 unless it is told not to.) With "float32", columns that lose precision are logged.
         cache_dir: a path, or a URL of any file system that Spark writes to, which all readers reach; None: the setting
             ``data_stack.spark.converter.cacheDir`` of the session, or Petastorm's
             ``petastorm.spark.converter.parentCacheDirUrl``; if neither is set and Spark runs in local mode, the user's cache.
         delete_at_exit: whether the files go when this process ends.
 
     Raises:
-        ConfigError: an argument is wrong, no folder is named, or a column is of a type that Parquet does not have.
-        StorageError: the files could not be written.
+        ConfigError: an argument is wrong, or no folder is named.
+        StorageError: the files could not be written, as those with a column of a type that Parquet does not have.
         ResourceNotFoundError: there is no Parquet at the path.
     """
     if dtype not in PRECISIONS:
         raise ConfigError(f"dtype is None, 'float32' or 'float64', not {dtype!r:.40}")
-    codec = "uncompressed" if compression_codec is None else str(compression_codec).lower()
-    if codec not in _CODECS:
-        raise ConfigError(f"compression_codec is None or one of {', '.join(_CODECS)}, not {compression_codec!r:.40}")
-    size = parquet_row_group_size_bytes
+    codec, size = compression_codec or "uncompressed", parquet_row_group_size_bytes
     if type(size) is not int or not 0 < size < 1 << 31:
         raise ConfigError(f"parquet_row_group_size_bytes is a number of bytes below 2 GiB, not {size!r:.40}")
     if isinstance(df, (str, os.PathLike)):
         if dtype is not None or compression_codec is not None:
             raise ConfigError("a path is used as it is; to convert it, give spark.read.parquet(path)")
         return _of_path(os.fspath(df))
-    if not hasattr(df, "schema") or not hasattr(df, "write"):
-        raise ConfigError(f"a DataFrame of Spark, or the path of a folder with Parquet, is expected, not {df!r:.80}")
     classic(df)
-    spark = df.sparkSession
-    url = _cache_url(cache_dir, spark)
-
-    def write(target: str) -> None:
-        _write(df, target, size, codec, dtype)
-
-    frame = written_once(df, url, (size, codec, dtype), write, keep=not delete_at_exit)
+    frame = written_once(
+        df,
+        _cache_url(cache_dir, df.sparkSession),
+        (size, codec, dtype),
+        lambda url: _write(df, url, size, codec, dtype),
+        keep=not delete_at_exit,
+    )
     return SparkDatasetConverter(frame.url, tuple(f"{frame.url}/{file}" for file in frame.files), frame.n_rows)
 
 
 def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str | None) -> None:
-    frame, precision = converted_columns(df, dtype)
-    writer = frame.write.option("compression", codec).option("parquet.block.size", row_group_bytes)
+    writer = converted_columns(df, dtype).write.option("compression", codec).option("parquet.block.size", row_group_bytes)
     # wide rows make few rows a row group; by default its size is looked at every 100 rows
     writer = writer.option("parquet.page.size.row.check.min", 3).option("parquet.summary.metadata.level", "NONE")
     try:
-        # INT96, the default, holds nanoseconds, so it lacks the years before 1677 and after 2262
-        with sql_settings(df.sparkSession, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+        with writing_settings(df.sparkSession):
             writer.parquet(url)
     except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
         said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
         raise StorageError(f"Spark could not write the DataFrame to {url}: {said:.1000}") from error
-    precision.tell(url)
 
 
 def _of_path(path: str) -> SparkDatasetConverter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import secrets
 import sys
 from collections import Counter
@@ -26,7 +25,6 @@ __all__ = ["SparkEngine"]
 
 Result = TypeVar("Result")
 
-_FAILED_TASK = re.compile(r"Task (\d+) in stage [\d.]+ failed")
 _SAID_CHARACTERS = 4000
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
@@ -53,8 +51,6 @@ class SparkEngine(PreparationEngine):
     def __init__(self, master: str | None = None, *, session: SparkSession | None = None, attempts: int = 3) -> None:
         if master is not None and session is not None:
             raise ConfigError("SparkEngine takes a master, for a session of its own, or a session; got both")
-        if master is not None and (type(master) is not str or not master):
-            raise ConfigError(f'a master is a string such as "local[4]" or "spark://host:7077", got {master!r:.80}')
         if type(attempts) is not int or attempts < 1:
             raise ConfigError(f"attempts is a number from 1 on, got {attempts!r:.40}")
         self._master, self._session, self.attempts = master, session, attempts
@@ -83,12 +79,8 @@ class SparkEngine(PreparationEngine):
                         problem = str(error)
                 if not problem:
                     continue
-                # Where Spark does not say which task it gave up, it may have been any of them.
-                match = _FAILED_TASK.search(problem)
-                guilty = [names[int(match[1])]] if match is not None and int(match[1]) < len(names) else names
-                for name in guilty:
-                    if name in left:
-                        self._note(name, Failure(f"was given up by Spark:\n{problem[:_SAID_CHARACTERS]}"), failures)
+                for name in left:  # it may have been any of them
+                    self._note(name, Failure(f"was given up by Spark:\n{problem[:_SAID_CHARACTERS]}"), failures)
 
     def _note(self, task: str, failure: Failure, failures: Counter[str]) -> None:
         failures[task] += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,9 @@ from data_stack.util.logger import logger
 from data_stack_spark.session import folder_of_url, spark_session
 from data_stack_spark.types import spark_schema
 
-__all__ = ["hadoop_settings", "materialize_dataset", "sql_settings"]
+__all__ = ["materialize_dataset", "writing_settings"]
+
+_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 
 # The settings are the whole session's: one block changes them at a time, and puts back what it found.
 _SETTINGS_LOCK = threading.RLock()
@@ -44,8 +47,7 @@ def materialize_dataset(
     dataset where it knows such fields) and the manifest are written beside the files. With a block that writes more to a dataset
     that exists, or nothing, they are made anew for all of its files.
 
-    When the block raises, no metadata is written, and what there was before stays; in either case the session's settings are
-    what they were. Row-group indexes are built afterwards.
+    When the block raises, no metadata is written, and what there was before stays. Row-group indexes are built afterwards.
 
     Args:
         spark: the session that writes.
@@ -73,12 +75,10 @@ def materialize_dataset(
     }
     if row_group_size_mb is not None:
         settings["parquet.block.size"] = str(int(row_group_size_mb * (1 << 20)))
-    with hadoop_settings(spark, settings), sql_settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+    with writing_settings(spark, settings):
         yield
-    if filesystem_factory is None:
-        folder = folder_of_url(dataset_url, spark)
-    else:
-        folder, _ = folder_and_paths(dataset_url, filesystem=filesystem_factory())
+    filesystem = None if filesystem_factory is None else filesystem_factory()
+    folder = folder_of_url(dataset_url, spark) if filesystem is None else folder_and_paths(dataset_url, filesystem=filesystem)[0]
     try:
         generate_metadata(folder, schema=schema, petastorm=True)
     except ConfigError as error:  # of a field that Petastorm does not know, or of files that do not fit, which is told again
@@ -87,13 +87,16 @@ def materialize_dataset(
 
 
 @contextlib.contextmanager
-def hadoop_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of Hadoop for the block; afterwards they are what they were, or unset."""
+def writing_settings(spark: SparkSession, hadoop: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Settings of Hadoop for the block, and timestamps as microseconds; afterwards all are what they were, or unset."""
+    configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
     with _SETTINGS_LOCK:
-        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
-        before = {key: configuration.get(key) for key in settings}
+        timestamps = spark.conf.get(_TIMESTAMPS, None)
+        before = {key: configuration.get(key) for key in hadoop}
         try:
-            for key, value in settings.items():
+            # INT96, the default, holds nanoseconds, so it lacks the years before 1677 and after 2262
+            spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+            for key, value in hadoop.items():
                 configuration.set(key, value)
             yield
         finally:
@@ -102,28 +105,7 @@ def hadoop_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterato
                     configuration.unset(key)
                 else:
                     configuration.set(key, old)
-
-
-@contextlib.contextmanager
-def sql_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of Spark SQL for the block; afterwards they are what they were, or unset."""
-    with _SETTINGS_LOCK:
-        # None both for what is not set and for what has no default
-        before = {key: _explicit(spark, key) for key in settings}
-        try:
-            for key, value in settings.items():
-                spark.conf.set(key, value)
-            yield
-        finally:
-            for key, old in before.items():
-                if old is None:
-                    spark.conf.unset(key)
-                else:
-                    spark.conf.set(key, old)
-
-
-def _explicit(spark: SparkSession, key: str) -> str | None:
-    """What somebody has set; None where the default holds."""
-    settings: Any = spark._jsparkSession.sessionState().conf().settings()
-    found = settings.get(key)
-    return None if found is None else str(found)
+            if timestamps is None:
+                spark.conf.unset(_TIMESTAMPS)
+            else:
+                spark.conf.set(_TIMESTAMPS, timestamps)
