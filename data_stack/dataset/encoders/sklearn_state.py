@@ -117,7 +117,7 @@ def _check(transformer: Any, parameters: dict[str, Any], learned: dict[str, Any]
     sizes = {"features": n_features} if _N_FEATURES in learned else {}
     for key, axes in expected.items() if learned else ():
         value = learned[key]
-        if (value is None and key in _OPTIONAL) or (key == _N_SEEN and isinstance(value, (int, np.integer))):
+        if (value is None and key in _OPTIONAL) or (key == _N_SEEN and isinstance(value, (int, np.number))):
             continue
         is_right = isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.ndim == len(axes)
         if not is_right or any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, value.shape, strict=True)):

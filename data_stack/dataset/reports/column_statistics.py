@@ -126,74 +126,52 @@ def _shared_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...]
 
 
 class _Moments(RunningMoments):
-    """The moments of numbers for each feature or for all together; infinite ones and NaN are counted, and no part of them.
+    """The moments of numbers; infinite ones and NaN are counted, and no part of them."""
 
-    Args:
-        shape: ``(k,)`` for k features, ``()`` for all numbers together.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.shape = shape
-        self.count = np.zeros(shape, dtype=np.int64)
-        self.mean = self.squares = np.zeros(shape)
-        self.n_missing = np.zeros(shape, dtype=np.int64)
-        self.n_infinite = np.zeros(shape, dtype=np.int64)
-        self.extremes: tuple[_Numbers, _Numbers] | None = None  # of the numbers' own type: integers stay exact
+        self.n_missing: Any = 0
+        self.n_infinite: Any = 0
+        self.extremes: list[_Numbers] = []  # of the numbers' own type: integers stay exact
 
     def add(self, block: _Numbers) -> None:
-        """Numbers of shape ``(n, *shape)``, n > 0."""
+        """Numbers of shape ``(n, …)``, n > 0."""
         block = block.view(np.uint8) if block.dtype.kind == "b" else block
-        self._widen(np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0))  # these two pass NaN by
+        low, high = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)  # these two pass NaN by
+        self.extremes = [np.fmin(low, self.extremes[0]), np.fmax(high, self.extremes[1])] if self.extremes else [low, high]
         if block.dtype.kind == "f":
             is_infinite = np.isinf(block)
-            self.n_missing += np.count_nonzero(np.isnan(block), axis=0)
-            self.n_infinite += np.count_nonzero(is_infinite, axis=0)
+            self.n_missing = self.n_missing + np.count_nonzero(np.isnan(block), axis=0)
+            self.n_infinite = self.n_infinite + np.count_nonzero(is_infinite, axis=0)
             block = np.where(is_infinite, np.nan, block) if is_infinite.any() else block
         super().add(block)
 
-    def together(self) -> _Moments:
-        """The moments of all features as of one."""
-        if self.shape == ():
-            return self
-        merged = _Moments(())
-        merged.n_missing, merged.n_infinite = self.n_missing.sum(), self.n_infinite.sum()
-        if self.extremes is not None:
-            merged._widen(np.fmin.reduce(self.extremes[0]), np.fmax.reduce(self.extremes[1]))
-        with np.errstate(all="ignore"):
-            for count, mean, squares in zip(self.count, self.mean, self.squares, strict=True):
-                merged.merge(count, mean, squares)
-        return merged
-
-    def facts(self, feature: int | None = None) -> dict[str, Any]:
-        """What is found, as plain Python values; of one feature, or, where all are together, of all."""
-        at: Any = () if feature is None else feature
-        n_finite, n_infinite = int(self.count[at]), int(self.n_infinite[at])
-        has_numbers = n_finite + n_infinite > 0 and self.extremes is not None
-        low, high = self.extremes if has_numbers and self.extremes is not None else (None, None)
+    def facts(self, at: Any = ()) -> dict[str, Any]:
+        """What is found, as plain Python values; of the numbers at one position."""
+        n_finite, n_infinite = (int(np.asarray(each)[at] if np.ndim(each) else each) for each in (self.count, self.n_infinite))
+        n_missing = int(np.asarray(self.n_missing)[at] if np.ndim(self.n_missing) else self.n_missing)
+        low, high = (_plain_number(np.asarray(each)[at]) for each in self.extremes) if n_finite + n_infinite else (None, None)
         return {
-            "n_missing": int(self.n_missing[at]),
+            "n_missing": n_missing,
             "n_numbers": n_finite + n_infinite,
             "n_infinite": n_infinite,
-            "min": None if low is None else _plain_number(np.asarray(low)[at]),
-            "max": None if high is None else _plain_number(np.asarray(high)[at]),
-            "mean": float(self.mean[at]) if n_finite else None,
-            "std": math.sqrt(float(self.squares[at]) / n_finite) if n_finite else None,
+            "min": low,
+            "max": high,
+            "mean": float(np.asarray(self.mean)[at]) if n_finite else None,
+            "std": math.sqrt(float(np.asarray(self.squares)[at]) / n_finite) if n_finite else None,
         }
-
-    def _widen(self, low: _Numbers, high: _Numbers) -> None:
-        known = self.extremes
-        self.extremes = (low, high) if known is None else (np.fmin(known[0], low), np.fmax(known[1], high))
 
 
 class _Collector:
     """What is found in the blocks of one column."""
 
     def __init__(self) -> None:
-        self._moments: _Moments | None = None
+        self._moments = _Moments()
+        self._by_feature: _Moments | None = None
+        self._n_features: int | None = None  # of all blocks so far; 0 where they differ, or are no vectors
         self._n_missing = 0  # besides the NaN that the moments count
         self._n_samples_with_missing = 0
-        self._times: tuple[Any, Any] | None = None
+        self._times: list[Any] = []
         self._shapes: set[tuple[int, ...]] = set()
         self._distinct: set[Any] | None = set()
 
@@ -204,124 +182,83 @@ class _Collector:
             return
         self._shapes.add(column.shape[1:])
         kind = column.dtype.kind
+        is_missing = np.isnan(column) if kind in "fc" else np.isnat(column) if kind in "Mm" else np.zeros(column.shape, bool)
+        self._n_samples_with_missing += int(np.count_nonzero(is_missing.reshape(len(column), -1).any(axis=1)))
+        if kind in "biuf":
+            self._add_numbers(column)
+        else:
+            self._n_missing += int(np.count_nonzero(is_missing))
+        present = column[~is_missing]
+        if kind in "Mm" and present.size:
+            found = [*self._times, present.min(), present.max()]  # maybe of another unit than those before
+            exact = comparable(found)
+            self._times = [found[exact.index(min(exact))], found[exact.index(max(exact))]]
         if column.ndim > 1:
             self._distinct = None
-        if kind in "Mm":
-            self._add_times(column)
-        elif kind in "biuf":
-            self._add_numbers(column)
-        elif kind == "c":
-            self._add_missing(np.isnan(column))
-            self._add_distinct(column[~np.isnan(column)] if column.ndim == 1 else column)
-        else:
-            self._add_distinct(column)
+        elif self._distinct is not None:
+            values = np.unique(present)
+            self._count_distinct(comparable(list(values)) if kind in "mM" else values.tolist())
 
     def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
         """The shape of all values: ``of_first`` if none was read."""
-        if not self._shapes:
-            return of_first
-        return _shared_shape(self._shapes)
+        return _shared_shape(self._shapes) if self._shapes else of_first
 
     def statistics(self, feature_names: Sequence[str] | None) -> ColumnStatistics:
         """What was found."""
-        by_feature = self._moments or _Moments(())
-        facts = by_feature.together().facts()
+        facts = self._moments.facts()
         facts["n_missing"] += self._n_missing
-        if self._times is not None:
+        if self._times:
             facts["min"], facts["max"] = map(str, self._times)
-        n_distinct = None if self._distinct is None else len(self._distinct)
         features: tuple[FeatureStatistics, ...] = ()
-        if by_feature.shape and by_feature.shape[0] > 1:
-            k = by_feature.shape[0]
+        if self._by_feature is not None and self._n_features:
+            k = self._n_features
             names = feature_names if feature_names is not None and len(feature_names) == k else range(k)
-            features = tuple(FeatureStatistics(str(name), **by_feature.facts(at)) for at, name in enumerate(names))
+            features = tuple(FeatureStatistics(str(name), **self._by_feature.facts(at)) for at, name in enumerate(names))
         return ColumnStatistics(
-            n_samples_with_missing=self._n_samples_with_missing, n_distinct=n_distinct, features=features, **facts
+            n_samples_with_missing=self._n_samples_with_missing,
+            n_distinct=None if self._distinct is None else len(self._distinct),
+            features=features,
+            **facts,
         )
 
     def _add_numbers(self, column: _Numbers) -> None:
-        if column.dtype.kind == "f":
-            is_missing = np.isnan(column)
-            self._n_samples_with_missing += _n_rows(is_missing)
-            if column.ndim == 1:
-                self._add_distinct(column[~is_missing])
-        elif column.ndim == 1:
-            self._add_distinct(column)
-        shape = column.shape[1:] if column.ndim == 2 and column.shape[1] <= _MOST_FEATURES else ()
-        if self._moments is None:
-            self._moments = _Moments(shape)
-        if self._moments.shape != shape:  # vectors of differing lengths
-            self._moments = self._moments.together()
-        block = column if self._moments.shape else column.reshape(-1)
-        if block.size:
-            self._moments.add(block)
-
-    def _add_times(self, column: _Numbers) -> None:
-        is_missing = np.isnat(column)
-        self._add_missing(is_missing)
-        times = column[~is_missing]
-        if column.ndim == 1:
-            self._add_distinct(times)
-        if times.size:
-            found = [*(self._times or ()), times.min(), times.max()]  # maybe of another unit than those before
-            exact = comparable(found)
-            self._times = found[exact.index(min(exact))], found[exact.index(max(exact))]
-
-    def _add_missing(self, is_missing: npt.NDArray[np.bool_]) -> None:
-        self._n_missing += int(np.count_nonzero(is_missing))
-        self._n_samples_with_missing += _n_rows(is_missing)
-
-    def _add_distinct(self, values: _Numbers) -> None:
-        if self._distinct is not None:
-            values = np.unique(values)
-            if len(values) <= _MOST_DISTINCT:
-                self._distinct.update(comparable(list(values)) if values.dtype.kind in "mM" else values.tolist())
-            if len(values) > _MOST_DISTINCT:
-                self._distinct = None
-                return
-            if len(self._distinct) > _MOST_DISTINCT:
-                self._distinct = None
+        if column.size:
+            self._moments.add(column.reshape(-1))
+        k = column.shape[1] if column.ndim == 2 and 1 < column.shape[1] <= _MOST_FEATURES else 0
+        self._n_features = k if self._n_features in (None, k) else 0
+        if self._n_features:
+            self._by_feature = self._by_feature or _Moments()
+            self._by_feature.add(column)
 
     def _add_objects(self, column: _Numbers) -> None:
         numbers: list[Any] = []
         for value in column:
             array = None if isinstance(value, (str, bytes)) else _as_numbers(value)
-            if array is not None and array.ndim:
+            if array is not None and (array.ndim or array.dtype.kind in "mM"):
                 self.add(array[None])  # a value of its own shape
                 continue
-            if array is not None and array.dtype.kind in "mM":
-                self.add(array[None])
-                continue
             self._shapes.add(())
-            if array is not None:
-                value = array.item()
+            value = value if array is None else array.item()
             if _is_missing(value):
                 self._n_missing += 1
                 self._n_samples_with_missing += 1
                 continue
             if isinstance(value, (bool, int, float)):
                 numbers.append(value)
-            self._add_object(value)
+            self._count_distinct([value])
         if numbers:
-            if self._moments is None:
-                self._moments = _Moments(())
-            self._moments = self._moments.together()
             self._moments.add(_as_block(numbers))
 
-    def _add_object(self, value: Any) -> None:
+    def _count_distinct(self, values: Sequence[Any]) -> None:
         if self._distinct is None:
             return
         try:
-            self._distinct.add(value)
+            self._distinct.update(values)
         except TypeError:  # not hashable
             self._distinct = None
-        else:
-            if len(self._distinct) > _MOST_DISTINCT:
-                self._distinct = None
-
-
-def _n_rows(is_missing: npt.NDArray[np.bool_]) -> int:
-    return int(np.count_nonzero(is_missing.reshape(len(is_missing), -1).any(axis=1)))
+            return
+        if len(self._distinct) > _MOST_DISTINCT:
+            self._distinct = None
 
 
 def _as_numbers(value: Any) -> _Numbers | None:

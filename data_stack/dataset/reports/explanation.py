@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,17 +143,9 @@ class Explanation:
         if parts and len(rest) >= 3 * _MOST_INDENTS:
             return [(f"… {len(parts):,} iterators below, see layers[{layer.number - 1}].stacked_on", rest + "└─ ", rest)]
         if len(parts) > _MOST_PARTS:
-            parts = [*parts[:_PARTS_FIRST], self._more(layer.stacked_on[_PARTS_FIRST:-1]), parts[-1]]
+            parts = [*parts[:_PARTS_FIRST], f"… {len(parts) - _PARTS_FIRST - 1:,} more", parts[-1]]
         lines = [(part, rest + "├─ ", rest + "│  ") for part in parts[:-1]]
         return lines + [(part, rest + "└─ ", rest + "   ") for part in parts[-1:]]
-
-    def _more(self, numbers: Sequence[int]) -> str:
-        parts = [self.layers[number - 1] for number in numbers]
-        names, lengths = {part.layer for part in parts}, {part.n_samples for part in parts}
-        name = names.pop() if len(names) == 1 else "parts"
-        if len(lengths) == 1:
-            return f"… {len(parts):,} more {name}, each of {_samples_text(lengths.pop())}"
-        return f"… {len(parts):,} more {name}, together of {_samples_text(sum(part.n_samples or 0 for part in parts))}"
 
 
 @operation
@@ -326,7 +319,9 @@ def _arguments_text(layer: Any) -> str:
         return ""
     defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
     shown = [
-        f"{name}={_shown(value)}" for name, value in layer._arguments().items() if not _is_same(value, defaults.get(name, layer))
+        f"{name}={_SHORT.repr(value)}"
+        for name, value in layer._arguments().items()
+        if not _is_same(value, defaults.get(name, layer))
     ]
     return readable(", ".join(shown), _MOST_CHARACTERS_OF_ARGUMENTS)
 
@@ -335,39 +330,30 @@ def _is_same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and isinstance(value, (bool, int, float, str)) and value == default)
 
 
-def _shown(value: Any, depth: int = 0) -> str:
-    if value is None or isinstance(value, (bool, int, float)):
-        return repr(value)
-    if isinstance(value, (str, bytes)):
-        return repr(value if len(value) <= _MOST_CHARACTERS else value[:_MOST_CHARACTERS]) + (
-            "…" if len(value) > _MOST_CHARACTERS else ""
-        )
-    if isinstance(value, range):
+class _ShortRepr(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 2, _MOST_CHARACTERS, _MOST_CHARACTERS
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = _MOST_ITEMS
+
+    def repr_range(self, value: range, level: int) -> str:
         return f"{value.start}:{value.stop}" + ("" if value.step == 1 else f":{value.step}")
-    if isinstance(value, np.ndarray):
+
+    def repr_ndarray(self, value: np.ndarray[Any, Any], level: int) -> str:
         if value.ndim == 1 and value.size <= _MOST_ITEMS and value.dtype != object:
-            return _shown(value.tolist(), depth)
+            return self.repr1(value.tolist(), level)
         return f"{value.dtype}[{' × '.join(f'{extent:,}' for extent in value.shape)}]"
-    if isinstance(value, np.generic):
-        return _shown(value.item(), depth) if value.dtype.kind in "biufSU" else str(value)
-    if isinstance(value, (list, tuple, set, frozenset, Mapping)):
-        return _shown_items(value, depth)
-    if isinstance(value, functools.partial):
-        return f"partial({_shown(value.func, depth + 1)})"
-    if isinstance(value, ComputedPositions):
-        return "by formula"
-    name = getattr(value, "__qualname__", None)  # of functions and classes
-    return name if isinstance(name, str) else type(value).__name__
+
+    def repr_partial(self, value: functools.partial[Any], level: int) -> str:
+        return f"partial({self.repr1(value.func, level)})"
+
+    def repr_instance(self, value: Any, level: int) -> str:
+        if value is None or isinstance(value, (bool, float, bytes, np.generic)):
+            return repr(value)[:_MOST_CHARACTERS]
+        if isinstance(value, ComputedPositions):
+            return "by formula"
+        name = getattr(value, "__qualname__", None)  # of functions and classes
+        return name if isinstance(name, str) else type(value).__name__
 
 
-def _shown_items(values: Any, depth: int) -> str:
-    if depth > 1:
-        return "…"
-    if isinstance(values, Mapping):
-        items = [f"{_shown(key, depth + 1)}: {_shown(values[key], depth + 1)}" for key in list(values)[:_MOST_ITEMS]]
-        opening, closing = "{}"
-    else:
-        items = [_shown(item, depth + 1) for item in list(values)[:_MOST_ITEMS]]
-        opening, closing = "[]"
-    more = [f"… {len(values) - len(items):,} more"] if len(values) > len(items) else []
-    return opening + ", ".join(items + more) + closing
+_SHORT = _ShortRepr()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -21,146 +21,89 @@ _MOST_NAMED = 4
 _MOST_DEPTH = 6
 _TOO_LITTLE_TO_COUNT = 1000
 
-_INDEX_ARRAY = "index array"
-
-_ATOMS = (str, bytes, bytearray, bool, int, float, complex)
-
-# Of libraries whose arrays lie in a file until they are read.
-_IN_FILES = ("h5py", "zarr", "netCDF4", "tables")
-
 
 class HeldMemory:
     """Measures iterators one after the other; what several of them hold is counted at the first of them.
 
     Arrays and tensors count as the memory that they keep alive: a slice as all that it was cut from. Python objects are
     counted one by one up to a thousand of a list, and estimated beyond; less than 1 kB of them is not told. What lies in
-    files, mapped or not, is named and counts nothing. What is hidden within functions and other libraries' objects is not found.
+    files, mapped or not, counts nothing. What is hidden within functions and other libraries' objects is not found.
     """
 
     def __init__(self) -> None:
-        self._counted: set[int] = set()
-        self._storages: set[int] = set()
-        self._alive: list[Any] = []  # so that nothing else gets an id that was counted
+        self._counted: dict[int, Any] = {}  # with the objects, so that nothing else gets an id that was counted
 
     def of(self, iterator: Any) -> tuple[list[str], int]:
         """What ``iterator`` itself holds, in words, largest first, and in bytes."""
         things: list[tuple[int, str]] = []
-        if not isinstance(iterator, DatasetIteratorIF):  # a list, an array, a torch dataset
-            things += self._things("", iterator, 0)
         access = iterator._sample_access if isinstance(iterator, DatasetIteratorIF) else None
-        for name, value in [*_attributes(iterator), *(() if access is None else _attributes(access))]:
-            if isinstance(value, (range, ComputedPositions)) and name == "_positions":
-                things.append(
-                    (0, _with_size("", "positions as a range" if isinstance(value, range) else "positions by a formula", 0))
-                )
-            things += self._things(_INDEX_ARRAY if name in ("_positions", "_given") else name.lstrip("_"), value, 0)
+        attributes = [*_attributes(iterator), *(() if access is None else _attributes(access))]
+        if not isinstance(iterator, DatasetIteratorIF):  # a list, an array, a torch dataset
+            attributes.append(("", iterator))
+        for name, value in attributes:
+            is_list = isinstance(value, (list, tuple)) and len(value) <= 2 * _MOST_NAMED
+            for part in value if is_list else [value]:
+                what = f"{'' if is_list else name.lstrip('_')} {_described(part)}".lstrip()
+                n_bytes = self._bytes(part, 0)
+                if n_bytes >= (_TOO_LITTLE_TO_COUNT if _shape_of(part) is None else 1):
+                    things.append((n_bytes, f"{what} = {size_text(n_bytes)}"))
+                elif isinstance(part, np.memmap) and (0, f"{what} mapped from a file") not in things:
+                    things.append((0, f"{what} mapped from a file"))
+        things.sort(key=lambda thing: -thing[0])
         total = sum(n_bytes for n_bytes, _ in things)
-        named = sorted(((n_bytes, text) for n_bytes, text in things if text), key=lambda thing: -thing[0])
-        rest = total - sum(n_bytes for n_bytes, _ in named[:_MOST_NAMED])
-        texts = [text for _, text in named[:_MOST_NAMED]]
-        if rest >= _TOO_LITTLE_TO_COUNT:
-            texts.append(f"{size_text(rest)} of other things")
-        return texts, total
+        rest = sum(n_bytes for n_bytes, _ in things[_MOST_NAMED:])
+        texts = [text for _, text in things[:_MOST_NAMED]]
+        return [*texts, f"{size_text(rest)} of other things"] if rest else texts, total
 
-    def _things(self, name: str, value: Any, depth: int) -> Iterator[tuple[int, str]]:
-        """(bytes, text) of what ``value`` holds; without text where it is not worth a word."""
-        if value is None or isinstance(value, (bool, type)) or depth > _MOST_DEPTH:
-            return
+    def _bytes(self, value: Any, depth: int) -> int:
+        """The memory that ``value`` keeps alive and nothing before it."""
+        if value is None or isinstance(value, (bool, type, DatasetIteratorIF, SampleAccess)) or depth > _MOST_DEPTH:
+            return 0
         if isinstance(value, memoryview):
             value = value.obj
         if isinstance(value, np.ndarray):
-            yield from self._array(name, value)
-        elif hasattr(value, "untyped_storage"):  # a tensor, without importing torch
-            if self._is_new(value):
-                yield from self._tensor(name, value)
-        elif isinstance(value, (DatasetIteratorIF, SampleAccess)) or not self._is_new(value):
-            return
-        elif isinstance(value, (str, bytes, bytearray)):
-            n_bytes = sys.getsizeof(value)
-            if n_bytes >= _TOO_LITTLE_TO_COUNT:
-                yield n_bytes, _with_size(name, "text" if isinstance(value, str) else "bytes", n_bytes)
-        elif isinstance(value, (list, tuple, set, frozenset, dict)):
-            yield from self._container(name, value, depth)
-        elif type(value).__module__.split(".")[0] in _IN_FILES:
-            yield 0, f"{name} {type(value).__name__} in a file".lstrip()
-        elif type(value).__module__.split(".")[0] == "data_stack":
-            for _, held in _attributes(value):
-                yield from self._things("", held, depth + 1)
-        elif type(getattr(value, "nbytes", None)) is int:  # a pandas Series, an Arrow table
-            yield value.nbytes, _with_size(name, type(value).__name__, value.nbytes)
+            return self._array_bytes(value, depth)
+        if id(value) in self._counted:
+            return 0
+        self._counted[id(value)] = value
+        if hasattr(value, "untyped_storage"):  # a tensor, without importing torch
+            return self._tensor_bytes(value)
+        if isinstance(value, (list, tuple, set, frozenset, Mapping)):
+            items: Any = chain.from_iterable(islice(value.items(), _ITEMS_LOOKED_AT)) if isinstance(value, Mapping) else value
+            looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # at one stroke: threads may be at it
+            n_items = len(value) * (2 if isinstance(value, Mapping) else 1)
+            n_bytes = sum(self._bytes(item, depth + 1) for item in looked_at)
+            return sys.getsizeof(value) + round(n_bytes * n_items / max(1, len(looked_at)))
+        if type(value).__module__.split(".")[0] == "data_stack" and not isinstance(value, ComputedPositions):
+            return sum(self._bytes(held, depth + 1) for _, held in list(_attributes(value)))
+        if isinstance(value, (str, bytes, bytearray, int, float, complex)):
+            return sys.getsizeof(value)
+        n_bytes = getattr(value, "nbytes", 0) if type(value).__module__.split(".")[0] != "h5py" else 0
+        return n_bytes if type(n_bytes) is int else 0  # a pandas Series, an Arrow table
 
-    def _array(self, name: str, array: np.ndarray[Any, Any]) -> Iterator[tuple[int, str]]:
+    def _array_bytes(self, array: np.ndarray[Any, Any], depth: int) -> int:
         root: Any = array
-        is_mapped = isinstance(array, np.memmap)
-        while isinstance(root.base, np.ndarray):
+        while isinstance(root, np.ndarray) and not isinstance(root, np.memmap) and root.base is not None:
             root = root.base
-            is_mapped = is_mapped or isinstance(root, np.memmap)
-        owner: Any = root if root.base is None else root.base
-        if not (self._is_new(root) and (owner is root or self._is_new(owner))):
-            return
-        what = f"{array.dtype} {_extents(array.shape)}".rstrip()
-        if is_mapped:
-            yield 0, f"{name} {what} mapped from a file".lstrip()
-            return
-        if not array.size:
-            return
-        if name == _INDEX_ARRAY:
-            what = f"{array.itemsize} B × {len(array):,}"
-        n_bytes = root.nbytes
-        yield n_bytes, _with_size(name, what, n_bytes)
-        if array.dtype == object:
-            yield from self._objects(array.ravel(), array.size, 0)
+        if id(root) in self._counted or isinstance(root, np.memmap) or type(root).__name__ == "mmap":
+            return 0
+        self._counted[id(root)] = root
+        n_bytes: int = root.nbytes if isinstance(root, np.ndarray) else array.nbytes
+        if array.dtype != object or not array.size:
+            return n_bytes
+        looked_at = array.ravel()[:_ITEMS_LOOKED_AT].tolist()
+        return n_bytes + round(sum(self._bytes(item, depth + 1) for item in looked_at) * array.size / len(looked_at))
 
-    def _tensor(self, name: str, tensor: Any) -> Iterator[tuple[int, str]]:
+    def _tensor_bytes(self, tensor: Any) -> int:
         try:
             storage = tensor.untyped_storage()
             n_bytes, place = int(storage.nbytes()), int(storage.data_ptr())
         except (RuntimeError, NotImplementedError):  # sparse ones and their like
-            yield 0, f"{name} a tensor of unknown size".lstrip()
-            return
-        if place and place in self._storages:
-            return
-        self._storages.add(place)
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        yield n_bytes, _with_size(name, f"tensor {dtype} {_extents(tuple(tensor.shape))}".rstrip(), n_bytes)
-
-    def _container(self, name: str, values: Any, depth: int) -> Iterator[tuple[int, str]]:
-        n_bytes = sys.getsizeof(values)
-        if isinstance(values, dict):
-            pairs = list(islice(values.items(), _ITEMS_LOOKED_AT // 2))  # at one stroke: threads may be at it
-            held = self._objects(chain.from_iterable(pairs), 2 * len(values), depth)
-        else:
-            held = self._objects(values, len(values), depth)
-        for size, text in held:
-            if text:
-                yield size, text
-            else:
-                n_bytes += size
-        if n_bytes >= _TOO_LITTLE_TO_COUNT:
-            what = f"{type(values).__name__} of {len(values):,}"
-            yield n_bytes, _with_size("", f"{name} ({what})" if name else what, n_bytes)
-
-    def _objects(self, values: Iterable[Any], n_values: int, depth: int) -> Iterator[tuple[int, str]]:
-        """What lies in a container: large things with their text; small ones together, without."""
-        n_small, n_seen = 0, 0
-        for value in list(islice(values, _ITEMS_LOOKED_AT)):
-            n_seen += 1
-            if isinstance(value, _ATOMS):
-                n_small += sys.getsizeof(value) if self._is_new(value) else 0
-                continue
-            for size, text in self._things("", value, depth + 1):
-                if text and n_values <= _MOST_NAMED * 2:
-                    yield size, text
-                else:
-                    n_small += size
-        yield round(n_small * n_values / n_seen) if n_seen else 0, ""
-
-    def _is_new(self, value: Any) -> bool:
-        if id(value) in self._counted:
-            return False
-        self._counted.add(id(value))
-        self._alive.append(value)
-        return True
+            return 0
+        if place and place in self._counted:
+            return 0
+        self._counted[place] = tensor
+        return n_bytes
 
 
 def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
@@ -173,9 +116,13 @@ def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
                 yield name, getattr(thing, name)
 
 
-def _extents(shape: tuple[int, ...]) -> str:
-    return " × ".join(f"{extent:,}" for extent in shape)
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    shape = getattr(value, "shape", None)
+    return shape if isinstance(shape, tuple) else None
 
 
-def _with_size(name: str, what: str, n_bytes: int) -> str:
-    return f"{name} {what} = {size_text(n_bytes)}".lstrip()
+def _described(value: Any) -> str:
+    shape = _shape_of(value)
+    if shape is not None:
+        return f"{getattr(value, 'dtype', '')} {' × '.join(f'{extent:,}' for extent in shape)}".removeprefix("torch.").strip()
+    return f"{type(value).__name__} of {len(value):,}" if hasattr(value, "__len__") else type(value).__name__

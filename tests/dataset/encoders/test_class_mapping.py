@@ -143,9 +143,3 @@ def test_names_of_numbers_that_do_not_count_them_are_no_class_names() -> None:
 
     assert mapping.class_names == mapping.class_names_after(None) == (1, 5)  # else 1 would be called "high"
     assert mapping.names == ("low", "high")
-
-
-@pytest.mark.parametrize("mappings", [None, 5, {"previous_labels": [0], "new_label": 1}])
-def test_previous_labels_that_are_no_list_are_refused(mappings: Any) -> None:
-    with pytest.raises(ConfigError, match="a list of entries"):
-        ClassMapping.from_previous_labels(mappings)
