@@ -61,18 +61,6 @@ class GroupColumn(ABC):
             CellError: one of them cannot be decoded.
         """
 
-    def take_together(self, columns: Sequence[GroupColumn], rows: Sequence[Rows]) -> npt.NDArray[Any] | None:
-        """Values of several columns of the same field, those of the first one first, in one go.
-
-        Args:
-            columns: this one, and those of other row groups.
-            rows: of each.
-
-        Returns:
-            As :meth:`take`. None if that is not faster than one column after the other, or a value cannot be decoded.
-        """
-        return None
-
 
 class CellError(Exception):
     """A cell that cannot be decoded; the reader says where it lies.

@@ -34,8 +34,7 @@ class Gathering:
         self._places: list[npt.NDArray[np.intp]] = []
 
     def copy(self, columns: Mapping[int, GroupColumn]) -> bool:
-        """Take in the rows that are wanted of several row groups in one pass, if that is nothing but copying them, or if the
-        columns know how to (:meth:`~data_stack.formats.parquet.columns.GroupColumn.take_together`).
+        """Take in the rows that are wanted of several row groups in one pass, if that is nothing but copying them.
 
         Args:
             columns: by the number of the row group in ``located``.
@@ -44,10 +43,10 @@ class Gathering:
             Whether it was done; if not, :meth:`put` takes them in one after the other.
         """
         arrays = [column for column in columns.values() if isinstance(column, ArrayColumn)]
-        if not arrays:
-            return self._take_together(columns)
+        if not arrays or len(arrays) < len(columns):
+            return False
         first = arrays[0].array
-        if len(arrays) < len(columns) or self._pieces or not all(_are_alike(each.array, first) for each in arrays):
+        if self._pieces or not all(_are_alike(each.array, first) for each in arrays):
             return False
         if first.dtype.hasobject or 0 in first.shape:
             return False
@@ -66,15 +65,6 @@ class Gathering:
         which = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
         places = np.concatenate([places for _, places in parts])
         self._into(places, _gathered(arrays, which, np.concatenate([rows for rows, _ in parts])))
-        return True
-
-    def _take_together(self, columns: Mapping[int, GroupColumn]) -> bool:
-        parts = [self._located.part(number) for number in columns]
-        several = list(columns.values())
-        values = several[0].take_together(several, [rows for rows, _ in parts])
-        if values is None or self._pieces or not (self._batch is None or _are_alike(self._batch, values)):
-            return False
-        self._into(np.concatenate([places for _, places in parts]), values)
         return True
 
     def put(self, number: int, values: Column) -> None:
