@@ -25,11 +25,11 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError
 
-__all__ = ["MappedDatasetIterator"]
+__all__ = ["BatchMapAccess", "MappedDatasetIterator", "grow_reads"]
 
 # So many samples at once are read and mapped for a column: enough to make batches worth it, few enough to be held.
 _SAMPLES_AT_ONCE = 1024
-# Iterating over a batched map reads ahead up to so many samples, fewer in the beginning: who takes one sample waits for one.
+# Iterating over a batched map reads ahead up to so many samples.
 _MOST_READ_AHEAD = 256
 
 
@@ -90,7 +90,7 @@ class MappedDatasetIterator(AccessedDatasetIterator):
     def make_access(self) -> SampleAccess:
         below = access_to(adapted(self._dataset_iterator))
         mixed_seed = None if self._seed is None else derived_seed("mapped", self._seed, self._epoch)
-        return (_BatchMapAccess if self._batched else _MapAccess)(below, self._function, mixed_seed)
+        return (BatchMapAccess if self._batched else _MapAccess)(below, self._function, mixed_seed)
 
     def _arguments(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {"function": self._function, "batched": self._batched}
@@ -151,30 +151,27 @@ class _MapAccess(OneToOneAccess):
             yield function(sample) if mixed_seed is None else function(sample, derived_generator(mixed_seed, position))
 
 
-class _BatchMapAccess(_MapAccess):
+class BatchMapAccess(_MapAccess):
     """Access to what a function gives for batches; there is never an empty one."""
 
     def sample(self, position: int) -> Sample:
-        return _rows(self._mapped(np.array([position], dtype=np.intp)))[0]
+        return _rows(self.map_batch(np.array([position], dtype=np.intp)))[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return _rows(self._mapped(positions)) if len(positions) else []
+        return _rows(self.map_batch(positions)) if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._mapped(positions) if len(positions) else self.empty_batch()
+        return self.map_batch(positions) if len(positions) else self.empty_batch()
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        n_ahead = 1
-        while start < stop:
-            end = min(start + n_ahead, stop)
-            yield from _rows(self._mapped(np.arange(start, end, dtype=np.intp)))
-            start, n_ahead = end, min(2 * n_ahead, _MOST_READ_AHEAD)
+        return grow_reads(self.samples, start, stop)
 
     def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
-        batch = self._mapped(positions)
+        batch = self.map_batch(positions)
         return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [column_of(batch, key) for key in keys]
 
-    def _mapped(self, positions: IndexArrayOfInts) -> Batch:
+    def map_batch(self, positions: IndexArrayOfInts) -> Batch:
+        """What the function gives for the samples at one position or more."""
         batch = self.below.batch(positions)
         if self._mixed_seed is None:
             mapped = self._function(batch)
@@ -209,6 +206,15 @@ class _BatchMapAccess(_MapAccess):
                 f"{hint}: its function is {self._function!r}"
             )
         return column
+
+
+def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int) -> Iterator[Sample]:
+    """Samples one after the other, read many together, fewer in the beginning: who takes one sample waits for one."""
+    n_ahead = 1
+    while start < stop:
+        end = min(start + n_ahead, stop)
+        yield from read(np.arange(start, end, dtype=np.intp))
+        start, n_ahead = end, min(2 * n_ahead, _MOST_READ_AHEAD)
 
 
 def _rows(batch: Batch) -> list[Sample]:

@@ -30,7 +30,9 @@ from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable, ticks_of
 
 __all__ = [
+    "OffsetsAccess",
     "WindowedDatasetIterator",
+    "checked_gap",
     "equals_last",
     "exceeds_gap",
     "group_numbers",
@@ -111,7 +113,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         self._length = checked_integer("length", length, at_least=1)
         self._stride = checked_integer("stride", stride, at_least=1)
         self._order_by, self._group_by, self._overlap = order_by, group_by, overlap
-        self._max_gap = None if max_gap is None else _checked_gap(max_gap, order_by)
+        if max_gap is not None and order_by is None:
+            raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
+        self._max_gap = None if max_gap is None else checked_gap(max_gap)
         self._offsets = None if offsets is None else _checked_offsets(offsets, self._length)
         self._order: IndexArrayOfInts | None = None
         self._starts: range | IndexArrayOfInts = self._found_starts()
@@ -119,7 +123,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     def make_access(self) -> SampleAccess:
         if self._offsets is None:
             return _WindowedAccess(self._below(), self._starts, self._length, self._order)
-        return _OffsetsAccess(self._below(), self._starts, self._length, self._order, self._offsets)
+        return OffsetsAccess(self._below(), self._starts, self._length, self._order, self._offsets)
 
     # ------------------------------------------------------------------ where windows are
 
@@ -168,7 +172,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             ConfigError: the windows have no offsets.
         """
         access = brought_access(self)
-        if not isinstance(access, _OffsetsAccess):
+        if not isinstance(access, OffsetsAccess):
             raise ConfigError("these windows have no offsets; read_batch gives their columns, shape (n, length, ...)")
         positions = checked_indices(indices, len(self))
         if len(positions) == 0:
@@ -223,7 +227,7 @@ class _WindowedAccess(GroupedAccess):
         self.below.prefetch(self.positions_of(self.starts_at(positions)))
 
 
-class _OffsetsAccess(_WindowedAccess):
+class OffsetsAccess(_WindowedAccess):
     """Access to windows as dicts that have for each of ``offsets`` some columns, or all, of one sample."""
 
     def __init__(
@@ -238,10 +242,10 @@ class _OffsetsAccess(_WindowedAccess):
         self._offsets = offsets
 
     def sample(self, position: int) -> Sample:
-        return self._samples_at(np.array([position], dtype=np.intp), self._offsets)[0]
+        return self.samples_at(np.array([position], dtype=np.intp), self._offsets)[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return list(self._samples_at(positions, self._offsets)) if len(positions) else []
+        return list(self.samples_at(positions, self._offsets)) if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return stack_samples(self.samples(positions)) if len(positions) else self.empty_batch()
@@ -253,12 +257,12 @@ class _OffsetsAccess(_WindowedAccess):
         offsets = {key: columns for key, columns in self._offsets.items() if key in keys}
         if len(read) == 0:
             return [np.empty(0) for _ in keys]
-        samples = self._samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
+        samples = self.samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
         return [stack_values([value_of(sample, key) for sample in samples])[: len(positions)] for key in keys]
 
     def batches_at(self, positions: IndexArrayOfInts) -> dict[int, Batch]:
         """For each offset the batch of its samples."""
-        columns = self._columns_of_offsets(positions, self._offsets)
+        columns = self.columns_of_offsets(positions, self._offsets)
         batches: dict[int, Batch] = {}
         for offset, keys in self._offsets.items():
             if keys is None:
@@ -270,7 +274,7 @@ class _OffsetsAccess(_WindowedAccess):
                 batches[offset] = tuple([columns[offset, key] for key in keys])
         return batches
 
-    def _samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
+    def samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
         samples_of: dict[int, Sequence[Sample]] = {}
         whole = [offset for offset, keys in offsets.items() if keys is None]
         if whole:
@@ -280,16 +284,18 @@ class _OffsetsAccess(_WindowedAccess):
                 samples = [samples[place] for place in inverse.tolist()]
             samples = list(map(copied, samples))
             samples_of.update({offset: samples[number :: len(whole)] for number, offset in enumerate(whole)})
-        columns = self._columns_of_offsets(positions, offsets)
+        columns = self.columns_of_offsets(positions, offsets)
         for offset, keys in offsets.items():
-            if keys is not None:
+            if keys == []:
+                samples_of[offset] = [{} for _ in positions]
+            elif keys is not None:
                 rows = zip(*[columns[offset, key] for key in keys], strict=True)
                 samples_of[offset] = (
                     [dict(zip(keys, row, strict=True)) for row in rows] if isinstance(keys[0], str) else list(rows)
                 )
         return [{offset: samples_of[offset][row] for offset in offsets} for row in range(len(positions))]
 
-    def _columns_of_offsets(self, positions: IndexArrayOfInts, offsets: _Offsets) -> dict[tuple[int, ColumnKey], Column]:
+    def columns_of_offsets(self, positions: IndexArrayOfInts, offsets: _Offsets) -> dict[tuple[int, ColumnKey], Column]:
         """The columns named at each offset; columns wanted at the same offsets are read together."""
         offsets_of: dict[ColumnKey, list[int]] = {}
         for offset, keys in offsets.items():
@@ -299,13 +305,18 @@ class _OffsetsAccess(_WindowedAccess):
         for key, wanting in offsets_of.items():
             keys_of.setdefault(tuple(wanting), []).append(key)
         found = {}
+        starts, n_windows = self.starts_at(positions) - min(self._offsets), len(positions)
         for at, keys in keys_of.items():
-            wanted, inverse = distinct(self._slots_of_offsets(positions, at))
+            # all samples of the first offset, then all of the next: each has memory of its own
+            slots = (np.array(at, dtype=np.intp)[:, np.newaxis] + starts).reshape(-1)
+            # rows are copied out of arrays faster than out of a column that was copied before, others are not decoded twice
+            gathers = self.below.fixed_columns or not n_windows
+            wanted, inverse = (slots, None) if gathers else distinct(slots)
             read = owned(tuple(self.below.columns(keys, self.positions_of(wanted))))
             for key, column in zip(keys, read, strict=True):
-                values = repeated_values(column, inverse)
                 for number, offset in enumerate(at):
-                    found[offset, key] = values[number :: len(at)]
+                    its_own = slice(number * n_windows, (number + 1) * n_windows)
+                    found[offset, key] = column[its_own] if inverse is None else repeated_values(column, inverse[its_own])
         return found
 
     def _slots_of_offsets(self, positions: IndexArrayOfInts, offsets: Sequence[int]) -> IndexArrayOfInts:
@@ -315,9 +326,8 @@ class _OffsetsAccess(_WindowedAccess):
 # ---------------------------------------------------------------------- arguments
 
 
-def _checked_gap(max_gap: Any, order_by: ColumnKey | None) -> Any:
-    if order_by is None:
-        raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
+def checked_gap(max_gap: Any, what: str = "max_gap") -> Any:
+    """A number, or a span of numpy's, of at least 0."""
     if isinstance(max_gap, timedelta):
         max_gap = np.timedelta64(max_gap)  # plain data for the recipe
     if isinstance(max_gap, np.timedelta64):
@@ -326,7 +336,7 @@ def _checked_gap(max_gap: Any, order_by: ColumnKey | None) -> Any:
         is_number = isinstance(max_gap, (numbers.Real, Decimal))
         is_valid = is_number and max_gap is not True and max_gap is not False and max_gap >= 0
     if not is_valid:
-        raise ConfigError(f"max_gap must be a number or timedelta of at least 0, got {max_gap!r:.80}")
+        raise ConfigError(f"{what} must be a number or timedelta of at least 0, got {max_gap!r:.80}")
     return max_gap
 
 

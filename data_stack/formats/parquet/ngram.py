@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import numbers
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIteratorIF, Sample, access_to
-from data_stack.dataset.iterator.grouped import distinct
+from data_stack.dataset.iterator import DatasetIteratorIF, IndexArray, Sample, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import adapted
+from data_stack.dataset.iterator.grouped import GroupedDatasetIterator
 from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.mapped import grow_reads
 from data_stack.dataset.iterator.ordered import missing_values
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.windowed import (
+    OffsetsAccess,
+    checked_gap,
     equals_last,
     exceeds_gap,
     group_numbers,
@@ -26,16 +30,16 @@ from data_stack.dataset.iterator.windowed import (
 )
 from data_stack.dataset.positions import IndexArrayOfInts, narrowed
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.row_layer import RowAccess, RowLayer
+from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["NGram", "NGramIterator"]
 
-Columns = dict[int, dict[str, npt.NDArray[Any]]]
 Threshold = Union[float, Decimal, timedelta, np.timedelta64]
 
 
+@dataclass(frozen=True)
 class NGram:
     """Which rows make a sequence, and which of their fields are wanted.
 
@@ -62,81 +66,43 @@ class NGram:
         ConfigError: an argument is none of that.
     """
 
-    def __init__(
-        self,
-        fields: Mapping[int, Sequence[Any]],
-        delta_threshold: Threshold,
-        timestamp_field: Any,
-        timestamp_overlap: bool = True,
-        *,
-        group_field: Any = None,
-        stride: int = 1,
-        within_row_groups: bool = False,
-    ) -> None:
-        given: Any = fields
+    fields: Mapping[int, Sequence[Any]] = field(hash=False)
+    delta_threshold: Threshold
+    timestamp_field: Any
+    timestamp_overlap: bool = True
+    _: KW_ONLY
+    group_field: Any = None
+    stride: int = 1
+    within_row_groups: bool = False
+
+    def __post_init__(self) -> None:
+        given: Any = self.fields
         if not isinstance(given, Mapping) or len(given) == 0:
             raise ConfigError(
-                f"the fields of an n-gram are a mapping such as {{0: ['id'], 1: ['id', 'image']}}, not {fields!r:.80}"
+                f"the fields of an n-gram are a mapping such as {{0: ['id'], 1: ['id', 'image']}}, not {given!r:.80}"
             )
-        self._fields: dict[int, list[Any]] = {}
-        for offset in sorted(checked_integer("an offset of an n-gram", each) for each in fields):
-            choices = fields[offset]
+        fields: dict[int, list[Any]] = {}
+        for offset in sorted(checked_integer("an offset of an n-gram", each) for each in given):
+            choices = given[offset]
             if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
                 raise ConfigError(f"the fields at offset {offset} are a list of names, not {choices!r:.80}")
-            self._fields[offset] = [_choice(choice, f"a field at offset {offset}") for choice in choices]
-        if isinstance(delta_threshold, timedelta):
-            delta_threshold = np.timedelta64(delta_threshold)  # plain data for the recipe
-        is_span = isinstance(delta_threshold, np.timedelta64) and not np.isnat(delta_threshold)
-        is_number = isinstance(delta_threshold, (numbers.Real, Decimal)) and not isinstance(delta_threshold, bool)
-        if not (is_span or is_number) or not delta_threshold >= type(delta_threshold)(0):  # type: ignore[operator]
-            raise ConfigError(f"delta_threshold is a number or timedelta of at least 0, not {delta_threshold!r:.80}")
-        if not isinstance(timestamp_overlap, (bool, np.bool_)):
-            raise ConfigError(f"timestamp_overlap is True or False, not {timestamp_overlap!r:.80}")
-        self._delta_threshold = delta_threshold
-        self._timestamp_field = _choice(timestamp_field, "timestamp_field")
-        self._group_field = None if group_field is None else _choice(group_field, "group_field")
-        self._stride = checked_integer("the stride of n-grams", stride, at_least=1)
-        self._overlap, self._within_row_groups = bool(timestamp_overlap), bool(within_row_groups)
+            fields[offset] = [_choice(choice, f"a field at offset {offset}") for choice in choices]
+        if not isinstance(self.timestamp_overlap, (bool, np.bool_)):
+            raise ConfigError(f"timestamp_overlap is True or False, not {self.timestamp_overlap!r:.80}")
+        checked = {
+            "fields": fields,
+            "delta_threshold": checked_gap(self.delta_threshold, "delta_threshold"),
+            "timestamp_field": _choice(self.timestamp_field, "timestamp_field"),
+            "group_field": None if self.group_field is None else _choice(self.group_field, "group_field"),
+            "stride": checked_integer("the stride of n-grams", self.stride, at_least=1),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @property
     def length(self) -> int:
         """Rows from the lowest to the highest offset."""
-        return max(self._fields) - min(self._fields) + 1
-
-    @property
-    def fields(self) -> dict[int, list[Any]]:
-        """For each offset, ascending, what was chosen: names and regular expressions."""
-        return {offset: list(choices) for offset, choices in self._fields.items()}
-
-    @property
-    def delta_threshold(self) -> Threshold:
-        """How far apart two rows that follow each other may be."""
-        return self._delta_threshold
-
-    @property
-    def timestamp_field(self) -> Any:
-        """The field whose values do not decrease: a name or regular expression."""
-        return self._timestamp_field
-
-    @property
-    def timestamp_overlap(self) -> bool:
-        """Whether sequences may share rows."""
-        return self._overlap
-
-    @property
-    def group_field(self) -> Any:
-        """The field of groups; None if there are none."""
-        return self._group_field
-
-    @property
-    def stride(self) -> int:
-        """Rows from the start of a sequence to that of the next."""
-        return self._stride
-
-    @property
-    def within_row_groups(self) -> bool:
-        """Whether a sequence lies in one row group."""
-        return self._within_row_groups
+        return max(self.fields) - min(self.fields) + 1
 
     def resolved(self, names: Sequence[str], stored_names: Sequence[str] | None = None) -> NGram:
         """The same with the names of fields for regular expressions, those of one offset in the order of ``names``.
@@ -150,49 +116,29 @@ class NGram:
         """
         fields = {
             offset: [name for name in names if name in {found for choice in choices for found in _matches(choice, names)}]
-            for offset, choices in self._fields.items()
+            for offset, choices in self.fields.items()
         }
-        arguments = {**self.arguments(), "fields": fields}
+        chosen: dict[str, Any] = {}
         for argument in ("timestamp_field", "group_field"):
-            if arguments[argument] is not None:
-                found = _matches(arguments[argument], names if stored_names is None else stored_names)
+            choice = getattr(self, argument)
+            if choice is not None:
+                found = _matches(choice, names if stored_names is None else stored_names)
                 if len(found) > 1:
-                    raise ConfigError(f"{argument} is one field, {arguments[argument]!r} matches {', '.join(found)}")
-                (arguments[argument],) = found
-        return NGram(**arguments)
+                    raise ConfigError(f"{argument} is one field, {choice!r} matches {', '.join(found)}")
+                (chosen[argument],) = found
+        return replace(self, fields=fields, **chosen)
 
     def get_field_names_at_timestep(self, timestep: int) -> list[Any]:
         """What is wanted at an offset; of one that is not named nothing is."""
-        return list(self._fields.get(timestep, []))
+        return list(self.fields.get(timestep, []))
 
     def get_field_names_at_all_timesteps(self) -> list[Any]:
         """What is wanted at any offset."""
-        return list(dict.fromkeys(choice for choices in self._fields.values() for choice in choices))
-
-    def arguments(self) -> dict[str, Any]:
-        """What it was made with."""
-        return {
-            "fields": self.fields,
-            "delta_threshold": self._delta_threshold,
-            "timestamp_field": self._timestamp_field,
-            "timestamp_overlap": self._overlap,
-            "group_field": self._group_field,
-            "stride": self._stride,
-            "within_row_groups": self._within_row_groups,
-        }
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NGram) and self.arguments() == other.arguments()
-
-    def __hash__(self) -> int:
-        return hash((tuple(self._fields), self._timestamp_field, self._overlap, self._stride))
-
-    def __repr__(self) -> str:
-        return f"NGram({', '.join(f'{name}={value!r}' for name, value in self.arguments().items())})"
+        return list(dict.fromkeys(choice for choices in self.fields.values() for choice in choices))
 
 
 @layer("ngrams")
-class NGramIterator(RowLayer):
+class NGramIterator(GroupedDatasetIterator):
     """Sequences of consecutive rows: sample ``i`` is ``{offset: {field: value}}``.
 
     ::
@@ -233,94 +179,19 @@ class NGramIterator(RowLayer):
         if not isinstance(ngram, NGram):
             raise ConfigError(f"sequences are described by an NGram, not by {ngram!r:.80}")
         super().__init__(dataset_iterator)
-        stored = self._stored()
+        self._source = stored = adapted(dataset_iterator)
+        while isinstance(stored, TransformedDatasetIterator):  # timestamps are read as they are stored
+            stored = adapted(stored.underlying_iterators[0])
         self._ngram = ngram.resolved(_field_names(self._source), _field_names(stored))
-        self._lowest = min(self._ngram.fields)
-        self._order: IndexArrayOfInts | None = None
-        self._starts: IndexArrayOfInts = np.empty(0, dtype=np.int32)
-        self._block_lengths: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._find(stored)
+        wanted = self._ngram.get_field_names_at_all_timesteps()
+        self._names_ahead = wanted if stored is self._source else None  # a transform may need others
+        self._sequences = _find_sequences(stored, self._ngram)
 
-    def _stored(self) -> DatasetIteratorIF:
-        """The rows as they are stored, below all transforms."""
-        stored = self._source
-        while isinstance(stored, TransformedDatasetIterator):
-            (stored,) = stored.underlying_iterators
-        return stored
+    if TYPE_CHECKING:  # batches are dicts of dicts, and their columns have keys of their own
 
-    # ------------------------------------------------------------------ where sequences are
+        def read_batch(self, indices: IndexArray) -> Any: ...
 
-    def _find(self, stored: DatasetIteratorIF) -> None:
-        ngram, n_rows = self._ngram, len(stored)
-        blocks = access_to(stored).blocks()
-        if blocks is None and ngram.within_row_groups:
-            raise ConfigError(
-                f"within_row_groups=True needs samples that have row groups (block_lengths), as those of a ParquetDataset; "
-                f"these have none: {stored!r:.80}"
-            )
-        if n_rows < ngram.length:
-            return
-        block_of = (
-            np.zeros(n_rows, dtype=np.int32) if blocks is None else np.repeat(np.arange(len(blocks), dtype=np.int32), blocks)
-        )
-        key = ngram.timestamp_field
-        keys = [key] if ngram.group_field is None else [key, ngram.group_field]
-        columns = access_to(stored).columns(keys)
-        missing = np.array([value is None for value in columns[0]] if columns[0].dtype == object else False)
-        if not missing.any():
-            missing = missing_values(columns[0], key)
-        if bool(missing.any()):
-            row = int(np.flatnonzero(missing)[0])
-            raise ConfigError(
-                f"the timestamp {key!r} of row {row} is {columns[0][row]!s:.40}: every row of a sequence needs one; leave such "
-                f"rows out by a filter, as col({key!r}).is_not_null()"
-            )
-        order: npt.NDArray[np.intp] = np.arange(n_rows, dtype=np.intp)
-        starts_run = np.zeros(n_rows, dtype=bool)
-        starts_run[0] = True
-        if ngram.group_field is not None:
-            groups = group_numbers(columns[1])
-            order = np.argsort(groups, kind="stable")
-            starts_run[1:] = np.diff(groups[order]) != 0
-        times, its_block = columns[0][order], block_of[order]
-        same_block = its_block[1:] == its_block[:-1]
-        if ngram.length > 1 or not ngram.timestamp_overlap:
-            falls = _falls(times, key) & ~starts_run[1:]
-            if bool((falls & same_block).any()):
-                place = int(np.flatnonzero(falls & same_block)[0])
-                raise ConfigError(
-                    f"the timestamp {key!r} of row {order[place + 1]} is {times[place + 1]!s:.60}, that of row {order[place]} "
-                    f"before it is {times[place]!s:.60}: rows of n-grams are sorted by their timestamps. "
-                    f"windows(…, order_by={key!r}) sorts; sequences that are mixed are told apart by group_field="
-                )
-            starts_run[1:] |= falls
-        if ngram.within_row_groups:
-            starts_run[1:] |= ~same_block
-        if ngram.length > 1:
-            starts_run[1:] |= exceeds_gap(times, ngram.delta_threshold, ~starts_run[1:], key, order)
-        starts = self._starts_in(starts_run, times)
-        if ngram.group_field is not None:
-            starts = starts[np.argsort(order[starts], kind="stable")]
-            self._order = narrowed(order, n_rows)
-        if blocks is not None:
-            self._block_lengths = np.bincount(its_block[starts], minlength=len(blocks)).astype(np.int64)
-        elif len(starts):
-            self._block_lengths = np.array([len(starts)], dtype=np.int64)
-        self._block_lengths = self._block_lengths[self._block_lengths > 0]
-        self._starts = narrowed(starts, n_rows)
-
-    def _starts_in(self, starts_run: npt.NDArray[np.bool_], times: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-        ngram, n_rows = self._ngram, len(times)
-        runs = np.flatnonzero(starts_run)
-        step = ngram.stride if ngram.timestamp_overlap else max(ngram.stride, ngram.length)
-        if not ngram.timestamp_overlap:
-            follows_equal = ~starts_run
-            follows_equal[1:] &= equals_last(times)
-            if bool(follows_equal.any()):
-                return starts_after_larger(np.append(runs, n_rows), ngram.length, step, np.flatnonzero(~follows_equal))
-        return starts_in_runs(runs, np.diff(runs, append=n_rows), ngram.length, step)
-
-    # ------------------------------------------------------------------ what it is
+        def read_column(self, key: Any, indices: IndexArray | None = None) -> npt.NDArray[Any]: ...
 
     @property
     def ngram(self) -> NGram:
@@ -328,24 +199,15 @@ class NGramIterator(RowLayer):
         return self._ngram
 
     @property
-    def schema(self) -> Any:
-        """That of the rows."""
-        return getattr(self._source, "schema", None)
-
-    @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
         """How many sequences begin in each row group, shape ``(n_row_groups,)``, those without any left out."""
-        return self._block_lengths
+        return self._sequences.block_lengths
 
     def make_access(self) -> NGramAccess:
-        wanted = self._ngram.get_field_names_at_all_timesteps()
-        names = wanted if self._stored() is self._source else None  # a transform may need others
-        return NGramAccess(self._source, self._ngram.fields, self._starts, self._order, self._block_lengths, names)
-
-    # ------------------------------------------------------------------ as a layer
+        return NGramAccess(self._below(), self._ngram, self._sequences, self._names_ahead)
 
     def _arguments(self) -> dict[str, Any]:
-        return self._ngram.arguments()
+        return dict(vars(self._ngram))
 
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
@@ -353,113 +215,138 @@ class NGramIterator(RowLayer):
         return cls(rows, NGram(**arguments))
 
 
-class NGramAccess(RowAccess):
+# ------------------------------------------------------------------ where sequences are
+
+
+class _Sequences(NamedTuple):
+    """Where in the order sequences start; the order, None for that of the rows; and how many begin in each row group."""
+
+    starts: IndexArrayOfInts
+    order: IndexArrayOfInts | None
+    block_lengths: npt.NDArray[np.int64]
+
+
+def _find_sequences(stored: DatasetIteratorIF, ngram: NGram) -> _Sequences:
+    n_rows, access = len(stored), access_to(stored)
+    blocks = access.blocks()
+    if blocks is None and ngram.within_row_groups:
+        raise ConfigError(
+            f"within_row_groups=True needs samples that have row groups (block_lengths), as those of a ParquetDataset; "
+            f"these have none: {stored!r:.80}"
+        )
+    if n_rows < ngram.length:
+        return _Sequences(np.empty(0, dtype=np.int32), None, np.empty(0, dtype=np.int64))
+    lengths = np.array([n_rows]) if blocks is None else blocks
+    block_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    key = ngram.timestamp_field
+    columns = access.columns([key] if ngram.group_field is None else [key, ngram.group_field])
+    missing = missing_values(columns[0], key)
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise ConfigError(
+            f"the timestamp {key!r} of row {row} is {columns[0][row]!s:.40}: every row of a sequence needs one; leave such "
+            f"rows out by a filter, as col({key!r}).is_not_null()"
+        )
+    order: npt.NDArray[np.intp] = np.arange(n_rows, dtype=np.intp)
+    starts_run = np.zeros(n_rows, dtype=bool)
+    starts_run[0] = True
+    if ngram.group_field is not None:
+        groups = group_numbers(columns[1])
+        order = np.argsort(groups, kind="stable")
+        starts_run[1:] = np.diff(groups[order]) != 0
+    times, its_block = columns[0][order], block_of[order]
+    _mark_borders(starts_run, times, order, its_block[1:] == its_block[:-1], ngram)
+    starts = _starts_in(starts_run, times, ngram)
+    if ngram.group_field is not None:
+        starts = starts[np.argsort(order[starts], kind="stable")]
+    counts = np.bincount(its_block[starts], minlength=len(lengths)).astype(np.int64)
+    kept_order = None if ngram.group_field is None else narrowed(order, n_rows)
+    return _Sequences(narrowed(starts, n_rows), kept_order, counts[counts > 0])
+
+
+def _mark_borders(
+    starts_run: npt.NDArray[np.bool_],
+    times: npt.NDArray[Any],
+    order: npt.NDArray[np.intp],
+    same_block: npt.NDArray[np.bool_],
+    ngram: NGram,
+) -> None:
+    """Mark in ``starts_run`` the rows that do not follow the one before."""
+    key = ngram.timestamp_field
+    if ngram.length > 1 or not ngram.timestamp_overlap:
+        falls = _falls(times, key) & ~starts_run[1:]
+        if bool((falls & same_block).any()):
+            place = int(np.flatnonzero(falls & same_block)[0])
+            raise ConfigError(
+                f"the timestamp {key!r} of row {order[place + 1]} is {times[place + 1]!s:.60}, that of row {order[place]} "
+                f"before it is {times[place]!s:.60}: rows of n-grams are sorted by their timestamps. "
+                f"windows(…, order_by={key!r}) sorts; sequences that are mixed are told apart by group_field="
+            )
+        starts_run[1:] |= falls
+    if ngram.within_row_groups:
+        starts_run[1:] |= ~same_block
+    if ngram.length > 1:
+        starts_run[1:] |= exceeds_gap(times, ngram.delta_threshold, ~starts_run[1:], key, order)
+
+
+def _starts_in(starts_run: npt.NDArray[np.bool_], times: npt.NDArray[Any], ngram: NGram) -> npt.NDArray[np.intp]:
+    n_rows, runs = len(times), np.flatnonzero(starts_run)
+    step = ngram.stride if ngram.timestamp_overlap else max(ngram.stride, ngram.length)
+    if not ngram.timestamp_overlap:
+        follows_equal = ~starts_run
+        follows_equal[1:] &= equals_last(times)
+        if bool(follows_equal.any()):
+            return starts_after_larger(np.append(runs, n_rows), ngram.length, step, np.flatnonzero(~follows_equal))
+    return starts_in_runs(runs, np.diff(runs, append=n_rows), ngram.length, step)
+
+
+class NGramAccess(OffsetsAccess):
     """Access to sequences of rows.
 
     Args:
         rows: the rows.
-        fields: for each offset the names of its fields.
-        starts: where in the order sequences start.
-        order: the rows in the order in which they make sequences; None for their own.
-        block_lengths: how many sequences begin in each row group.
+        ngram: what is wanted of them, with the names of fields.
+        sequences: where they are.
         names: of the fields to read ahead; None for those that were read last.
     """
 
-    def __init__(
-        self,
-        rows: DatasetIteratorIF,
-        fields: Mapping[int, Sequence[str]],
-        starts: IndexArrayOfInts,
-        order: IndexArrayOfInts | None,
-        block_lengths: npt.NDArray[np.int64],
-        names: Sequence[str] | None,
-    ) -> None:
-        super().__init__(rows)
-        self._fields, self._starts, self._order, self._block_lengths = fields, starts, order, block_lengths
-        self._names, self._lowest = names, min(fields)
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self._starts)
+    def __init__(self, rows: SampleAccess, ngram: NGram, sequences: _Sequences, names: list[str] | None) -> None:
+        super().__init__(rows, sequences.starts, ngram.length, sequences.order, ngram.fields)  # type: ignore[arg-type]  # lists of names
+        self._block_lengths, self._names = sequences.block_lengths, names
 
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
         return self.below.fixed_columns
 
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.below.releases_gil
-
     def blocks(self) -> npt.NDArray[np.int64]:
         return self._block_lengths
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[Any] | None = None) -> None:
-        if any(self._fields.values()):
-            self.below.prefetch(self.rows_in(self._starts.take(positions).astype(np.intp)), self._names)
-
-    def locate(self, position: int) -> str | None:
-        return self.below.locate(int(self.rows_in(self._starts[position : position + 1].astype(np.intp))[0]))
-
-    def some_samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        samples: list[dict[int, Any]] = [{} for _ in range(len(positions))]
-        for offset, columns in self.batch(positions).items():
-            if not columns:
-                for sample in samples:
-                    sample[offset] = {}
-            for sample, row in zip(samples, zip(*columns.values(), strict=True), strict=False):
-                sample[offset] = dict(zip(columns, row, strict=True))
-        return samples
+        if any(self._offsets.values()):
+            self.below.prefetch(self.positions_of(self.starts_at(positions)), self._names)
 
     def batch(self, positions: IndexArrayOfInts) -> Any:
-        return self._read(self._fields, positions)
+        columns = self.columns_of_offsets(positions, self._offsets)
+        return {offset: {name: columns[offset, name] for name in names or ()} for offset, names in self._offsets.items()}
 
     def columns(self, keys: Sequence[Any], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.intp)
-        fields, found = self._fields, []
+        found = []
         for key in keys:
             offset, name = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
-            if offset not in fields or not (name is None or name in fields[offset]):
-                wanted = ", ".join(repr((each, name)) for each, names in fields.items() for name in names)
+            names = self._offsets.get(offset)
+            if names is None or not (name is None or name in names):
+                wanted = ", ".join(repr((each, name)) for each, names in self._offsets.items() for name in names or ())
                 raise ConfigError(f"n-grams have no column {key!r:.60}; they have {wanted}, and offsets as a whole")
             if name is not None:
-                found.append(self._read({offset: [name]}, positions)[offset][name])
-                continue
-            columns = self._read({offset: fields[offset]}, positions)[offset]
-            whole = np.empty(len(positions), dtype=object)
-            whole[:] = [{} for _ in range(len(positions))]
-            for place, row in enumerate(zip(*columns.values(), strict=True)):
-                whole[place] = dict(zip(columns, row, strict=True))
-            found.append(whole)
+                found.append(self.columns_of_offsets(positions, {offset: [name]})[offset, name])
+            else:
+                found.append(objects([sample[offset] for sample in self.samples_at(positions, {offset: names})]))
         return found
 
-    def _read(self, fields: Mapping[int, Sequence[str]], positions: IndexArrayOfInts) -> Columns:
-        """Columns of each offset; those that are wanted at the same offsets are read together."""
-        offsets_of: dict[str, list[int]] = {}
-        for offset, names in fields.items():
-            for name in names:
-                offsets_of.setdefault(name, []).append(offset)
-        names_of: dict[tuple[int, ...], list[str]] = {}
-        for name, offsets in offsets_of.items():
-            names_of.setdefault(tuple(offsets), []).append(name)
-        starts, n_samples = self._starts.take(positions).astype(np.intp), len(positions)
-        gathers = self.below.fixed_columns
-        found: dict[tuple[int, str], npt.NDArray[Any]] = {}
-        for at, names in names_of.items():
-            # all rows of the first offset, then all of the next
-            slots = ((np.array(at, dtype=np.intp) - self._lowest)[:, np.newaxis] + starts).reshape(-1)
-            # rows are copied out of arrays faster than out of a column that was copied before, others are not decoded twice
-            wanted, inverse = (slots, None) if gathers or not n_samples else distinct(slots)
-            for name, column in zip(names, self.below.columns(names, self.rows_in(wanted)), strict=True):
-                for number, offset in enumerate(at):
-                    # each its own part of memory: whoever gets the batch may write into it
-                    its_own = slice(number * n_samples, (number + 1) * n_samples)
-                    found[offset, name] = column[its_own] if inverse is None else column[inverse[its_own]]
-        return {offset: {name: found[offset, name] for name in names} for offset, names in fields.items()}
-
-    def rows_in(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
-        """The rows at places of the order in which they make sequences."""
-        return slots if self._order is None else self._order.take(slots).astype(np.intp)
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return grow_reads(self.samples, start, stop)
 
 
 def _falls(times: npt.NDArray[Any], key: str) -> npt.NDArray[np.bool_]:

@@ -442,7 +442,7 @@ def test_only_the_columns_at_their_offsets_are_read() -> None:
 
     windows.__getitems__([10, 50])
 
-    assert source.requests == [(0, [10, 11, 12, 50, 51, 52]), (2, [12, 52])]
+    assert source.requests == [(0, [10, 50, 11, 51, 12, 52]), (2, [12, 52])]
 
 
 @pytest.mark.parametrize(
