@@ -5,8 +5,6 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import Any, Final
 
 __all__ = ["LONG", "Struct", "read_struct"]
@@ -18,13 +16,12 @@ pyarrow takes a field for missing whose integer has another width than the stand
 """
 
 LONG: Final = 1 << 16
-_SHORT: Final = 1 << 17  # of 8 or 16 bits, of which nothing is asked for
+#: By the kind of an integer; of 8 or 16 bits nothing is asked for.
+_WIDTHS: Final = {3: 1 << 17, 4: 1 << 17, 6: LONG}
 _LARGEST_NUMBER: Final = (1 << 15) - 1
 
 #: Structs in structs; a footer has six levels.
 _MOST_DEPTH: Final = 16
-#: A struct of integers, of the fields that follow each other.
-_INTEGERS: Final = re.compile(rb"(?:[\x15\x16\x25\x26][\x80-\xff]{0,9}[\x00-\x7f])*\x00")
 
 
 def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
@@ -45,36 +42,17 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
     number = 0
     while head := data[at]:
         at += 1
+        kind = head & 0x0F
         if head > 0x0F:
             number += head >> 4
         else:
             number, at = _integer(data, at)
         if not 0 < number <= _LARGEST_NUMBER:
             raise ValueError(f"its footer has a field {number}, which no footer has")
-        kind = head & 0x0F
-        if kind == 5 or kind == 6:  # most values are
-            key = number if kind == 5 else number | LONG
-            byte = data[at]
-            if byte < 0x80:
-                found[key] = (byte >> 1) ^ -(byte & 1)
-                at += 1
-            else:
-                found[key], at = _integer(data, at)
-        elif kind == 8:
-            length = data[at]
-            if length < 0x80:
-                at += 1
-            else:
-                length, at = _unsigned(data, at)
-            end = at + length
-            if end > len(data):
-                raise IndexError("its end")
-            found[number], at = data[at:end], end
-        elif kind <= 2:
+        if kind <= 2:
             found[number] = kind == 1
         else:
-            key = number | _SHORT if kind <= 4 else number
-            found[key], at = _value(data, at, kind, depth)
+            found[number | _WIDTHS.get(kind, 0)], at = _value(data, at, kind, depth)
     return found, at + 1
 
 
@@ -97,7 +75,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     raise ValueError(f"its footer holds a value of the kind {kind}, which no footer has")
 
 
-def _list(data: bytes, at: int, depth: int) -> tuple[Sequence[Any], int]:
+def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     if depth > _MOST_DEPTH:
         raise ValueError("its footer is nested too deep")
     head, at = data[at], at + 1
@@ -106,27 +84,11 @@ def _list(data: bytes, at: int, depth: int) -> tuple[Sequence[Any], int]:
         length, at = _unsigned(data, at)
     if length > len(data) - at:  # each takes a byte at least
         raise IndexError("its end")
-    if length < 16 and (kind in (5, 6) or (kind == 12 and depth > 4)):  # encodings and the like, of which only the number matters
-        end = _skipped(data, at, kind, length)
-        if end is not None:
-            return range(length), end
     found = []
     for _ in range(length):
         value, at = _value(data, at, kind, depth)
         found.append(value)
     return found, at
-
-
-def _skipped(data: bytes, at: int, kind: int, length: int) -> int | None:
-    """Where a list of integers, or of structs of integers, ends; None if it holds anything else, or longer ones."""
-    if kind != 12:
-        return at + length if length and max(data[at : at + length]) < 0x80 else None
-    for _ in range(length):
-        match = _INTEGERS.match(data, at)
-        if match is None:
-            return None
-        at = match.end()
-    return at
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:
