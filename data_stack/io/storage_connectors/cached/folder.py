@@ -47,6 +47,8 @@ _USE_SECONDS = 60.0
 #: What is at least so long is made durable; what is shorter is held against its digest again after the next boot.
 _SYNC_BYTES = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+#: What opening says if a folder is missing, or a folder, link or socket is where a file belongs.
+_IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -336,13 +338,11 @@ class CacheFolder:
             if stat.S_ISREG(os.fstat(handle).st_mode):
                 return handle
             os.close(handle)
-            remove(path)  # a pipe
-        except (FileNotFoundError, NotADirectoryError):
-            self._make_folder(os.path.dirname(path))
         except OSError as error:
-            if error.errno not in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            if error.errno not in _IN_THE_WAY:
                 raise
-            remove(path)  # a folder, a link, a socket
+        remove(path)
+        self._make_folder(os.path.dirname(path))
         return os.open(path, flags, 0o600)
 
     def _make_folder(self, path: str) -> None:

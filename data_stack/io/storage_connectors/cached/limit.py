@@ -20,8 +20,6 @@ PAGE_BYTES = 4096
 _LOCK_SECONDS = 2.0
 #: … and for so long does not even try: the holder is stopped, or scans a huge folder.
 _LOCKED_OUT_SECONDS = 20.0
-#: The count is checked against the folder when it is older; kills make it too high, never too low.
-_RECOUNT_SECONDS = 600.0
 #: So many items are looked at in a few milliseconds.
 _MANY = 500
 
@@ -44,9 +42,9 @@ class Item:
 class SizeLimit:
     """A limit on what the files of a folder take on the disk, shared by all processes that use the folder.
 
-    The count lies in a file: ``used scanned-at crc``. Room is counted before it is written to, both under one lock, so that
-    a process killed in between leaves the count too high, and the next one that needs the room counts again. Whatever
-    cannot be locked, read or believed leads to no room, or to counting again: a reader is never held up for long.
+    The count lies in a file: ``used crc``. Room is counted before it is written to, both under one lock, so that a process killed
+    in between leaves the count too high, and the next one that needs the room counts again. Whatever cannot be locked, read or
+    believed leads to no room, or to counting again: a reader is never held up for long.
 
     Args:
         path: the file of the count.
@@ -82,24 +80,20 @@ class SizeLimit:
                     self._locked_out_until = time.monotonic() + _LOCKED_OUT_SECONDS
                 yield False
                 return
-            used, scanned = self._count(handle)
+            used = self._count(handle)
             if used + size > self._max_bytes:
-                used, scanned = self._evicted(self._max_bytes - size, items), time.time()
+                used = self._evicted(self._max_bytes - size, items)
             if fits := used + size <= self._max_bytes:
                 used += size
-            text = b"%d %d" % (used, scanned)
+            text = b"%d" % used
             os.pwrite(handle, (b"%s %08x" % (text, zlib.crc32(text))).ljust(64), 0)
             yield fits
 
-    def _count(self, handle: int) -> tuple[int, float]:
-        """The count and its age; more than fits if it cannot be believed."""
-        with contextlib.suppress(ValueError):
-            text, _, crc = os.pread(handle, 64, 0).strip().rpartition(b" ")
-            if int(crc, 16) == zlib.crc32(text):
-                used, scanned = map(int, text.split())
-                if 0 <= time.time() - scanned < _RECOUNT_SECONDS:
-                    return used, scanned
-        return self._max_bytes or 0, 0.0
+    def _count(self, handle: int) -> int:
+        """The count; more than fits if it cannot be believed."""
+        text, _, crc = os.pread(handle, 64, 0).strip().rpartition(b" ")
+        is_right = crc == b"%08x" % zlib.crc32(text) and text.isdigit()
+        return int(text) if is_right else (self._max_bytes or 0) + 1
 
     def _evicted(self, most: int, items: Iterable[Item]) -> int:
         """Count anew; if that is more than ``most``, remove the oldest until it fits."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import TypeVar
 
 from data_stack.exception import ResourceNotFoundError, StorageUnavailableError
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
+from data_stack.io.storage_connectors.cached.folder import CacheFolder
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.util.forks import ForkLock
 
@@ -71,13 +70,6 @@ class Remote:
     def resource(self, identifier: str) -> StreamedResource:
         """Open a resource in the store."""
         return self.ask(identifier, lambda: self.store.get_resource(identifier))
-
-    def still_says(self, identifier: str, content: Content) -> bool:
-        """Whether the store says that these are the bytes of the resource now."""
-        with contextlib.suppress(ResourceNotFoundError):
-            info = self.ask(identifier, lambda: self.store.stat(identifier))
-            return Content.of(info.sha256, info.size) == content
-        return False
 
     def count(self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0) -> None:
         """Note what happened."""

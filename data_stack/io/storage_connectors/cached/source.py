@@ -42,6 +42,7 @@ class CachedSource(ByteSource):
         #: All bytes in a file of the cache; or what else they are read from.
         self._handle = -1
         self._others: ByteSource | None = None
+        self._blocks: _CachedBlocks | None = None
         self._resource: StreamedResource | None = None
         self._is_open, self._is_pinned = False, True
         self._retired: list[int] = []
@@ -98,8 +99,8 @@ class CachedSource(ByteSource):
     def fill(self) -> None:
         """Bring everything to the local disk, as far as there is room."""
         self._opened()
-        if isinstance(self._others, _CachedBlocksSource):
-            self._others.blocks.fill()
+        if self._blocks is not None:
+            self._blocks.fill()
 
     def fileno(self) -> int:
         if self._opened() is not None:
@@ -133,7 +134,7 @@ class CachedSource(ByteSource):
 
     def _open(self) -> None:
         folder = self._remote.folder
-        self._others = None
+        self._others = self._blocks = None
         if self.open_whole():
             self._remote.count(hits=1)
             return
@@ -147,17 +148,18 @@ class CachedSource(ByteSource):
                     raise
             if self.open_whole():  # the remote had been given other bytes in between
                 return
-        if self._content.size <= WHOLE_BYTES:
+        if self._content.size <= WHOLE_BYTES and self._is_pinned:
             self._fetch_whole()
             return
         parts = None
-        # What is not pinned may have been replaced since the digest was told: blocks of two versions could meet.
+        # What is not pinned may have been replaced since the digest was told, so it is not kept.
         if folder.limit.admits(self._content.size) and self._is_pinned:
             try:
                 parts = PartialContent(folder, self._content)
             except OSError as error:
                 folder.cannot("write to", error)
-        self._others = _CachedBlocksSource(_CachedBlocks(self, self._remote, self._identifier, self._content, parts))
+        self._blocks = _CachedBlocks(self, self._remote, self._identifier, self._content, parts)
+        self._others = BlockedSource(self._blocks)
 
     def open_whole(self) -> bool:
         """Read from the file of the cache from now on, if all bytes are there."""
@@ -192,11 +194,7 @@ class CachedSource(ByteSource):
         self._remote.count(fetched_bytes=len(data))
         actual = hashlib.sha256(data).hexdigest()
         if actual != content.sha256:
-            if self._is_pinned or self._remote.still_says(self._identifier, content):
-                raise ChecksumMismatchError(self._identifier, repr(self._remote.store), content.sha256, actual)
-            # Replaced after the digest was told, in a store whose resources do not tell theirs.
-            self._content = content = Content(actual, len(data))
-        self._is_pinned = True
+            raise ChecksumMismatchError(self._identifier, repr(self._remote.store), content.sha256, actual)
         handle = self._remote.folder.store_whole(content, data) if self._remote.folder.limit.admits(content.size) else None
         if handle is None:
             self._others = BytesSource(data, ResourceInfo(self._identifier, content.size, content.sha256))
@@ -288,11 +286,3 @@ class _CachedBlocks(Blocks):
                 raise  # what the remote said
             self._keeps = False
             self._remote.folder.cannot("use", error)
-
-
-class _CachedBlocksSource(BlockedSource):
-    """Positional access to blocks of a cache."""
-
-    def __init__(self, blocks: _CachedBlocks) -> None:
-        super().__init__(blocks)
-        self.blocks = blocks
