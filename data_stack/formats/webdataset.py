@@ -32,8 +32,8 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.archive import checked_name
-from data_stack.io.archives.cursor import LentFile, PositionalCursor
 from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import LentFile
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder, folder_of
@@ -486,7 +486,7 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
             raise DatasetFileCorruptError(
                 f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
             )
-        archive = TarArchive(name, lambda: PositionalCursor(lent, name, block_bytes=1 << 12), lent, _LIMITS, "utf-8", False)
+        archive = TarArchive(name, lambda: lent.stream(block_bytes=1 << 12), lent, _LIMITS, "utf-8", False)
         for member in archive:
             if member.offset + member.size > lent.size:
                 raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 from abc import ABC, abstractmethod
@@ -13,7 +12,7 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from data_stack.exception import ArchiveError, ConfigError, MalformedIdentifierError, UnsafeArchiveError
+from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.progress import new_bar, shows_progress
@@ -196,12 +195,11 @@ class Archive(ABC):
 
 
 class UniqueNames:
-    """Finds repeated names without keeping the names, which may be a thousand characters each."""
+    """Finds repeated names."""
 
     def __init__(self, archive: str) -> None:
         self._archive = archive
-        self._seen: dict[bytes, bool] = {}
-        self._n_names = 0
+        self._seen: dict[str, bool] = {}
 
     def add(self, name: str, is_folder: bool = False) -> None:
         """Take in a name.
@@ -209,23 +207,9 @@ class UniqueNames:
         Raises:
             UnsafeArchiveError: it was there before, other than as a folder both times.
         """
-        was_folder = self._seen.setdefault(hashlib.blake2b(name.encode(), digest_size=16).digest(), is_folder)
-        if len(self._seen) > self._n_names:
-            self._n_names += 1
-        elif not (was_folder and is_folder):
+        if name in self._seen and not (is_folder and self._seen[name]):
             raise UnsafeArchiveError(f"{self._archive!r} has two members {name!r}; which one is meant cannot be known")
-
-
-def decoded(name: bytes, encoding: str, archive: str) -> str:
-    """The text of a name; what cannot be decoded becomes surrogates, which :func:`checked_name` refuses.
-
-    Raises:
-        ConfigError: there is no such encoding, or it cannot decode names.
-    """
-    try:
-        return name.decode(encoding, "surrogateescape")
-    except (LookupError, UnicodeError) as error:
-        raise ConfigError(f"the names in {archive!r} cannot be decoded by name_encoding={encoding!r}: {error}") from error
+        self._seen[name] = is_folder
 
 
 def checked_name(name: str, archive: str) -> str:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from data_stack.exception import ArchiveError, ArchiveLimitError, ConfigError, MissingDependencyError
-from data_stack.io.archives.chunks import held_back, stream_of
-from data_stack.io.archives.cursor import CHUNK_BYTES, Cursor, can_seek, name_of
 from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import CHUNK_BYTES, held_back, stream_of, with_head
+from data_stack.io.positional import name_of
+from data_stack.io.storage_connectors.writer import can_seek
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
@@ -52,14 +53,14 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
     limits, name = limits or ArchiveLimits(), name_of(stream)
     if can_seek(stream):
         stream.seek(0)
-    cursor = Cursor(stream.read, name)
+    stream, head = with_head(stream)
     if compression is None:
-        compression = compression_of(cursor.peek(6))
+        compression = compression_of(head)
         if compression is None:
-            raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {cursor.peek(6)!r}")
+            raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
     elif compression not in COMPRESSIONS:
         raise ConfigError(f"compression is one of {', '.join(COMPRESSIONS)}, not {compression!r}")
-    return stream_of(held_back(_limited(decompressed(cursor, compression, limits), name, limits)), name)
+    return stream_of(held_back(_limited(decompressed(stream, name, compression, limits), name, limits)), name)
 
 
 def compression_of(head: bytes) -> str | None:
@@ -69,18 +70,49 @@ def compression_of(head: bytes) -> str | None:
     return next((name for name in COMPRESSIONS if head.startswith(_MAGICS[name])), None)
 
 
-def decompressed(cursor: Cursor, compression: str, limits: ArchiveLimits) -> Iterator[bytes]:
+def decompressed(stream: io.BufferedReader, name: str, compression: str, limits: ArchiveLimits) -> Iterator[bytes]:
     """The chunks that a compressed stream holds, each of bounded size; the ratio is checked, the length is not.
 
     ``compression`` is a name of COMPRESSIONS, or ``"deflate"`` for a single raw deflate stream, as in zip files.
     """
-    start, n_bytes = cursor.position, 0
-    chunks = _zstd_chunks(cursor, _zstd()) if compression == "zstd" else _chunks(cursor, compression)
+    source, n_bytes = _Input(stream, name), 0
+    chunks = _zstd_chunks(source, _zstd()) if compression == "zstd" else _chunks(source, compression)
     for chunk in chunks:
         n_bytes += len(chunk)
-        limits.check_ratio(cursor.archive, n_bytes, cursor.position - start)
+        limits.check_ratio(name, n_bytes, source.n_read)
         if chunk:
             yield chunk
+
+
+class _Input:
+    """Compressed bytes, of which it knows how many were read."""
+
+    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+        self._stream, self.name, self.n_read = stream, name, 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.n_read += len(data)
+        return data
+
+    def read_exactly(self, size: int) -> bytes:
+        data = self.read(size)
+        if len(data) < size:
+            raise self.cut_short()
+        return data
+
+    def cut_short(self) -> ArchiveError:
+        return ArchiveError(f"{self.name!r} is cut short: it ends after {self.n_read:,} bytes. Fetch it again.")
+
+    def check_padding(self, data: bytes) -> None:
+        """Make sure that nothing but zeros follows, after ``data``."""
+        while data:
+            if data.strip(b"\0"):
+                raise ArchiveError(
+                    f"{self.name!r} goes on after its compressed data with something else (up to byte {self.n_read:,}). "
+                    f"Fetch it again, or cut it off if that is right."
+                )
+            data = self.read(CHUNK_BYTES)
 
 
 def _limited(chunks: Iterator[bytes], name: str, limits: ArchiveLimits) -> Iterator[bytes]:
@@ -135,43 +167,35 @@ _MAKERS: Final[dict[str, Callable[[], _Decompressor]]] = {
 }
 
 
-def _chunks(cursor: Cursor, compression: str) -> Iterator[bytes]:
-    magic, more = _MAGICS[compression], True
-    while more:
+def _chunks(source: _Input, compression: str) -> Iterator[bytes]:
+    magic, data = _MAGICS[compression], b""
+    while True:
         decompressor = _MAKERS[compression]()
-        data = b""
         while not decompressor.eof:
-            if decompressor.needs_input and not (data := cursor.read(_INPUT_BYTES)):
-                raise cursor.cut_short("the compressed data")
+            if decompressor.needs_input and not data and not (data := source.read(_INPUT_BYTES)):
+                raise source.cut_short()
             try:
                 output = decompressor.decompress(data, CHUNK_BYTES)
             except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError) as error:
-                raise _damaged(cursor, error) from error
+                raise _damaged(source, error) from error
             data = b""
             yield output
-        cursor.unread(len(decompressor.unused_data))
-        more = bool(magic) and _has_more(cursor, magic)
+        if not magic:
+            return
+        data = decompressor.unused_data
+        if len(data) < len(magic):
+            data += source.read(_INPUT_BYTES)
+        if not data.startswith(magic):
+            source.check_padding(data)
+            return
 
 
-def _has_more(cursor: Cursor, magic: bytes) -> bool:
-    """Whether another stream follows the one that has ended; otherwise only zero bytes may follow."""
-    if cursor.peek(len(magic)) == magic:
-        return True
-    while data := cursor.read(CHUNK_BYTES):
-        if data.strip(b"\0"):
-            raise ArchiveError(
-                f"{cursor.archive!r} goes on after its compressed data with something else (up to byte {cursor.position:,}). "
-                f"Fetch it again, or cut it off if that is right."
-            )
-    return False
-
-
-def _damaged(cursor: Cursor, error: Exception) -> ArchiveError:
+def _damaged(source: _Input, error: Exception) -> ArchiveError:
     if "memory" in str(error).lower():
         return ArchiveLimitError(
-            f"{cursor.archive!r} needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack; compress it with less"
+            f"{source.name!r} needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack; compress it with less"
         )
-    return ArchiveError(f"{cursor.archive!r} is damaged before byte {cursor.position:,}: {error}. Fetch it again.")
+    return ArchiveError(f"{source.name!r} is damaged before byte {source.n_read:,}: {error}. Fetch it again.")
 
 
 # ---------------------------------------------------------------------- zstd
@@ -191,52 +215,52 @@ def _zstd() -> tuple[Callable[[], Any], type[Exception]]:
     return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj, zstandard.ZstdError
 
 
-def _zstd_chunks(cursor: Cursor, library: tuple[Callable[[], Any], type[Exception]]) -> Iterator[bytes]:
+def _zstd_chunks(source: _Input, library: tuple[Callable[[], Any], type[Exception]]) -> Iterator[bytes]:
     """Feed zstd block by block (RFC 8878, section 3.1), for its Python package bounds no output and takes a cut for an end.
 
     A block gives at most 128 KiB, whatever it was compressed to.
     """
     make, library_error = library
+    magic = source.read_exactly(4)
     while True:
-        magic = cursor.read_exactly(4, "a zstd frame")
         if _is_skippable(magic):
-            cursor.skip(int.from_bytes(cursor.read_exactly(4, "a zstd frame"), "little"), "a skippable zstd frame")
-        else:
-            if magic != _ZSTD_MAGIC:
-                raise ArchiveError(f"{cursor.archive!r} holds no zstd frame where one should begin")
+            left = int.from_bytes(source.read_exactly(4), "little")
+            while left:
+                left -= len(source.read_exactly(min(left, CHUNK_BYTES)))
+        elif magic == _ZSTD_MAGIC:
             frame = make()
             try:
-                for piece in _zstd_pieces(cursor, magic):
+                for piece in _zstd_pieces(source):
                     if frame.eof:
-                        raise ArchiveError(f"{cursor.archive!r} has a zstd frame that ends early")
+                        raise ArchiveError(f"{source.name!r} has a zstd frame that ends early")
                     yield frame.decompress(piece)
             except library_error as error:
-                raise _damaged(cursor, error) from error
+                raise _damaged(source, error) from error
             if not frame.eof:
-                raise ArchiveError(f"{cursor.archive!r} has a zstd frame that does not end where it should")
-        if not _is_skippable(cursor.peek(4)) and not _has_more(cursor, _ZSTD_MAGIC):
+                raise ArchiveError(f"{source.name!r} has a zstd frame that does not end where it should")
+        else:
+            source.check_padding(magic)
             return
+        magic = source.read(4)
 
 
 def _is_skippable(magic: bytes) -> bool:
     return len(magic) == 4 and 0x50 <= magic[0] <= 0x5F and magic[1:] == b"\x2a\x4d\x18"
 
 
-def _zstd_pieces(cursor: Cursor, magic: bytes) -> Iterator[bytes]:
-    """The header, the blocks and the checksum of a frame whose ``magic`` was read."""
-    what = "a zstd frame"
-    descriptor = cursor.read_exactly(1, what)
+def _zstd_pieces(source: _Input) -> Iterator[bytes]:
+    """The header, the blocks and the checksum of a frame whose magic number was read."""
+    descriptor = source.read_exactly(1)
     content_flag, is_single, has_checksum = descriptor[0] >> 6, descriptor[0] >> 5 & 1, descriptor[0] >> 2 & 1
     n_header = (0 if is_single else 1) + (0, 1, 2, 4)[descriptor[0] & 3] + ((is_single, 2, 4, 8)[content_flag])
-    yield magic + descriptor + (cursor.read_exactly(n_header, what) if n_header else b"")
+    yield _ZSTD_MAGIC + descriptor + source.read_exactly(n_header)
     is_last = 0
     while not is_last:
-        head = cursor.read_exactly(3, what)
+        head = source.read_exactly(3)
         bits = int.from_bytes(head, "little")
         is_last, kind, size = bits & 1, bits >> 1 & 3, bits >> 3
         if kind == 3 or size > _ZSTD_MAX_BLOCK_BYTES:
-            raise ArchiveError(f"{cursor.archive!r} is damaged before byte {cursor.position:,}: no such zstd block")
-        n_stored = 1 if kind == 1 else size  # kind 1: one byte, repeated
-        yield head + (cursor.read_exactly(n_stored, what) if n_stored else b"")
+            raise ArchiveError(f"{source.name!r} is damaged before byte {source.n_read:,}: no such zstd block")
+        yield head + source.read_exactly(1 if kind == 1 else size)  # kind 1: one byte, repeated
     if has_checksum:
-        yield cursor.read_exactly(4, what)
+        yield source.read_exactly(4)

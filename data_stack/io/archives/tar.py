@@ -1,7 +1,7 @@
 """Reading of tar archives, plain or compressed, as POSIX (pax), GNU tar and V7 write them.
 
-Headers are parsed by :mod:`tarfile`; which bytes belong to which member is decided here, where tarfile would believe
-a header of any size, recurse, and end without a word at a damaged block.
+:mod:`tarfile` parses the headers. What it does not do is done here: it believes a header of any size, takes a damaged block for
+the end, and looks at nothing behind that.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from data_stack.exception import ArchiveError, UnsafeArchiveError
-from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, checked_name, decoded
-from data_stack.io.archives.chunks import stream_of
-from data_stack.io.archives.cursor import CHUNK_BYTES, Cursor, LentFile, PositionalCursor
+from data_stack.exception import ArchiveError, ConfigError, UnsafeArchiveError
+from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, checked_name
 from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, stream_of
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
 #: A long name or the attributes of a member; 64 KiB of extended attributes are the most that Linux keeps.
-_MAX_EXTENSION_BYTES: Final = 1 << 20
-_PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,7}) ([^=\n]{1,512})=")
-_FILES: Final = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+_MAX_EXTENSION_BYTES: Final = 1 << 17
+#: Regular expressions of tarfile take quadratic time for these, in Python before 3.11.10.
+_MANY_DIGITS: Final = re.compile(rb"[0-9]{512}")
 
 
 class TarArchive(Archive):
@@ -33,7 +32,7 @@ class TarArchive(Archive):
     is opened by name, so iterate, and open each member as it comes. One in a stream that cannot seek is read once.
 
     Args:
-        new_cursor: gives a cursor at the start of the unpacked tar, each time a new one; raises ArchiveError if it cannot.
+        begin: gives the unpacked tar from its start, each time a new stream; raises ArchiveError if it cannot.
         file: the tar itself, where it is plain and can seek.
         name_encoding: of names that are not marked as UTF-8.
         skip_special: leave links, devices and pipes out.
@@ -42,60 +41,96 @@ class TarArchive(Archive):
     def __init__(
         self,
         name: str,
-        new_cursor: Callable[[], Cursor],
+        begin: Callable[[], io.BufferedReader],
         file: LentFile | None,
         limits: ArchiveLimits,
         name_encoding: str,
         skip_special: bool,
     ) -> None:
         super().__init__(name, limits)
-        self._new_cursor, self._file = new_cursor, file
+        self._begin, self._file = begin, file
         self._name_encoding, self._skip_special = name_encoding, skip_special
         self._index: dict[str, ArchiveMember] | None = None
 
     def __iter__(self) -> Iterator[ArchiveMember]:
         self._check_open()
-        return iter(_Pass(self, self._new_cursor()))
+        return iter(_Pass(self, _Headers(self._begin(), self._name)))
 
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
         self._check_open()
         name = member if isinstance(member, str) else member.name
+        found = member if isinstance(member, ArchiveMember) else None
+        given_by = found._archive if found is not None else None
+        is_ours = isinstance(given_by, _Pass) and given_by.archive is self
         if self._file is not None:
-            found = self._located(member)
-            cursor = PositionalCursor(self._file, self._name, found._offset, found._offset + found.size, block_bytes=1)
-            return stream_of(_chunks(cursor, found), name)
-        if isinstance(member, ArchiveMember) and isinstance(member._archive, _Pass) and member._archive.archive is self:
-            stream = member._archive.opened(member)
-            if stream is not None:
-                return stream
-        one_pass = _Pass(self, self._new_cursor())
+            if not is_ours:
+                if self._index is None:
+                    self._index = {each.name: each for each in self}
+                found = self._index.get(name)
+            if found is None or found.is_folder:
+                raise self._no_member(name, self._index or ())
+            stream = self._file.stream(found.offset, found.offset + found.size)
+            return stream_of(self._content(stream.read, found), name)
+        if found is not None and isinstance(given_by, _Pass) and is_ours and (opened := given_by.opened(found)) is not None:
+            return opened
+        one_pass = _Pass(self, _Headers(self._begin(), self._name))
         for other in one_pass:
-            if other.name == name and not other.is_folder:
-                stream = one_pass.opened(other)
-                if stream is not None:
-                    return stream
+            if other.name == name and not other.is_folder and (opened := one_pass.opened(other)) is not None:
+                return opened
         raise self._no_member(name)
 
-    def _located(self, member: ArchiveMember | str) -> ArchiveMember:
-        """The member of a plain tar, found by a look at all headers unless this archive gave it."""
-        if isinstance(member, ArchiveMember) and isinstance(member._archive, _Pass) and member._archive.archive is self:
-            found: ArchiveMember | None = member
-        else:
-            if self._index is None:
-                self._index = {found.name: found for found in self}
-            member = member if isinstance(member, str) else member.name
-            found = self._index.get(member)
-        if found is None or found.is_folder:
-            raise self._no_member(member if isinstance(member, str) else member.name, self._index or ())
-        return found
+    def _content(self, read: Callable[[int], bytes], member: ArchiveMember) -> Iterator[bytes]:
+        left = member.size
+        while left:
+            chunk = read(min(CHUNK_BYTES, left))
+            if not chunk:
+                raise ArchiveError(f"{self._name!r} is cut short: it ends inside of {member.name!r}. Fetch it again.")
+            left -= len(chunk)
+            yield chunk
+
+
+class _Headers:
+    """What tarfile reads headers from: forward only, and never more at once than a header may have."""
+
+    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+        self._stream, self._archive, self._position = stream, name, 0
+        self.last = b""
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int) -> None:
+        if offset < self._position:
+            raise ArchiveError(f"{self._archive!r} is damaged: a header leads back to byte {offset:,}")
+        if self._stream.seekable():
+            self._stream.seek(offset)
+            self._position = offset
+        while self._position < offset and self.read_content(min(CHUNK_BYTES, offset - self._position)):
+            pass
+
+    def read(self, size: int) -> bytes:
+        """Read a block, or the content of a header that describes the next one."""
+        if not 0 <= size <= _MAX_EXTENSION_BYTES:
+            raise ArchiveError(f"{self._archive!r} claims {size:,} bytes of attributes for one member")
+        self.last = self.read_content(size)
+        if size > _BLOCK_BYTES and len(self.last) < size:
+            raise ArchiveError(f"{self._archive!r} is cut short: it ends inside of a header. Fetch it again.")
+        if _MANY_DIGITS.search(self.last):
+            raise ArchiveError(f"{self._archive!r} is damaged: a header has numbers of hundreds of digits")
+        return self.last
+
+    def read_content(self, size: int) -> bytes:
+        """Read a part of a member."""
+        data = self._stream.read(size)
+        self._position += len(data)
+        return data
 
 
 class _Pass:
     """One reading of the headers, and of the members that are opened on the way."""
 
-    def __init__(self, archive: TarArchive, cursor: Cursor) -> None:
-        self.archive = archive
-        self._cursor = cursor
+    def __init__(self, archive: TarArchive, headers: _Headers) -> None:
+        self.archive, self._headers = archive, headers
         self._current: ArchiveMember | None = None
 
     def opened(self, member: ArchiveMember) -> io.BufferedReader | None:
@@ -103,135 +138,81 @@ class _Pass:
         if member is not self._current or member.is_folder:
             return None
         self._current = None
-        return stream_of(self._current_chunks(member), member.name)
+        expected = member.offset
+
+        def read(size: int) -> bytes:
+            nonlocal expected
+            if self._headers.tell() != expected:
+                raise ValueError(f"{member.name!r} of {self.archive.name!r} can no longer be read: the iteration has gone on")
+            chunk = self._headers.read_content(size)
+            expected += len(chunk)
+            return chunk
+
+        return stream_of(self.archive._content(read, member), member.name)
 
     def __iter__(self) -> Iterator[ArchiveMember]:
-        archive, cursor = self.archive, self._cursor
-        names, n_headers, n_bytes = UniqueNames(archive.name), 0, 0
-        pax: dict[bytes, bytes] = {}
-        long_name: bytes | None = None
-        while (block := cursor.read_exactly(_BLOCK_BYTES, "the tar's headers (its end mark is missing)")) != _ZEROS:
-            n_headers += 1
-            archive._limits.check_count(archive.name, n_headers)
-            header = self._parsed(block)
-            if header.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
-                pax.update(self._pax_records(header))
+        archive = self.archive
+        names, n_members, n_bytes = UniqueNames(archive.name), 0, 0
+        for header in self._parsed():
+            n_members += 1
+            archive._limits.check_count(archive.name, n_members)
+            member = self._member(header)
+            if member is None:
                 continue
-            if header.type == tarfile.XGLTYPE:
-                if self._pax_records(header):
-                    raise ArchiveError(f"{archive.name!r} has a pax header that gives all members one name or size")
-                continue
-            if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
-                content = self._extension(header)
-                if header.type == tarfile.GNUTYPE_LONGNAME:
-                    long_name = content.partition(b"\0")[0]
-                continue
-            size, is_folder = self._size(header, pax), header.type == tarfile.DIRTYPE
-            is_special = header.type not in _FILES and not is_folder
-            # Implementations differ on whether these have content; without, all see the same members.
-            if size and (is_special or is_folder):
-                raise UnsafeArchiveError(f"{archive.name!r}: {header.name!r} is no regular file, but has {size:,} bytes")
-            if is_special and not archive._skip_special:
-                raise UnsafeArchiveError(
-                    f"{archive.name!r}: {header.name!r} is a link, a device or of another kind ({header.type!r}); only regular "
-                    f"files and folders are read. skip_special=True leaves the others out."
-                )
-            start = cursor.position
-            if not is_special:
-                name = self._name(header, pax, long_name, is_folder)
-                n_bytes += size
-                archive._limits.check_member(archive.name, size)
-                archive._limits.check_bytes(archive.name, n_bytes)
-                if name:
-                    names.add(name, is_folder)
-                    self._current = ArchiveMember(name, size, is_folder, start, self)
-                    yield self._current
-                    self._current = None
-                    archive._check_open()
-            pax, long_name = {}, None
-            end = start + -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
-            cursor.skip(end - cursor.position, f"{header.name!r}")
-        if pax or long_name is not None:
-            raise ArchiveError(f"{archive.name!r} is damaged: it ends after the name of a member, before the member")
-        if cursor.read_exactly(_BLOCK_BYTES, "the tar's end mark") != _ZEROS:
-            raise ArchiveError(f"{archive.name!r} is damaged: a block of zeros stands between its members")
+            n_bytes += member.size
+            archive._limits.check_member(archive.name, member.size)
+            archive._limits.check_bytes(archive.name, n_bytes)
+            if member.name:
+                names.add(member.name, member.is_folder)
+                self._current = member
+                yield member
+                self._current = None
+                archive._check_open()
+        if self._headers.last != _ZEROS:
+            raise ArchiveError(f"{archive.name!r} is damaged or cut short: its end mark is missing. Fetch it again.")
+        end = self._headers.read_content(_BLOCK_BYTES)
+        if len(end) < _BLOCK_BYTES:
+            raise ArchiveError(f"{archive.name!r} is cut short: it ends inside of its end mark. Fetch it again.")
         # Read on: a checksum may follow, and another tar behind the end would be left out without a word.
-        while padding := cursor.read(CHUNK_BYTES):
-            if padding.strip(b"\0"):
-                raise ArchiveError(
-                    f"{archive.name!r} goes on after the end of its tar with something else; take them apart first"
-                )
+        while end:
+            if end.strip(b"\0"):
+                raise ArchiveError(f"{archive.name!r} goes on after the end of its tar; take apart what was put together")
+            end = self._headers.read_content(CHUNK_BYTES)
 
-    def _parsed(self, block: bytes) -> tarfile.TarInfo:
+    def _parsed(self) -> Iterator[tarfile.TarInfo]:
+        name, encoding = self.archive.name, self.archive._name_encoding
         try:
-            return tarfile.TarInfo.frombuf(block, "latin-1", "strict")  # names are decoded later
-        except tarfile.HeaderError as error:
-            raise ArchiveError(f"{self.archive.name!r} is damaged before byte {self._cursor.position:,}: {error}") from error
+            tar = tarfile.TarFile(fileobj=self._headers, encoding=encoding, errors="surrogateescape")  # type: ignore[arg-type]
+            while (header := tar.next()) is not None:
+                tar.members.clear()  # it would remember them all
+                if {"path", "size"} & tar.pax_headers.keys():
+                    raise ArchiveError(f"{name!r} has a pax header that gives all members one name or size")
+                yield header
+        except (LookupError, UnicodeError) as error:
+            raise ConfigError(f"the names in {name!r} cannot be decoded by name_encoding={encoding!r}: {error}") from error
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            raise ArchiveError(f"{name!r} is damaged before byte {self._headers.tell():,}: {error}. Fetch it again.") from error
 
-    def _extension(self, header: tarfile.TarInfo) -> bytes:
-        """The content of a header that describes the next one."""
-        if not 0 <= header.size <= _MAX_EXTENSION_BYTES:
-            raise ArchiveError(f"{self.archive.name!r} claims {header.size:,} bytes of attributes for one member")
-        content = self._cursor.read_exactly(header.size, "a long name")
-        self._cursor.skip(-header.size % _BLOCK_BYTES, "a long name")
-        return content
-
-    def _pax_records(self, header: tarfile.TarInfo) -> dict[bytes, bytes]:
-        """Those records of a pax header (POSIX.1-2001, "pax Header Block") that say what and where a member is."""
-        content, records, at = self._extension(header), {}, 0
-        while at < len(content):
-            match = _PAX_RECORD.match(content, at)
-            end = at + int(match[1]) if match else 0
-            if match is None or not match.end() < end <= len(content) or content[end - 1 : end] != b"\n":
-                if not content[at:].strip(b"\0"):
-                    break
-                raise ArchiveError(f"{self.archive.name!r} is damaged: a pax header cannot be parsed")
-            key, value = match[2], content[match.end() : end - 1]
-            if key.startswith(b"GNU.sparse"):
-                raise UnsafeArchiveError(
-                    f"{self.archive.name!r} has a sparse file, whose size only its headers know; pack it plain"
-                )
-            if key in (b"path", b"size"):
-                records[key] = value
-            at = end
-        return records
-
-    def _size(self, header: tarfile.TarInfo, pax: dict[bytes, bytes]) -> int:
-        text = pax.get(b"size")
-        if text is None:
-            size = header.size
-        else:
-            size = int(text) if re.fullmatch(rb"[0-9]{1,19}", text) else -1
+    def _member(self, header: tarfile.TarInfo) -> ArchiveMember | None:
+        """What a header says; None for a link or device that is left out."""
+        name, size = self.archive.name, header.size
         if not 0 <= size < 1 << 63:
-            raise ArchiveError(f"{self.archive.name!r} is damaged: {header.name!r} has no valid size")
-        return size
-
-    def _name(self, header: tarfile.TarInfo, pax: dict[bytes, bytes], long_name: bytes | None, is_folder: bool) -> str:
-        if b"path" in pax:
-            if long_name is not None:
-                raise UnsafeArchiveError(f"{self.archive.name!r} gives a member two names, {header.name!r} and another")
-            name = decoded(pax[b"path"], "utf-8", self.archive.name)
-        else:
-            raw_name = header.name.encode("latin-1") if long_name is None else long_name
-            name = decoded(raw_name, self.archive._name_encoding, self.archive.name)
-        if not is_folder and (not name or name.endswith("/")):
-            raise UnsafeArchiveError(f"{self.archive.name!r} has a file without a name ({name!r})")
-        checked = checked_name(name, self.archive.name)
-        if not checked and not is_folder:
-            raise UnsafeArchiveError(f"{self.archive.name!r} has a file in place of its top folder ({name!r})")
-        return checked
-
-    def _current_chunks(self, member: ArchiveMember) -> Iterator[bytes]:
-        cursor, end = self._cursor, member._offset + member.size
-        expected = member._offset
-        while expected < end:
-            if cursor.position != expected:
-                raise ValueError(f"{member.name!r} of {self.archive.name!r} can no longer be read: the iteration has gone on")
-            chunk = cursor.read(min(CHUNK_BYTES, end - expected))
-            if not chunk:
-                raise cursor.cut_short(f"{member.name!r}")
-            expected += len(chunk)
-            yield chunk
+            raise ArchiveError(f"{name!r} is damaged: {header.name!r} has no valid size")
+        is_special = header.issparse() or not (header.isreg() or header.isdir())
+        # Implementations differ on whether these have content; without, all see the same members.
+        if size and (is_special or header.isdir()):
+            raise UnsafeArchiveError(f"{name!r}: {header.name!r} is sparse or no regular file, but has {size:,} bytes")
+        if is_special:
+            if self.archive._skip_special:
+                return None
+            raise UnsafeArchiveError(
+                f"{name!r}: {header.name!r} is a link, a device, sparse or of another kind ({header.type!r}); only regular files "
+                f"and folders are read. skip_special=True leaves the others out."
+            )
+        checked = checked_name(header.name, name)
+        if header.isreg() and (not checked or header.name.endswith("/")):
+            raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
+        return ArchiveMember(checked, size, header.isdir(), header.offset_data, self)
 
 
 def looks_like_tar(block: bytes) -> bool:
@@ -243,13 +224,3 @@ def looks_like_tar(block: bytes) -> bool:
     except tarfile.HeaderError:
         return False
     return True
-
-
-def _chunks(cursor: Cursor, member: ArchiveMember) -> Iterator[bytes]:
-    left = member.size
-    while left:
-        chunk = cursor.read(min(CHUNK_BYTES, left))
-        if not chunk:
-            raise cursor.cut_short(f"{member.name!r}")
-        left -= len(chunk)
-        yield chunk

@@ -1,7 +1,7 @@
-"""Reading of zip archives (APPNOTE.TXT 6.3.10) from the directory at their end.
+"""Reading of zip archives.
 
-The directory is parsed here, for :mod:`zipfile` reads one of any size at once, lets members overlap, and takes many
-damaged ones for good; the content is decompressed by the standard modules.
+:mod:`zipfile` parses the directory. Where members lie and what they unpack to is checked here, for zipfile lets members overlap
+and unpacks some kinds of them whole, however large.
 """
 
 from __future__ import annotations
@@ -9,39 +9,23 @@ from __future__ import annotations
 import io
 import stat
 import struct
+import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from data_stack.exception import ArchiveError, UnsafeArchiveError
-from data_stack.io.archives.archive import Archive, ArchiveMember, checked_name, decoded
-from data_stack.io.archives.chunks import held_back, stream_of
-from data_stack.io.archives.cursor import CHUNK_BYTES, Cursor, LentFile, PositionalCursor
+from data_stack.exception import ArchiveError, ConfigError, UnsafeArchiveError
+from data_stack.io.archives.archive import Archive, ArchiveMember, checked_name
 from data_stack.io.archives.decompression import decompressed
 from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import LentFile, chunks_of, held_back, stream_of
+from data_stack.util.request_limit import check_request
 
-_END: Final = struct.Struct("<4s4H2LH")
-_END_64: Final = struct.Struct("<4sQ2H2L4Q")
-_END_64_LOCATOR: Final = struct.Struct("<4sLQL")
-_ENTRY: Final = struct.Struct("<4s6H3L5H2L")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _METHODS: Final = {0: "stored", 8: "deflate", 12: "bz2", 93: "zstd"}
 _ENCRYPTED: Final = 1 | 1 << 6 | 1 << 13
-_PATCH: Final = 1 << 5
 _IS_UTF8: Final = 1 << 11
-
-
-class _Entry(NamedTuple):
-    """What the directory says of a file, and the offset at which whatever comes next in the archive begins."""
-
-    raw_name: bytes
-    size: int
-    stored_size: int
-    crc: int
-    method: int
-    flags: int
-    offset: int
-    end: int
+_LARGE_BYTES: Final = 1 << 17
 
 
 class ZipArchive(Archive):
@@ -56,199 +40,150 @@ class ZipArchive(Archive):
 
     def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, name_encoding: str, skip_special: bool) -> None:
         super().__init__(name, limits)
-        self._file = file
-        self._name_encoding, self._skip_special = name_encoding, skip_special
-        self._entries: dict[str, _Entry | None] = {}
-        self._read_directory()
+        self._file, self._name_encoding = file, name_encoding
+        #: None for folders.
+        self._members: dict[str, zipfile.ZipInfo | None] = {}
+        #: Where that ends which a member may lie in, by the offset of its header.
+        self._ends: dict[int, int] = {}
+        n_total = 0
+        infos = self._directory()
+        for info in infos:
+            member, is_folder, is_special = self._checked(info)
+            if is_special and skip_special:
+                continue
+            if is_special:
+                raise UnsafeArchiveError(
+                    f"{name!r}: {member!r} is a link or a device; only regular files and folders are read. "
+                    f"skip_special=True leaves the others out."
+                )
+            if member or not is_folder:
+                # A folder may be named once for each of its files.
+                if member in self._members and not (is_folder and self._members[member] is None):
+                    raise UnsafeArchiveError(f"{name!r} has two members {member!r}; which one is meant cannot be known")
+                self._members[member] = None if is_folder else info
+            n_total += info.file_size
+        limits.check_bytes(name, n_total)
+        limits.check_ratio(name, n_total, file.size)
+        self._check_overlaps(infos)
 
     def __iter__(self) -> Iterator[ArchiveMember]:
         self._check_open()
-        for name, entry in self._entries.items():
-            yield ArchiveMember(name, entry.size if entry else 0, entry is None)
+        for name, info in self._members.items():
+            yield ArchiveMember(name, info.file_size if info else 0, info is None)
 
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
         self._check_open()
         name = member if isinstance(member, str) else member.name
-        entry = self._entries.get(name)
-        if entry is None:
-            raise self._no_member(name, self._entries)
-        if entry.flags & (_ENCRYPTED | _PATCH):
+        info = self._members.get(name)
+        if info is None:
+            raise self._no_member(name, self._members)
+        if info.flag_bits & _ENCRYPTED:
             raise UnsafeArchiveError(f"{self._name!r}: {name!r} is encrypted; unpack it by other means")
-        if entry.method not in _METHODS:
+        if info.compress_type not in _METHODS:
             raise ArchiveError(
-                f"{self._name!r}: {name!r} is compressed by method {entry.method}; known are {', '.join(_METHODS.values())}"
+                f"{self._name!r}: {name!r} is compressed by method {info.compress_type}; known are {', '.join(_METHODS.values())}"
             )
-        self._limits.check_member(self._name, entry.size)
-        self._limits.check_ratio(self._name, entry.size, entry.stored_size)
-        return stream_of(held_back(self._chunks(name, entry)), name)
+        self._limits.check_member(self._name, info.file_size)
+        self._limits.check_ratio(self._name, info.file_size, info.compress_size)
+        return stream_of(held_back(self._chunks(name, info)), name)
 
-    def _chunks(self, name: str, entry: _Entry) -> Iterator[bytes]:
+    def _chunks(self, name: str, info: zipfile.ZipInfo) -> Iterator[bytes]:
         """The content of a file; an error before the last chunk is given out if it is not what the directory says."""
-        head = self._file.read_at(entry.offset, _LOCAL.size + len(entry.raw_name))
-        if len(head) < _LOCAL.size + len(entry.raw_name):
+        head = self._file.read_at(info.header_offset, _LOCAL.size)
+        if len(head) < _LOCAL.size:
             raise self._damaged("it ends inside of a member's header")
-        signature, _, flags, method, _, _, _, _, _, n_name, n_extra = _LOCAL.unpack_from(head)
-        start = entry.offset + _LOCAL.size + n_name + n_extra
+        signature, _, flags, method, _, _, _, _, _, n_name, n_extra = _LOCAL.unpack(head)
+        start = info.header_offset + _LOCAL.size + n_name + n_extra
         if (
-            (signature, method, n_name) != (b"PK\3\4", entry.method, len(entry.raw_name))
-            or head[_LOCAL.size :] != entry.raw_name
-            or flags & (_ENCRYPTED | _PATCH)
-            or start + entry.stored_size > entry.end
+            (signature, method) != (b"PK\3\4", info.compress_type)
+            or self._file.read_at(info.header_offset + _LOCAL.size, n_name) != _raw_name(info)
+            or flags & _ENCRYPTED
+            or start + info.compress_size > self._ends[info.header_offset]
         ):
             raise UnsafeArchiveError(f"{self._name!r}: the header of {name!r} differs from what the directory says")
-        cursor = PositionalCursor(self._file, f"{self._name}:{name}", start, start + entry.stored_size)
-        if entry.method == 0:
-            chunks = _stored(cursor)
+        stream = self._file.stream(start, start + info.compress_size)
+        if info.compress_type == zipfile.ZIP_STORED:
+            chunks = chunks_of(stream)
         else:
-            chunks = decompressed(cursor, _METHODS[entry.method], self._limits)
+            chunks = decompressed(stream, f"{self._name}:{name}", _METHODS[info.compress_type], self._limits)
         size, crc = 0, 0
         for chunk in chunks:
             size, crc = size + len(chunk), zlib.crc32(chunk, crc)
-            if size > entry.size:
-                raise self._damaged(f"{name!r} is longer than the {entry.size:,} bytes that the directory says")
+            if size > info.file_size:
+                raise self._damaged(f"{name!r} is longer than the {info.file_size:,} bytes that the directory says")
             yield chunk
-        if size != entry.size:
-            raise self._damaged(f"{name!r} has {size:,} bytes, the directory says {entry.size:,}")
-        if crc != entry.crc:
-            raise self._damaged(f"{name!r} has CRC-32 {crc:08x}, the directory says {entry.crc:08x}")
+        if size != info.file_size:
+            raise self._damaged(f"{name!r} has {size:,} bytes, the directory says {info.file_size:,}")
+        if crc != info.CRC:
+            raise self._damaged(f"{name!r} has CRC-32 {crc:08x}, the directory says {info.CRC:08x}")
 
     # ------------------------------------------------------------------ directory
 
-    def _read_directory(self) -> None:
-        start, n_bytes, n_members, shift = self._directory()
-        cursor = PositionalCursor(self._file, self._name, start, start + n_bytes)
-        spans: list[tuple[int, int, str]] = []
-        n_total, n_entries = 0, 0
-        while cursor.position < n_bytes:
-            n_entries += 1
-            self._limits.check_count(self._name, n_entries)
-            name, entry, is_folder, is_special = self._read_entry(cursor, shift)
-            spans.append((entry.offset, entry.offset + _LOCAL.size + len(entry.raw_name) + entry.stored_size, name))
-            if is_special and self._skip_special:
-                continue
-            if name or not is_folder:
-                # A folder may be named once for each of its files.
-                if name in self._entries and not (is_folder and self._entries[name] is None):
-                    raise UnsafeArchiveError(f"{self._name!r} has two members {name!r}; which one is meant cannot be known")
-                self._entries[name] = None if is_folder else entry
-            n_total += entry.size
-        if n_entries != n_members:
-            raise self._damaged(f"its directory has {n_entries:,} entries, not {n_members:,}")
-        self._limits.check_bytes(self._name, n_total)
-        self._limits.check_ratio(self._name, n_total, self._file.size)
-        self._check_overlaps(spans, start)
-
-    def _check_overlaps(self, spans: list[tuple[int, int, str]], end: int) -> None:
-        """No byte belongs to two members (D. Fifield, "A better zip bomb", WOOT 2019); note where each has to end."""
-        spans.sort(reverse=True)
-        for offset, least_end, name in spans:
-            if least_end > end:
-                raise UnsafeArchiveError(f"{self._name!r}: {name!r} overlaps what comes after it")
-            entry = self._entries.get(name)
-            if entry is not None and entry.offset == offset:
-                self._entries[name] = entry._replace(end=end)
-            end = offset
-
-    def _directory(self) -> tuple[int, int, int, int]:
-        """Where the directory starts, its bytes and entries, and by how much a program before the zip shifts all offsets."""
-        tail_at = max(0, self._file.size - _END.size - 0xFFFF)
-        tail = self._file.read_at(tail_at, self._file.size - tail_at)
-        at = end_of_central_directory(tail)
-        if at < 0:
-            raise ArchiveError(f"{self._name!r} is cut short, or is no zip: the directory at its end is missing. Fetch it again.")
-        _, disk, first_disk, n_here, n_members, n_bytes, offset, _ = _END.unpack_from(tail, at)
-        end = tail_at + at
-        if 0xFFFF in (disk, first_disk, n_here, n_members) or 0xFFFFFFFF in (n_bytes, offset):
-            found = self._directory_64(end)
-            if found is not None:
-                disk, first_disk, n_here, n_members, n_bytes, offset, end = found
-        if disk or first_disk or n_here != n_members:
-            raise ArchiveError(f"{self._name!r} is one of several volumes of a zip; join them first")
-        shift = end - n_bytes - offset
-        if shift < 0:
-            raise self._damaged("its directory does not lie where it says")
-        return end - n_bytes, n_bytes, n_members, shift
-
-    def _directory_64(self, end: int) -> tuple[int, int, int, int, int, int, int] | None:
-        at = end - _END_64_LOCATOR.size - _END_64.size
-        both = self._file.read_at(at, _END_64.size + _END_64_LOCATOR.size) if at >= 0 else b""
-        if both[_END_64.size : _END_64.size + 4] != b"PK\6\7":
-            return None  # exactly 65,535 members, without zip64
-        signature, _, _, _, disk, first_disk, n_here, n_members, n_bytes, offset = _END_64.unpack_from(both)
-        if signature != b"PK\6\6":
-            raise self._damaged("its zip64 directory does not lie where it says")
-        return disk, first_disk, n_here, n_members, n_bytes, offset, at
-
-    def _read_entry(self, cursor: Cursor, shift: int) -> tuple[str, _Entry, bool, bool]:
-        what = "its directory"
-        (
-            signature,
-            _,
-            _,
-            flags,
-            method,
-            _,
-            _,
-            crc,
-            stored_size,
-            size,
-            n_name,
-            n_extra,
-            n_comment,
-            disk,
-            _,
-            attributes,
-            offset,
-        ) = _ENTRY.unpack(cursor.read_exactly(_ENTRY.size, what))
-        if signature != b"PK\1\2":
-            raise self._damaged("an entry of its directory does not begin as one")
-        raw_name = cursor.read_exactly(n_name, what)
-        extra = cursor.read_exactly(n_extra, what)
-        cursor.skip(n_comment, what)
-        if 0xFFFFFFFF in (size, stored_size, offset):
-            size, stored_size, offset = self._sizes_64(extra, size, stored_size, offset)
-        name = decoded(raw_name, "utf-8" if flags & _IS_UTF8 else self._name_encoding, self._name)
-        kind = stat.S_IFMT(attributes >> 16)
-        is_folder = name.endswith("/") or kind == stat.S_IFDIR
-        is_special = kind not in (0, stat.S_IFREG, stat.S_IFDIR)
-        checked = checked_name(name, self._name)
-        if is_special and not self._skip_special:
+    def _directory(self) -> list[zipfile.ZipInfo]:
+        file = _DirectoryFile(self._file, self._name, self._limits)
+        try:
+            infos = zipfile.ZipFile(file).infolist()
+        except UnicodeDecodeError as error:
             raise UnsafeArchiveError(
-                f"{self._name!r}: {name!r} is a link or a device; only regular files and folders are read. "
-                f"skip_special=True leaves the others out."
-            )
-        if (is_folder and size) or not (checked or is_folder):
-            raise UnsafeArchiveError(f"{self._name!r} has a file without a name ({name!r})")
-        if disk not in (0, 0xFFFF):
-            raise ArchiveError(f"{self._name!r} is one of several volumes of a zip; join them first")
-        entry = _Entry(raw_name, size, stored_size, crc, method, flags, offset + shift, 0)
-        return checked, entry, is_folder, is_special
+                f"{self._name!r} has a name marked as UTF-8 that is none (name_encoding is of others): {error}"
+            ) from error
+        except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError, OSError) as error:
+            raise self._damaged(str(error)) from error
+        self._limits.check_count(self._name, len(infos))
+        if len(infos) != file.n_entries or (not infos and self._file.read_at(0, 4) == b"PK\3\4"):
+            raise self._damaged(f"its directory has {file.n_entries:,} entries, of which {len(infos):,} can be found")
+        return infos
 
-    def _sizes_64(self, extra: bytes, *fields: int) -> list[int]:
-        """Fields that do not fit in 32 bits, from the extra field 1 (APPNOTE 4.5.3)."""
-        at = 0
-        while at + 4 <= len(extra):
-            kind, n_bytes = struct.unpack_from("<2H", extra, at)
-            if kind == 1:
-                values = iter(struct.unpack_from(f"<{min(n_bytes, len(extra) - at - 4) // 8}Q", extra, at + 4))
-                return [next(values, field) if field == 0xFFFFFFFF else field for field in fields]
-            at += 4 + n_bytes
-        return list(fields)
+    def _checked(self, info: zipfile.ZipInfo) -> tuple[str, bool, bool]:
+        """The checked name of a member, and whether it is a folder, or neither that nor a file."""
+        name = info.orig_filename
+        if not info.flag_bits & _IS_UTF8:
+            try:
+                name = _raw_name(info).decode(self._name_encoding, "surrogateescape")
+            except (LookupError, UnicodeError) as error:
+                raise ConfigError(
+                    f"the names in {self._name!r} cannot be decoded by name_encoding={self._name_encoding!r}: {error}"
+                ) from error
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        is_folder = name.endswith("/") or kind == stat.S_IFDIR
+        checked = checked_name(name, self._name)
+        if (is_folder and info.file_size) or not (checked or is_folder):
+            raise UnsafeArchiveError(f"{self._name!r} has a file without a name ({name!r})")
+        return checked, is_folder, kind not in (0, stat.S_IFREG, stat.S_IFDIR)
+
+    def _check_overlaps(self, infos: list[zipfile.ZipInfo]) -> None:
+        """No byte belongs to two members (D. Fifield, "A better zip bomb", WOOT 2019); note where each has to end."""
+        end = self._file.size
+        for info in sorted(infos, key=lambda each: each.header_offset, reverse=True):
+            if info.header_offset < 0:
+                raise self._damaged("its directory does not lie where it says")
+            if info.header_offset + _LOCAL.size + len(_raw_name(info)) + info.compress_size > end:
+                raise UnsafeArchiveError(f"{self._name!r}: {info.orig_filename!r} overlaps what comes after it")
+            self._ends[info.header_offset], end = end, info.header_offset
 
     def _damaged(self, how: str) -> ArchiveError:
         return ArchiveError(f"{self._name!r} is damaged: {how}. Fetch it again.")
 
 
-def end_of_central_directory(tail: bytes) -> int:
-    """Where in the last bytes of a file the end record of a zip begins, whose comment ends with the file; -1 if it is no zip."""
-    at = tail.rfind(b"PK\5\6")
-    while at >= 0:
-        if len(tail) - at >= _END.size and at + _END.size + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail):
-            return at
-        at = tail.rfind(b"PK\5\6", 0, at)
-    return -1
+class _DirectoryFile(io.BufferedReader):
+    """What zipfile reads a directory from, in one piece; a large one with too many members is refused before it is parsed.
+
+    Attributes:
+        n_entries: how many entries begin in the last piece that was read.
+    """
+
+    def __init__(self, file: LentFile, name: str, limits: ArchiveLimits) -> None:
+        super().__init__(file.stream().detach(), 1 << 12)
+        self._archive, self._limits, self.n_entries = name, limits, 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        check_request(size or 0, f"the directory of {self._archive!r}")
+        data = super().read(size)
+        self.n_entries = data.count(b"PK\1\2")
+        if len(data) > _LARGE_BYTES:
+            self._limits.check_count(self._archive, self.n_entries)
+        return data
 
 
-def _stored(cursor: Cursor) -> Iterator[bytes]:
-    while chunk := cursor.read(CHUNK_BYTES):
-        yield chunk
+def _raw_name(info: zipfile.ZipInfo) -> bytes:
+    return info.orig_filename.encode("utf-8" if info.flag_bits & _IS_UTF8 else "cp437")

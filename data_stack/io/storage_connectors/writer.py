@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 
     _Arguments = ParamSpec("_Arguments")
 
-__all__ = ["COPY_BYTES", "LocalWriter", "ResourceWriter", "binary_chunks", "in_pieces", "local_file", "sealing", "store_bytes"]
+__all__ = [
+    "COPY_BYTES",
+    "LocalWriter",
+    "ResourceWriter",
+    "binary_chunks",
+    "can_seek",
+    "in_pieces",
+    "local_file",
+    "sealing",
+    "store_bytes",
+]
 
 _Result = TypeVar("_Result")
 COPY_BYTES = 1 << 20
@@ -213,7 +223,7 @@ def binary_chunks(resource: Storable) -> Iterator[Buffer]:
         for piece in source:
             yield _checked_bytes(piece)
         return
-    if _can_seek(source):
+    if can_seek(source):
         source.seek(0)
     while piece := source.read(COPY_BYTES):
         yield _checked_bytes(piece)
@@ -239,7 +249,8 @@ def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
         yield bytes(rest)
 
 
-def _can_seek(file: Any) -> bool:
+def can_seek(file: Any) -> bool:
+    """Whether a file-like object says that it can be read again from its start."""
     if hasattr(file, "seekable"):
         return bool(file.seekable())
     return hasattr(file, "seek")

@@ -1,0 +1,147 @@
+"""Streams that archives are read from: what the caller lends, by position, and chunks that were made of it."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from data_stack.exception import ArchiveError
+from data_stack.io.resources import StreamedResource
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+CHUNK_BYTES: Final = 1 << 17
+
+
+class LentFile:
+    """A seekable binary stream of the caller's, read by position, from any thread; never closed.
+
+    Args:
+        stream: the stream; where it stands does not matter, and is changed.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        stream.seek(0, os.SEEK_END)
+        self.size = int(stream.tell())
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read up to ``size`` bytes from ``offset`` on; none at the end."""
+        size = min(size, self.size - offset)
+        if size <= 0:
+            return b""
+        if isinstance(self._stream, StreamedResource):
+            return self._stream.read_at(offset, size)
+        with self._lock:
+            self._stream.seek(offset)
+            return _checked_bytes(self._stream.read(size))
+
+    def stream(self, start: int = 0, end: int | None = None, *, block_bytes: int = CHUNK_BYTES) -> io.BufferedReader:
+        """A stream with a position of its own over a part of it; it asks for so many bytes at a time."""
+        return io.BufferedReader(_Window(self, start, self.size if end is None else end), block_bytes)
+
+
+class _Window(io.RawIOBase):
+    def __init__(self, file: LentFile, start: int, end: int) -> None:
+        self._file, self._start, self._end, self._position = file, start, end, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer).cast("B")
+        offset = self._start + self._position
+        data = self._file.read_at(offset, min(len(view), self._end - offset))
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._end - self._start)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+
+def chunks_of(stream: Any) -> Iterator[bytes]:
+    """What any file-like object gives until its end."""
+    while data := _checked_bytes(stream.read(CHUNK_BYTES)):
+        yield data
+
+
+def with_head(stream: Any) -> tuple[io.BufferedReader, bytes]:
+    """A stream that goes on where ``stream`` stands, and the 512 bytes that it begins with, fewer at the end."""
+    chunks = chunks_of(stream)
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= 512:
+            break
+    return stream_of(itertools.chain([head], chunks)), head[:512]
+
+
+def stream_of(chunks: Iterator[bytes], name: str = "") -> io.BufferedReader:
+    """A binary stream of ``chunks`` (none of them empty), forward only. What making a chunk raises, reading raises."""
+    return io.BufferedReader(_ChunkStream(chunks, name), CHUNK_BYTES)
+
+
+def held_back(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same chunks, each when the next one is there: checks made at the end come before the last byte is given out."""
+    held = b""
+    for chunk in chunks:
+        if held:
+            yield held
+        held = chunk
+    if held:
+        yield held
+
+
+class _ChunkStream(io.RawIOBase):
+    def __init__(self, chunks: Iterator[bytes], name: str) -> None:
+        self.name = name
+        self._chunks = chunks
+        self._ahead = memoryview(b"")
+        self._error: Exception | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer).cast("B")
+        if not self._ahead:
+            self._ahead = memoryview(self._next())
+        part = self._ahead[: len(view)]
+        view[: len(part)] = part
+        self._ahead = self._ahead[len(part) :]
+        return len(part)
+
+    def _next(self) -> bytes:
+        if self._error is not None:
+            # A generator that has raised is at its end; reading on must not look like the end of the file.
+            raise self._error
+        self._error = ArchiveError(f"reading {self.name!r} was interrupted; open it again")
+        try:
+            chunk = next(self._chunks, b"")
+        except Exception as error:
+            self._error = error
+            raise
+        self._error = None
+        return chunk
+
+
+def _checked_bytes(data: Any) -> bytes:
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    if data is None:  # io's "nothing yet" of a stream that does not block
+        raise ArchiveError("an archive cannot be read from a non-blocking stream")
+    raise TypeError(f"an archive is read from bytes, but the stream gave {type(data).__name__}; open it in binary mode")
