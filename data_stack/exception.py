@@ -26,7 +26,6 @@
     ├── RetrievalError                                none of a resource's sources delivered it
     │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
     │   └── SeveralRetrievalErrors                    more than one resource is missing
-    │       └── SeveralCorruptSourceErrors (CorruptSourceError)  … and of each a source delivered wrong bytes
     ├── ConfigError (ValueError)                      an unknown option, or a value out of range
     │   ├── LoaderStateError                          a loader's state is of another dataset or order, or damaged
     │   ├── RecipeError                               a recipe of a stack of iterators that cannot be followed
@@ -47,52 +46,10 @@ Messages say what was wrong, where, and what to do next. The facts of an error a
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Sequence
 from errno import ENOENT
 from typing import Any
-
-__all__ = [
-    "AmbiguousDatasetError",
-    "ArchiveError",
-    "ArchiveLimitError",
-    "ChecksumMismatchError",
-    "ConfigError",
-    "CorruptSourceError",
-    "DamagedBlockError",
-    "DataStackError",
-    "DatasetFileCorruptError",
-    "DatasetNotFoundError",
-    "DatasetOutOfBoundsError",
-    "IncompleteCopyError",
-    "LoaderStateError",
-    "LoadingError",
-    "MalformedIdentifierError",
-    "MaliciousFilePathError",
-    "MissingDependencyError",
-    "MissingFileError",
-    "ModelNotTrainedError",
-    "PluginError",
-    "PreparationError",
-    "ReadOnlyStorageError",
-    "RecipeError",
-    "RequestLimitError",
-    "ResourceChangedError",
-    "ResourceNotFoundError",
-    "RetrievalError",
-    "SeveralCorruptSourceErrors",
-    "SeveralRetrievalErrors",
-    "StorageConflictError",
-    "StorageError",
-    "StorageFullError",
-    "StorageUnavailableError",
-    "TaskError",
-    "UnknownSplitError",
-    "UnpicklableResourceError",
-    "UnsafeArchiveError",
-    "UnsupportedStorageOperationError",
-    "WorkerError",
-]
 
 
 class DataStackError(Exception):
@@ -309,16 +266,9 @@ class CorruptSourceError(RetrievalError, DatasetFileCorruptError):
 class SeveralRetrievalErrors(RetrievalError):
     """More than one resource could not be retrieved; those that could are kept.
 
-    Where wrong bytes came for every one of them, it is a :class:`SeveralCorruptSourceErrors`, and so a DatasetFileCorruptError.
-
     Attributes:
         errors: one error for each resource; ``identifier``, ``attempts`` and ``expected`` are those of the first.
     """
-
-    def __new__(cls, errors: Sequence[RetrievalError]) -> SeveralRetrievalErrors:
-        if cls is SeveralRetrievalErrors and all(isinstance(error, CorruptSourceError) for error in errors):
-            cls = SeveralCorruptSourceErrors
-        return super().__new__(cls, errors)
 
     def __init__(self, errors: Sequence[RetrievalError]) -> None:
         first = errors[0]
@@ -328,10 +278,6 @@ class SeveralRetrievalErrors(RetrievalError):
 
     def __str__(self) -> str:
         return f"{len(self.errors)} resources could not be retrieved:\n" + "\n".join(map(str, self.errors))
-
-
-class SeveralCorruptSourceErrors(SeveralRetrievalErrors, CorruptSourceError):
-    """More than one resource could not be retrieved, and for each of them a source delivered wrong bytes."""
 
 
 class ConfigError(DataStackError, ValueError):
@@ -437,15 +383,15 @@ class LoadingError(DataStackError, RuntimeError):
         worker: str | None = None,
         traceback_text: str = "",
     ) -> None:
-        said = cause if isinstance(cause, str) else _said(cause)
-        super().__init__(problem, said)
-        self.problem, self.cause = problem, said
+        text = cause if isinstance(cause, str) else said(cause)
+        super().__init__(problem, text)
+        self.problem, self.cause = problem, text
         self.epoch, self.step, self.index = epoch, step, index
         self.worker, self.traceback_text = worker, traceback_text
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = ("problem", "cause", "epoch", "step", "index", "worker", "traceback_text")
-        return _loading_error, ({name: getattr(self, name) for name in names},)
+        return functools.partial(LoadingError, **{name: getattr(self, name) for name in names}), ()
 
     def __str__(self) -> str:
         where = f"step {self.step} of epoch {self.epoch}" + (f", {self.worker}" if self.worker else "")
@@ -453,16 +399,13 @@ class LoadingError(DataStackError, RuntimeError):
         return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
 
 
-def _loading_error(facts: dict[str, Any]) -> LoadingError:
-    return LoadingError(**facts)
-
-
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
+    """Type and message of an error of foreign code."""
     try:
-        said = str(error)
+        message = str(error)
     except Exception:  # noqa: BLE001  # whatever the __str__ of a user's exception raises: what failed is still to be told
-        said = "(its text could not be made)"
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = "(its text could not be made)"
+    return f"{type(error).__name__}: {message}".rstrip(": ")
 
 
 class WorkerError(DataStackError, RuntimeError):
@@ -521,21 +464,9 @@ class MissingDependencyError(DataStackError, ImportError):
     def __str__(self) -> str:
         # Not by the name of ours: until a release, PyPI's datastack is the original's 0.0.13 of 2021.
         return (
-            f"{self.needed_by} needs {self.package}: pip install {' '.join(map(repr, _requirements(self.package, self.extra)))}, "
+            f"{self.needed_by} needs {self.package}: pip install {self.package!r}, "
             f"or pip install '.[{self.extra}]' in a clone of data_stack"
         )
-
-
-def _requirements(package: str, extra: str) -> list[str]:
-    """``package`` with its versions, as the metadata of ``extra`` has it; all of the extra where it has no such package."""
-    from importlib.metadata import PackageNotFoundError, requires
-
-    try:
-        lines = requires("datastack") or []
-    except PackageNotFoundError:  # run from its source without being installed
-        lines = []
-    requirements = [line.partition(";")[0].strip() for line in lines if f'"{extra}"' in line.replace("'", '"')]
-    return [each for each in requirements if re.split("[<>=!~ ]", each)[0] == package] or requirements or [package]
 
 
 class UnpicklableResourceError(DataStackError, TypeError):
@@ -543,3 +474,6 @@ class UnpicklableResourceError(DataStackError, TypeError):
 
     Store it first: what comes out of a storage connector pickles as (connector, identifier).
     """
+
+
+__all__ = sorted(name for name, value in globals().items() if isinstance(value, type) and issubclass(value, DataStackError))

@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from data_stack.exception import ConfigError, DataStackError, PluginError
+from data_stack.exception import ConfigError, DataStackError, PluginError, said
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.plugins.record import said
 
 if TYPE_CHECKING:
     from data_stack.dataset.factory import BaseDatasetFactory
@@ -65,7 +64,7 @@ def make_factory(
     except DataStackError:
         raise
     except Exception as error:
-        raise PluginError(f"the constructor of {dataset_class.__qualname__} failed: {said(error)}") from error
+        raise PluginError(f"the constructor of {dataset_class.__qualname__} failed: {said(error)[:500]}") from error
 
 
 def _parameters(dataset_class: Callable[..., Any]) -> dict[str, inspect.Parameter]:

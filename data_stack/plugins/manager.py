@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, DataStackError, PluginError
+from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, DataStackError, PluginError, said
 from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
 from data_stack.plugins import hookspecs
 from data_stack.plugins.dataset_class import checked_dataset_class
 from data_stack.plugins.installed import InstalledPlugins, Switches
-from data_stack.plugins.record import PluginRecord, said
+from data_stack.plugins.record import PluginRecord
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 
@@ -352,7 +352,7 @@ class PluginManager:
             raise
         except BaseException as error:
             incompatible = isinstance(error, _IncompatibleError)
-            problem = str(error) if incompatible else said(error)
+            problem = str(error) if incompatible else said(error)[:500]
             milliseconds = round(1000 * (time.perf_counter() - started), 3)
             self._outcomes[record] = replace(
                 record, state="incompatible" if incompatible else "broken", error=problem, import_ms=milliseconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["BEHAVIOUR_GROUP", "DATASETS_GROUP", "PluginRecord", "PluginState", "said"]
+__all__ = ["BEHAVIOUR_GROUP", "DATASETS_GROUP", "PluginRecord", "PluginState"]
 
 DATASETS_GROUP: Final = "data_stack.datasets"
 """Entry points that are datasets: ``mnist = "pkg.module:MNISTFactory"``."""
@@ -52,12 +52,3 @@ class PluginRecord:
     def __str__(self) -> str:
         kind = "dataset" if self.group == DATASETS_GROUP else "plugin"
         return f"{kind} {self.name!r} of {self.distribution} {self.version}"
-
-
-def said(error: BaseException) -> str:
-    """Type and message of an error of foreign code, in at most 500 characters."""
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - its own __str__ is broken
-        message = "(its message cannot be shown)"
-    return f"{type(error).__name__}: {message}".rstrip(": ")[:500]

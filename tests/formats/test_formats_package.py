@@ -43,4 +43,4 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     )
 
     assert run(code).startswith("MissingDependencyError ")
-    assert run(code).endswith("pip install 'torch>=2.10', or pip install '.[torch]' in a clone of data_stack")
+    assert run(code).endswith("pip install 'torch', or pip install '.[torch]' in a clone of data_stack")

@@ -184,7 +184,7 @@ class _Pass:
         try:
             tar = tarfile.TarFile(fileobj=self._headers, encoding=encoding, errors="surrogateescape")  # type: ignore[arg-type]
             while (header := tar.next()) is not None:
-                tar.members.clear()  # it would remember them all
+                tar.members.clear()  # type: ignore[attr-defined]  # it would remember them all; typeshed lacks it
                 if {"path", "size"} & tar.pax_headers.keys():
                     raise ArchiveError(f"{name!r} has a pax header that gives all members one name or size")
                 yield header

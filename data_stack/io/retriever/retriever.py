@@ -127,7 +127,7 @@ def retrieve(
 
     Raises:
         RetrievalError: a resource could not be had from any of its sources; if there are several such resources, a
-            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came for each of them.
+            SeveralRetrievalErrors with all of them. One of which wrong bytes came is a DatasetFileCorruptError too.
         StorageError: the store could not be written; transfers under way were given up.
         ConfigError: two different definitions have the same identifier.
         MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.

@@ -330,13 +330,11 @@ def test_errors_survive_pickling(make: Callable[[bytes], Any]) -> None:
     one = CorruptSourceError("a", [("test:a", "sent rubbish")], "sha256 ab")
     several = SeveralRetrievalErrors([one, RetrievalError("b", [("test:b", "said no")])])
 
-    alike = SeveralRetrievalErrors([one, one])
+    copies = make(pickle.dumps([one, several]))
 
-    copies = make(pickle.dumps([one, several, alike]))
-
-    assert [isinstance(copy, DatasetFileCorruptError) for copy in copies] == [True, False, True]
-    assert [isinstance(copy, SeveralRetrievalErrors) for copy in copies] == [False, True, True]
-    assert [str(copy) for copy in copies] == [str(one), str(several), str(alike)]
+    assert [isinstance(copy, DatasetFileCorruptError) for copy in copies] == [True, False]
+    assert [isinstance(copy, SeveralRetrievalErrors) for copy in copies] == [False, True]
+    assert [str(copy) for copy in copies] == [str(one), str(several)]
     assert copies[1].identifier == "a"
 
 
