@@ -18,7 +18,7 @@ _MOST_IN_INT32 = 2**31
 class ComputedPositions(ABC):
     """Positions that a formula gives: nothing is kept, however many there are.
 
-    A subclass defines ``__len__``, ``at`` and ``taken``; the last two agree.
+    A subclass defines ``__len__`` and ``taken``, and ``at`` if it can do that faster.
     """
 
     @abstractmethod
@@ -26,10 +26,9 @@ class ComputedPositions(ABC):
         """Number of positions."""
         raise NotImplementedError
 
-    @abstractmethod
     def at(self, index: int) -> int:
         """The position at ``0 <= index < len(self)``."""
-        raise NotImplementedError
+        return int(self.taken(np.array([index], dtype=np.intp))[0])
 
     @abstractmethod
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:

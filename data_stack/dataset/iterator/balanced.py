@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import accumulate
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -15,7 +14,7 @@ from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
-from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted, permuted_array
+from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.splits.class_numbers import class_numbers, grouped_positions
 from data_stack.exception import ConfigError
@@ -94,27 +93,16 @@ class _InTurn(ComputedPositions):
     def __init__(self, members: npt.NDArray[np.integer[Any]], counts: list[int], length: int, key: int) -> None:
         self._members, self._length = members, length
         self._members.setflags(write=False)
-        self._counts, self._starts = counts, list(accumulate(counts, initial=0))[:-1]
+        self._counts = np.array(counts, dtype=np.uint64)
+        self._starts = np.cumsum([0, *counts[:-1]], dtype=np.intp)
         self._round_key = hashed(key, 0)
-        self._class_keys = [hashed(key, 1 + number) for number in range(len(counts))]
-        self._arrays = (
-            np.array(self._counts, dtype=np.uint64),
-            np.array(self._starts, dtype=np.intp),
-            np.array(self._class_keys, dtype=np.uint64),
-        )
+        self._class_keys = hashed_array(key, 1 + np.arange(len(counts)))
 
     def __len__(self) -> int:
         return self._length
 
-    def at(self, index: int) -> int:
-        round_, turn = divmod(index, len(self._counts))
-        number = permuted(len(self._counts), hashed(self._round_key, round_), turn)
-        pass_, nth = divmod(round_, self._counts[number])  # each round takes one member of each class
-        member = permuted(self._counts[number], hashed(self._class_keys[number], pass_), nth)
-        return int(self._members[self._starts[number] + member])
-
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        counts, starts, keys = self._arrays
+        counts, starts, keys = self._counts, self._starts, self._class_keys
         rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
         numbers = permuted_array(len(counts), hashed_array(self._round_key, rounds), turns).astype(np.intp)
         passes, nths = np.divmod(rounds, counts[numbers])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -25,18 +25,14 @@ from data_stack.dataset.iterator.contract import (
 )
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sequence import SequenceAccess
-from data_stack.dataset.iterator.stacking import as_array, join_batches, join_columns, reordered
+from data_stack.dataset.iterator.stacking import join_batches, join_columns, reordered
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, Positions, taken
+from data_stack.dataset.positions import IndexArrayOfInts, taken
 from data_stack.exception import ConfigError
 
 __all__ = ["CombinedAccess", "CombinedDatasetIterator", "shared_meta"]
 
 _Positions = npt.NDArray[np.intp]
-
-# The parts of so many samples can be told apart without a search, and so many places at most are kept for that.
-_BUCKETS_PER_PART = 16
-_MOST_BUCKETS = 1 << 20
 
 # With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
 _FEW_SAMPLES_A_PART = 6
@@ -111,12 +107,9 @@ class CombinedAccess(SampleAccess):
         # Found out at the first access. Whoever adds one iterator after the other makes a thousand combinations to read from the
         # last one: tables of the parts of each would take 200 MB.
         self._innermost: list[tuple[SampleAccess, int]] | None = None
-        self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
-        self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
         self._starts: list[int] = []
-        self._shift = 0
-        self._arrays: _ArraysOfParts | None = None
-        self._has_looked_for_arrays = False
+        self._readers: list[Callable[[int], Sample]] = []
+        self._arrays: list[list[Column]] | None = None
 
     def parts(self) -> list[tuple[SampleAccess, int]]:
         """The parts that are no combinations themselves, with their lengths."""
@@ -142,34 +135,15 @@ class CombinedAccess(SampleAccess):
             self._starts = list(accumulate([length for _, length in self.parts()], initial=0))
         return self._starts
 
-    def _find_buckets(self) -> None:
-        """What an access looks into first, such that it rarely has to search.
-
-        Bucket b holds the positions from b << shift on; its entry is the first part that has any of them.
-        """
-        parts, starts = self.parts(), self._all_starts()
-        entries: list[tuple[Callable[[int], Sample], int, int]] = [
-            (part.sample, start, end) for (part, _), start, end in zip(parts, starts, starts[1:], strict=False)
-        ]
-        n_buckets = min(_BUCKETS_PER_PART * len(parts), _MOST_BUCKETS)
-        shift = max(0, (self.n_samples // n_buckets).bit_length() - 1)
-        # not arange with a step, which counts in floats
-        buckets = np.arange(-(-self.n_samples >> shift), dtype=np.intp) << shift
-        ends = np.asarray(starts[1:], dtype=np.intp)
-        self._entries, self._shift = entries, shift
-        # last, for threads: who sees them sees the rest
-        self._buckets = [entries[part] for part in np.searchsorted(ends, buckets, side="right").tolist()]
-
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
-        if not self._buckets:
-            self._find_buckets()
-        read, start, end = self._buckets[position >> self._shift]
-        if position >= end:
-            # empty parts share their start with the next part; bisect_right passes them by
-            read, start, _ = self._entries[bisect_right(self._starts, position) - 1]
-        return read(position - start)
+        if not self._readers:
+            self._all_starts()
+            self._readers = [part.sample for part, _ in self.parts()]
+        # empty parts share their start with the next part; bisect_right passes them by
+        part = bisect_right(self._starts, position) - 1
+        return self._readers[part](position - self._starts[part])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples: list[Sample] = [None] * len(positions)
@@ -181,9 +155,11 @@ class CombinedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return self.empty_batch()
-        arrays = self._arrays_of_parts()
-        if arrays is not None:
-            return self._batch_of_arrays(arrays, positions)
+        if len(positions) < _FEW_SAMPLES_A_PART * len(self.parts()):
+            if self._arrays is None:
+                self._arrays = _arrays_of([part for part, _ in self.parts()])
+            if self._arrays:
+                return self._batch_of_arrays(self._arrays, positions)
         requests = self._requests(positions)
         batch = join_batches([source.batch(wanted) for source, wanted, _ in requests])
         order = _inverse([slots for _, _, slots in requests])
@@ -256,32 +232,16 @@ class CombinedAccess(SampleAccess):
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 
-    def _batch_of_arrays(self, arrays: _ArraysOfParts, positions: IndexArrayOfInts) -> tuple[Column, ...]:
+    def _batch_of_arrays(self, columns: list[list[Column]], positions: IndexArrayOfInts) -> tuple[Column, ...]:
         part_of, places = self._placed(positions)
-        rows_of = [np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype) for parts in arrays.columns]
-        if arrays.positions is None and len(positions) < _FEW_SAMPLES_A_PART * len(self.parts()):
-            wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
-            for rows, parts in zip(rows_of, arrays.columns, strict=True):
-                for slot, (part, place) in enumerate(wanted):
-                    rows[slot] = parts[part][place]
-            return tuple(rows_of)
-        order = np.argsort(part_of, kind="stable")
-        places = places.take(order)
-        for part, first, end in _runs(part_of.take(order)):
-            in_array: IndexArrayOfInts = places[first:end]
-            if arrays.positions is not None and (positions_of_part := arrays.positions[part]) is not None:
-                in_array = taken(positions_of_part, in_array)
-            for rows, parts in zip(rows_of, arrays.columns, strict=True):
-                parts[part].take(in_array, axis=0, out=rows[first:end], mode="clip")  # the mode that writes without a buffer
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return tuple([rows.take(back, axis=0) for rows in rows_of])
-
-    def _arrays_of_parts(self) -> _ArraysOfParts | None:
-        """What all parts read from, if they hold arrays that can be read without further ado."""
-        if not self._has_looked_for_arrays:
-            self._arrays, self._has_looked_for_arrays = _arrays_of([part for part, _ in self.parts()]), True
-        return self._arrays
+        wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
+        batch = []
+        for parts in columns:
+            rows = np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype)
+            for slot, (part, place) in enumerate(wanted):
+                rows[slot] = parts[part][place]
+            batch.append(rows)
+        return tuple(batch)
 
 
 def shared_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
@@ -297,45 +257,18 @@ def shared_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
     return replace(shared, **contradicted)
 
 
-@dataclass(frozen=True)
-class _ArraysOfParts:
-    """What parts read from that are arrays, or views of arrays, of one shape and dtype in each column.
-
-    Attributes:
-        columns: for each column the array of each part.
-        positions: for each part its positions in its arrays (None: all of them); None if that is so for all parts.
-    """
-
-    columns: list[list[Column]]
-    positions: list[Positions | None] | None
-
-
-def _arrays_of(parts: Sequence[SampleAccess]) -> _ArraysOfParts | None:
-    unwrapped = [part.unwrap() for part in parts]
-    sources = [source for source, _ in unwrapped if isinstance(source, SequenceAccess)]
-    if not parts or len(sources) < len(parts) or len({len(source.arrays) for source in sources}) != 1:
-        return None
-    columns = []
-    for column in zip(*[source.arrays for source in sources], strict=True):
-        arrays = [array for array in map(_shared_array, column) if array is not None and array.dtype != object]
-        if len(arrays) < len(parts) or len({(array.dtype, array.shape[1:]) for array in arrays}) != 1:
-            return None
-        columns.append(arrays)
-    positions = [positions for _, positions in unwrapped]
-    return _ArraysOfParts(columns, positions if any(each is not None for each in positions) else None)
-
-
-def _shared_array(column: Any) -> Column | None:
-    """An array, or a tensor as the array that shares its memory; None for what has no such array."""
-    if type(column) is np.ndarray:
-        return column
-    if not hasattr(column, "data_ptr"):
-        return None
-    try:
-        array = as_array(column)
-    except (TypeError, RuntimeError):  # a dtype or layout that numpy lacks
-        return None
-    return array if array.__array_interface__["data"][0] == column.data_ptr() else None
+def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[Column]]:
+    """For each column the array of each part, where all parts are arrays of one shape and dtype; nothing otherwise."""
+    sources = [part for part in parts if isinstance(part, SequenceAccess)]
+    if len(sources) < len(parts) or len({len(source.arrays) for source in sources}) != 1:
+        return []
+    columns = [list(column) for column in zip(*[source.arrays for source in sources], strict=True)]
+    for column in columns:
+        if any(type(array) is not np.ndarray or array.dtype == object for array in column):
+            return []
+        if len({(array.dtype, array.shape[1:]) for array in column}) != 1:
+            return []
+    return columns
 
 
 def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:

@@ -20,7 +20,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted, permuted_array
+from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
 
@@ -185,16 +185,14 @@ class _Mix(ComputedPositions):
     """
 
     def __init__(self, lengths: list[int], parts: list[Fraction], block: int, length: int | None, key: int) -> None:
-        self._lengths, self._starts = lengths, list(accumulate(lengths, initial=0))[:-1]
-        self._block = block
+        self._lengths, self._block = lengths, block
         # in units of 2**-64, rounded
         self._shares = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
         self._block_key = hashed(key, 0)
-        self._run_keys = [hashed(key, 1 + run) for run in range(len(lengths))]
         self._arrays = (
-            np.array(self._lengths, dtype=np.uint64),
-            np.array(self._starts, dtype=np.intp),
-            np.array(self._run_keys, dtype=np.uint64),
+            np.array(lengths, dtype=np.uint64),
+            np.cumsum([0, *lengths[:-1]], dtype=np.intp),
+            hashed_array(key, 1 + np.arange(len(lengths))),
             np.array([share % 2**64 for share in self._shares], dtype=np.uint64),
         )
         self._n_runs_for_all = self._shares.index(2**64)  # with this share and more, which 64 bits do not hold
@@ -202,27 +200,6 @@ class _Mix(ComputedPositions):
 
     def __len__(self) -> int:
         return self._length
-
-    def at(self, index: int) -> int:
-        block, turn = divmod(index, self._block)
-        ticket = permuted(self._block, hashed(self._block_key, block), turn)
-        start, end = block * self._block, (block + 1) * self._block
-        run, last = 0, len(self._lengths) - 1
-        while run < last:
-            middle = (run + last) // 2
-            if ticket < self._bound(middle + 1, end) - self._bound(middle + 1, start):
-                last = middle
-            else:
-                run = middle + 1
-        n_before = self._bound(run + 1, start) - self._bound(run, start)
-        first_ticket = self._bound(run, end) - self._bound(run, start)
-        n_tickets = self._bound(run + 1, end) - self._bound(run + 1, start) - first_ticket
-        length = self._lengths[run]
-        number = n_before + ticket - first_ticket
-        if n_before // length != (n_before + n_tickets - 1) // length:
-            number = n_before + int(np.searchsorted(self._turns_of(block, first_ticket, n_tickets), turn))
-        pass_, nth = divmod(number, length)
-        return self._starts[run] + permuted(length, hashed(self._run_keys[run], pass_), nth)
 
     def _bound(self, n_runs: int, n_positions: int) -> int:
         """How many of the first ``n_positions`` are of the first ``n_runs`` runs; ``n_positions`` is a multiple of the block.

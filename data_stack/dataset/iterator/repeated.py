@@ -52,8 +52,5 @@ class _Repeated(ComputedPositions):
     def __len__(self) -> int:
         return self._length
 
-    def at(self, index: int) -> int:
-        return index % self._n_samples
-
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         return indices.astype(np.intp, copy=False) % self._n_samples

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array
+from data_stack.dataset.randomness.keyed import hashed_array, high_product_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
 
@@ -101,9 +101,6 @@ class _Drawn(ComputedPositions):
     def __len__(self) -> int:
         return self._n_drawn
 
-    def at(self, index: int) -> int:
-        return high_product(hashed(self._key, index), self._n_below)
-
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         return high_product_array(hashed_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
 
@@ -134,9 +131,6 @@ class _DrawnByWeight(ComputedPositions):
 
     # Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
     # above it is that of a positive weight.
-
-    def at(self, index: int) -> int:
-        return int(self._sums.searchsorted((hashed(self._key, index) >> 11) * 2.0**-53 * self._total, side="right"))
 
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         uniform = (hashed_array(self._key, indices) >> np.uint64(11)).astype(np.float64)

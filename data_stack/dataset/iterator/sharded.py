@@ -85,9 +85,6 @@ class _Wrapped(ComputedPositions):
     def __len__(self) -> int:
         return self._length
 
-    def at(self, index: int) -> int:
-        return (self._start + index * self._step) % self._n_samples
-
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
         positions = (indices.astype(np.uint64) * np.uint64(self._step) + np.uint64(self._start)) % np.uint64(self._n_samples)
