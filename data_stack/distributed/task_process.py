@@ -15,15 +15,13 @@ __all__ = ["main"]
 
 def main(descriptor: int, parent: int, is_of_main_thread: int) -> NoReturn:
     """Attempt tasks for the process that started this one, see :func:`begin_as_child`."""
-    channel, pid = begin_as_child(descriptor, parent, is_of_main_thread), os.getpid()
+    channel = begin_as_child(descriptor, parent, is_of_main_thread)
     while not channel.is_ended:
         for (arguments,), parcel in channel.receive():
             sys.argv[:] = arguments
             if parcel is None:
                 continue
             end = attempt(*parcel.open())
-            if os.getpid() != pid:
-                os._exit(1)  # a fork that user code made and let come back: the task is the other one's
             try:
                 answer = Parcel.of(end)
             except Exception as error:  # noqa: BLE001  # whatever an object raises instead of being pickled

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess, access_to
 from data_stack.exception import ConfigError
 
-__all__ = ["block_lengths", "known_block_lengths", "locate_sample", "prefetch_samples"]
+__all__ = ["block_lengths", "locate_sample", "prefetch_samples"]
 
 
 def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64]:
@@ -30,14 +30,6 @@ def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64]:
             f"BlockShuffled(block_lengths=1000) for blocks of 1000 samples; or shuffle below this layer"
         )
     return lengths[lengths > 0]
-
-
-def known_block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
-    """As :func:`block_lengths`, but None where that is an error."""
-    try:
-        return block_lengths(iterator)
-    except Exception:  # noqa: BLE001  # they are of use, not asked for
-        return None
 
 
 def locate_sample(samples: SampleAccess, position: int) -> str | None:

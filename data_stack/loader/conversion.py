@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from data_stack.dataset.iterator.stacking import Column, as_array, stack_samples
 from data_stack.exception import ConfigError
-from data_stack.loader.iteration import Pairs
 
 __all__ = [
     "NUMBERS",
     "Conversion",
     "FunctionConversion",
+    "Pairs",
     "aligned_copy",
     "is_aligned",
     "mapped_pairs",
@@ -32,6 +32,9 @@ _ALIGNMENT_BYTES = 64
 
 NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
 """Kinds and bytes of the numbers that torch and TensorFlow have, too: ``dtype.str[1:]``."""
+
+Pairs = Iterator[tuple[Any, Any]]
+"""Batches, each with what the loader knows of it."""
 
 _ATOMS = (str, bytes, int, float, complex, bool, type(None))
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import MissingDependencyError
-from data_stack.loader.conversion import Conversion, aligned_copy, is_aligned, nested, one_ahead, parts_of_objects
-from data_stack.loader.iteration import Pairs
+from data_stack.loader.conversion import Conversion, Pairs, nested, one_ahead, parts_of_objects
 from data_stack.loader.ragged import Ragged
 
 try:
@@ -19,10 +18,6 @@ except ImportError as error:
     raise MissingDependencyError("data_stack.loader.jax", "jax", "jax") from error
 
 __all__ = ["JaxConversion"]
-
-# From here on it is faster to copy an array to an aligned place, which JAX then takes over, than to have it copied by JAX:
-# for 0.8 MB 70 against 123 µs, for 154 MB 27 against 99 ms.
-_MANY_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -62,19 +57,9 @@ class JaxConversion(Conversion):
             return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
         if not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
-        if value.nbytes >= _MANY_BYTES and self._is_for_cpu() and not is_aligned(value) and _keeps_dtype(value.dtype):
-            value = aligned_copy(value)
         # Not jax.dlpack.from_dlpack: it takes over the same memory under the same conditions, but commits the array to the CPU,
         # which keeps it from meeting arrays on other devices in one computation.
         return jax.device_put(value, self.device)
-
-    def _is_for_cpu(self) -> bool:
-        return bool(jax.default_backend() == "cpu" if self.device is None else getattr(self.device, "platform", "") == "cpu")
-
-
-def _keeps_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether JAX has arrays of this dtype now, see ``jax_enable_x64``."""
-    return bool(jax.dtypes.canonicalize_dtype(dtype) == dtype)
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:

@@ -146,7 +146,6 @@ class BatchMaker:
         self._collate, self._transform = collate, transform
         self._reads_columns = collate is None or isinstance(collate, Collation)
         self._joins: bool | None = None
-        self._waiting: list[Job] = []
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
     @property
@@ -176,18 +175,7 @@ class BatchMaker:
         Raises:
             LoadingError: a sample could not be read, or the batch not be collated or transformed.
         """
-        started = time.perf_counter()
-        try:
-            samples = access_to(self.stacks.at(job.epoch))
-            if self._reads_columns:
-                batch: Any = owned(samples.batch(job.indices))
-            else:
-                batch = list(map(copied, samples.samples(job.indices)))
-        except Exception as error:
-            raise self._blamed(job, error) from error
-        seconds = time.perf_counter() - started
-        self._prefetch([job])
-        return self._finished(job, batch, seconds)
+        return next(self.make_several([job]))
 
     def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
         """The batches of jobs of one epoch, one by one; their samples are read in one request if they :attr:`can_join`.
@@ -197,39 +185,51 @@ class BatchMaker:
         Raises (while iterating):
             LoadingError: as :meth:`make`; no batch comes after it.
         """
-        if len(jobs) > 1 and self.can_join:
-            started = time.perf_counter()
-            indices = np.concatenate([job.indices for job in jobs])
-            try:
-                joined = owned(access_to(self.stacks.at(jobs[0].epoch)).batch(indices))
-            except Exception:  # noqa: BLE001  # whose fault it is shows below, where each is made by itself
-                joined = None
-            if joined is not None and not self._samples.fixed_columns and _has_objects(joined):
-                # reading them showed that values differ in their shape after all: those of one batch may yet have the same
-                joined, self._joins = None, False
-            if joined is not None:
-                seconds = (time.perf_counter() - started) / len(jobs)
-                self._prefetch(jobs)
-                sample_bytes = n_bytes_of(joined) // len(indices)
-                stop = 0
-                for job in jobs:
-                    start, stop = stop, stop + len(job.indices)
-                    yield self._finished(job, _part_of(joined, start, stop), seconds, sample_bytes)
-                return
+        started = time.perf_counter()
+        joined = self._read_together(jobs) if len(jobs) > 1 and self.can_join else None
+        if joined is None:
+            for job in jobs:
+                started = time.perf_counter()
+                batch = self._read(job)
+                seconds = time.perf_counter() - started
+                self._prefetch(job)
+                yield self._finished(job, batch, seconds)
+            return
+        seconds = (time.perf_counter() - started) / len(jobs)
+        sample_bytes = n_bytes_of(joined) // sum(len(job.indices) for job in jobs)
+        if asking := [job for job in jobs if job.ahead is not None]:
+            self._prefetch(asking[-1])  # what those before it asked for has been read for this one
+        stop = 0
         for job in jobs:
-            yield self.make(job)
+            start, stop = stop, stop + len(job.indices)
+            yield self._finished(job, _part_of(joined, start, stop), seconds, sample_bytes)
 
-    def _prefetch(self, jobs: Sequence[Job]) -> None:
-        """Let the source read ahead what jobs ask for; what the first of an iteration does only with the next one, for it would
-        keep the first batch from the consumer, who has nothing else to do.
-        """
-        asking, self._waiting = [*self._waiting, *(job for job in jobs if job.ahead is not None)], []
-        if jobs[0].number == 0:
-            self._waiting = asking
-        elif asking:
-            last = asking[-1]  # what those before it asked for has been read for this one
-            if last.ahead is not None and len(last.ahead) and last.epoch == jobs[0].epoch:
-                prefetch_samples(access_to(self.stacks.at(last.epoch)), last.ahead)
+    def _read(self, job: Job) -> Any:
+        try:
+            samples = access_to(self.stacks.at(job.epoch))
+            if self._reads_columns:
+                return owned(samples.batch(job.indices))
+            return list(map(copied, samples.samples(job.indices)))
+        except Exception as error:
+            raise self._blamed(job, error) from error
+
+    def _read_together(self, jobs: Sequence[Job]) -> Any:
+        """The samples of several jobs as columns; None where they cannot be read like this."""
+        try:
+            samples = access_to(self.stacks.at(jobs[0].epoch))
+            joined = owned(samples.batch(np.concatenate([job.indices for job in jobs])))
+        except Exception:  # noqa: BLE001  # whose fault it is shows when each is read by itself
+            return None
+        if not self._samples.fixed_columns and _has_objects(joined):
+            # reading them showed that values differ in their shape after all: those of one batch may yet have the same
+            self._joins = False
+            return None
+        return joined
+
+    def _prefetch(self, job: Job) -> None:
+        """Let the source read ahead what a job asks for."""
+        if job.ahead is not None and len(job.ahead):
+            prefetch_samples(access_to(self.stacks.at(job.epoch)), job.ahead)
 
     def _finished(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
         n_samples = len(job.indices)

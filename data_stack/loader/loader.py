@@ -19,7 +19,6 @@ from data_stack.io.progress import new_bar, shows_progress
 from data_stack.loader.arguments import check_function, checked_bool, checked_shard, checked_timeout, chosen_order
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
-from data_stack.loader.iteration import Iteration
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.orders import Order
 from data_stack.loader.plan import Plan, Uneven
@@ -27,7 +26,7 @@ from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import Session
 from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
-from data_stack.loader.statistics import Counters, LoaderStatistics
+from data_stack.loader.statistics import LoaderStatistics
 from data_stack.loader.workers.kinds import WorkerKind, workers_of_kind
 
 __all__ = ["Loader", "TensorFlowLoader"]
@@ -93,7 +92,7 @@ class Loader:
         device: torch device, e.g. ``"cuda"``; with it, batches are those of ``loader.torch(device=…)``.
         pin_memory: for torch: whether tensors are put in page-locked memory.
         timeout_seconds: how long the consumer waits for one batch before a :class:`~data_stack.exception.WorkerError`; None: as
-            long as the worker lives and works. After 5 s without a batch a warning says what the worker is at.
+            long as the worker lives and works. After 5 s without a batch there is a warning.
         progress: whether a bar is drawn on standard error; None: if that is a terminal, and in a notebook.
 
     Raises:
@@ -175,20 +174,11 @@ class Loader:
             return iter(self.torch())
         session = self._session
         session.end_iteration()
-        self._session.find_shard()
-        place = session.place
-        place.begin()
-        end_epoch = NEVER if self._epochs is None else place.first_epoch + self._epochs
-        session.counters = Counters()
-        session.iteration = Iteration(
-            Schedule(self._order, session.seed, self._plan_of, place.epoch, place.position, end_epoch),
-            place,
-            workers=session.running_workers,
-            counters=session.counters,
-            progress=self._bar,
-            when_over=session.iteration_is_over,
-        )
-        return session.iteration.batches(None if self._conversion is None else self._conversion.convert_all)
+        session.find_shard()
+        session.go_to(*session.tell())  # until it gives a batch, another iteration would begin at the same place
+        end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
+        schedule = Schedule(self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch)
+        return session.iterate(schedule, self._bar, None if self._conversion is None else self._conversion.convert_all)
 
     def __len__(self) -> int:
         """How many batches this rank has in the ``epochs`` epochs of this iteration; if none is under way, of the next one.
@@ -200,7 +190,7 @@ class Loader:
         """
         if self._epochs is None or self._is_endless:
             raise TypeError("this loader has no length: it never ends")
-        epoch = self.tell()[2] if self._session.iteration is None else self._session.iteration.first_epoch
+        epoch = self.tell()[2]
         return sum(self._plan_of(number).n_steps() for number in range(epoch, epoch + self._epochs))
 
     @property
@@ -215,26 +205,22 @@ class Loader:
         each iteration, as they do for torch's DistributedSampler, go on where they were.
         """
         number = checked_integer("the epoch of a loader", epoch, at_least=0)
-        place = self._session.place
-        if not (place.goes_on and place.position and number == place.epoch):
+        session = self._session
+        if not (session.goes_on and session.position and number == session.epoch):
             self.seek(number, 0, number)
 
     def tell(self) -> tuple[int, int, int]:
         """Which batch comes next: epoch, how many samples of it all ranks have received, epoch with which its iteration began."""
-        place = self._session.place
-        if self._session.iteration is None:
-            return place.next_start
-        return place.epoch, place.position, place.first_epoch
+        return self._session.tell()
 
     def seek(self, epoch: int, position: int, first_epoch: int) -> None:
         """Let the next iteration go on where :meth:`tell` said that; one that is under way is ended."""
-        self.end_iteration()
-        self._session.place.go_to(epoch, position, first_epoch)
+        self._session.go_to(epoch, position, first_epoch)
 
     @property
     def is_inside(self) -> bool:
         """Whether the next iteration goes on in the middle of one, as after :meth:`load_state_dict`."""
-        return self._session.place.is_inside
+        return self._session.is_inside
 
     def end_iteration(self) -> None:
         """End the iteration that is under way, if there is one; workers stay inside of ``with``."""
@@ -317,10 +303,10 @@ class Loader:
             session.fingerprint = fingerprint(self._iterator)
         return LoaderState(
             seed=session.seed,
-            epoch=session.place.epoch,
-            position=session.place.position,
-            first_epoch=session.place.first_epoch,
-            n_samples=self._plan_of(session.place.epoch).n_samples,
+            epoch=session.epoch,
+            position=session.position,
+            first_epoch=session.first_epoch,
+            n_samples=self._plan_of(session.epoch).n_samples,
             order=self._order_content(),
             fingerprint=session.fingerprint,
         )
@@ -398,7 +384,7 @@ class Loader:
 
         They are made here and now, unconverted; the state stays as it is.
         """
-        epoch, seed = self._session.place.next_epoch, self._session.seed
+        epoch, seed = self._session.tell()[0], self._session.seed
         plan = self._plan_of(epoch)
         n_steps = plan.n_steps()
         steps = sorted({0, min(1, n_steps - 1), n_steps - 1}) if n_steps else []
@@ -429,7 +415,6 @@ class Loader:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._session.let_go_of_workers()
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -459,9 +444,9 @@ class Loader:
             return None
         if self._epochs is None or self._is_endless:
             return new_bar(unit="batch")
-        place, n_steps = self._session.place, len(self)
-        n_received = sum(self._plan_of(epoch).n_steps() for epoch in range(place.first_epoch, place.epoch + 1))
-        n_received -= self._plan_of(place.epoch).n_steps(place.position)
+        session, n_steps = self._session, len(self)
+        n_received = sum(self._plan_of(epoch).n_steps() for epoch in range(session.first_epoch, session.epoch + 1))
+        n_received -= self._plan_of(session.epoch).n_steps(session.position)
         return new_bar(total=n_steps, initial=min(n_received, n_steps), unit="batch")
 
 

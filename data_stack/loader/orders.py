@@ -24,9 +24,6 @@ from data_stack.util.stretches import Stretches
 
 __all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "epoch_permutation"]
 
-#: Positions of fewer windows are taken window by window.
-_FEW_WINDOWS = 4
-
 
 class Order(ABC):
     """Which sample stands at a position of an epoch: a pure function of the seed, the epoch and the position.
@@ -93,8 +90,11 @@ class InOrder(Order):
     """Where the blocks of the source end, if it tells."""
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        lengths = stack_blocks.known_block_lengths(iterator)
-        if lengths is None or not len(lengths):
+        try:
+            lengths = stack_blocks.block_lengths(iterator)
+        except Exception:  # noqa: BLE001  # they are of use, not asked for
+            return self
+        if not len(lengths):
             return self
         order = copy.copy(self)
         order._block_ends = np.cumsum(lengths)
@@ -245,21 +245,6 @@ class BlockShuffled(Order):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_drawn": None}
 
-    @property
-    def window(self) -> int:
-        """Blocks that are mixed."""
-        return self._window
-
-    @property
-    def shuffles_blocks(self) -> bool:
-        """Whether blocks come in a random order."""
-        return self._shuffles_blocks
-
-    @property
-    def shuffles_samples(self) -> bool:
-        """Whether the samples of a window come in a random order."""
-        return self._shuffles_samples
-
 
 class _DrawnBlocks:
     """The order of one epoch: which block stands where, and from where to where each window goes."""
@@ -267,15 +252,15 @@ class _DrawnBlocks:
     def __init__(self, order: BlockShuffled, n_samples: int, seed: int, epoch: int) -> None:
         lengths = order.lengths(n_samples)
         blocks: npt.NDArray[Any] = np.arange(len(lengths))
-        if order.shuffles_blocks:
+        if order._shuffles_blocks:
             blocks = KeyedPermutation(len(lengths), derived_seed("blocks", seed, epoch)).taken(blocks)
         self._blocks = Stretches(lengths[blocks])  # in the epoch's order
         # sample `i` of the block at a place is that of index `i + shift` of the iterator, counted from the epoch's start
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
-        self._window = min(order.window if order.shuffles_samples else 1, max(1, len(lengths)))
+        self._window = min(order._window if order._shuffles_samples else 1, max(1, len(lengths)))
         last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
         self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
-        self._key = derived_seed("in blocks", seed, epoch) if order.shuffles_samples else None
+        self._key = derived_seed("in blocks", seed, epoch) if order._shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
         mixed = positions if self._key is None or not len(positions) else self._mixed(positions, self._key)
@@ -285,24 +270,13 @@ class _DrawnBlocks:
     def _mixed(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
         """Where positions, at least one, go in the windows that they lie in."""
         first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
-        if first == last:
-            return self._mixed_in(first, positions, key)
+        if first == last:  # takes half the time
+            start, end = int(self._windows.starts[first]), int(self._windows.ends[first])
+            return start + permuted_array(end - start, hashed(key, first), positions - start).view(np.int64)
         windows = self._windows.of(positions)
-        if last - first < _FEW_WINDOWS:  # one by one takes half the time
-            mixed = np.empty_like(positions)
-            for window in range(first, last + 1):
-                here = np.flatnonzero(windows == window)
-                if len(here):
-                    mixed[here] = self._mixed_in(window, positions[here], key)
-            return mixed
         starts = self._windows.starts[windows]
         sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
         return starts + permuted_array(sizes, hashed_array(key, windows), positions - starts).view(np.int64)
-
-    def _mixed_in(self, window: int, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
-        """The same of positions in one window."""
-        start, end = int(self._windows.starts[window]), int(self._windows.ends[window])
-        return start + permuted_array(end - start, hashed(key, window), positions - start).view(np.int64)
 
     def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
         """A sample of each block of the window behind that in which a position lies, and where this one ends."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from data_stack.loader.epoch_position import EpochPosition
-from data_stack.loader.iteration import Iteration
+from data_stack.loader.conversion import Pairs
 from data_stack.loader.plan import Plan
 from data_stack.loader.process_group import group_shard
+from data_stack.loader.schedule import Mark, Schedule
 from data_stack.loader.statistics import Counters
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.forks import call_in_forks
@@ -30,47 +32,51 @@ class Session:
         make_workers: gives workers that are not running yet.
 
     Attributes:
-        place: where the consumer is.
-        iteration: the one that is under way, if any.
-        counters: what it does, or the last one did.
+        epoch: whose samples come next.
+        position: how many samples of it all ranks together have received.
+        first_epoch: the epoch with which the iteration began.
+        goes_on: whether the next iteration begins right here. Otherwise an iteration has given a batch, and the next one begins
+            at the start of an epoch: of the one after an epoch that was broken off.
+        counters: what the iteration does, or the last one did.
         fingerprint: of the stack of iterators, once it has been asked for.
+        workers: those of the current or last iteration.
     """
 
     def __init__(self, plan: Plan, seed: int, knows_shard: bool, make_workers: Callable[[], Workers]) -> None:
         self.plan, self.seed, self.knows_shard = plan, seed, knows_shard
-        self.place = EpochPosition()
-        self.iteration: Iteration | None = None
+        self.epoch = self.position = self.first_epoch = 0
+        self.goes_on = True
         self.counters = Counters()
         self.fingerprint: str | None = None
+        self.workers: Workers | None = None
+        self._iteration: object | None = None  # the one that is under way
         self._make_workers = make_workers
-        self._workers: Workers | None = None
         self._inherited: Workers | None = None
         self._keeps_workers = False
         call_in_forks(self._begin_in_fork)
 
+    # ------------------------------------------------------------------------------------------------------------- the place
+
+    def tell(self) -> tuple[int, int, int]:
+        """Which batch comes next: epoch, position in it, and the epoch with which its iteration begins or began."""
+        if self.goes_on or self._iteration is not None:
+            return self.epoch, self.position, self.first_epoch
+        epoch = self.epoch if self.position == 0 else self.epoch + 1
+        return epoch, 0, epoch
+
+    def go_to(self, epoch: int, position: int, first_epoch: int) -> None:
+        """Let the next iteration begin here; one that is under way is ended."""
+        self.end_iteration()
+        self.epoch, self.position, self.first_epoch, self.goes_on = epoch, position, first_epoch, True
+
     @property
-    def workers(self) -> Workers | None:
-        """Those of the current or last iteration."""
-        return self._workers
-
-    def running_workers(self) -> Workers:
-        """The workers of this process."""
-        if self._workers is None:
-            self._workers = self._make_workers()
-        return self._workers
-
-    def keep_workers(self) -> None:
-        """Start the workers, and let them run until :meth:`let_go_of_workers`."""
-        self._keeps_workers = True
-        self.running_workers().start()
-
-    def let_go_of_workers(self) -> None:
-        """Let workers end with the next iteration."""
-        self._keeps_workers = False
+    def is_inside(self) -> bool:
+        """Whether the next iteration goes on with one of which batches have been received."""
+        return self.goes_on and (self.position > 0 or self.epoch != self.first_epoch)
 
     def find_shard(self) -> None:
         """Take the shard of the process group, if none was given and there is one by now."""
-        if self.knows_shard or self.iteration is not None or (shard := group_shard()) is None:
+        if self.knows_shard or self._iteration is not None or (shard := group_shard()) is None:
             return
         self.knows_shard = True
         rank, world = shard
@@ -82,37 +88,128 @@ class Session:
                 *shard,
             )
 
-    def end_iteration(self) -> None:
-        """End the iteration that is under way, if there is one."""
-        if self.iteration is not None:
-            self.iteration.end()
+    # --------------------------------------------------------------------------------------------------------- the iteration
 
-    def iteration_is_over(self, iteration: Iteration) -> None:
-        """Count no further, and let go of the workers, or of what they were to make."""
-        self.counters.end(self._workers)
-        if self.iteration is iteration:
-            self.iteration = None
-        if self._workers is not None and self._keeps_workers:
-            self._workers.cancel()
+    def iterate(self, schedule: Schedule, bar: Callable[[], Any], convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
+        """Begin an iteration here: the batches, made something else of if ``convert`` is given.
+
+        When a batch is given, the place is behind it.
+        """
+        self.counters, self._iteration = Counters(), object()
+        return self._batches(self._iteration, schedule, bar, convert)
+
+    def end_iteration(self) -> None:
+        """End the iteration that is under way, if there is one: let go of the workers, or of what they were to make."""
+        if self._iteration is None:
+            return
+        self._iteration = None
+        self.counters.end()
+        if self.workers is not None and self._keeps_workers:
+            self.workers.cancel()
         else:
             self._close_workers()
 
+    def keep_workers(self) -> None:
+        """Start the workers, and let them run until :meth:`close`."""
+        self._keeps_workers = True
+        self._running_workers().start()
+
     def close(self) -> None:
         """End the iteration that is under way, and all workers."""
+        self._keeps_workers = False
         self.end_iteration()
         self._close_workers()
 
+    def _batches(
+        self, iteration: object, schedule: Schedule, make_bar: Callable[[], Any], convert: Callable[[Pairs], Pairs] | None
+    ) -> Iterator[Any]:
+        counters, clock, end_epoch = self.counters, time.perf_counter, schedule.end_epoch
+        self._check(iteration)
+        counters.begin()
+        pairs: Iterator[tuple[Any, Mark]] = self._made(schedule)
+        if convert is not None:
+            pairs = convert(pairs)
+        bar = make_bar()
+        try:
+            while True:
+                asked = clock()
+                pair = next(pairs, None)
+                counters.waited(clock() - asked)
+                if pair is None:
+                    # also for a rank that has had a step less than others, or none: all begin the same epoch next
+                    self._receive(end_epoch, 0, end_epoch)
+                    break
+                batch, mark = pair
+                del pair
+                counters.received(mark.n_samples, mark.n_bytes)
+                if bar is not None:
+                    bar.update()
+                self._receive(mark.epoch, mark.position, end_epoch)  # last: an interruption before it loses no batch
+                yield batch
+                del batch  # what the consumer lets go of is free before the next one is asked for
+                self._check(iteration)
+        finally:
+            if bar is not None:
+                bar.close()
+            if self._iteration is iteration:
+                self.end_iteration()
+
+    def _check(self, iteration: object) -> None:
+        if self._iteration is not iteration:
+            raise RuntimeError(
+                "this iteration of a loader has ended: another one was begun since, or the loader was closed or given a state, "
+                "or this is a fork of its process; call iter(loader), and make a second loader for a second one at the same time"
+            )
+
+    def _receive(self, epoch: int, position: int, end_epoch: int) -> None:
+        """The consumer has received all before ``position`` of ``epoch``, in an iteration that ends before ``end_epoch``."""
+        self.epoch, self.position, self.goes_on = epoch, position, False
+        if epoch == end_epoch:
+            self.first_epoch = epoch
+
+    def _made(self, schedule: Schedule) -> Iterator[tuple[Any, Mark]]:
+        """The batches as the workers make them."""
+        counters, clock = self.counters, time.perf_counter
+        asked = clock()
+        jobs = schedule.jobs()
+        marks: deque[Mark] = deque()
+        workers = self._running_workers()
+        workers.expect(schedule.n_jobs)
+        while True:
+            while len(marks) < workers.capacity and (scheduled := next(jobs, None)) is not None:
+                job, mark = scheduled
+                workers.submit(job)
+                marks.append(mark)
+            if not marks:
+                return
+            n_ready = workers.n_ready
+            made = workers.next()
+            counters.made(made, workers, n_ready)
+            mark = marks.popleft()
+            mark.n_bytes = made.n_bytes
+            counters.making_seconds += clock() - asked
+            batch = made.batch
+            del made
+            yield batch, mark
+            del batch
+            asked = clock()
+
+    def _running_workers(self) -> Workers:
+        if self.workers is None:
+            self.workers = self._make_workers()
+        return self.workers
+
+    def _close_workers(self) -> None:
+        if self.workers is not None:
+            self.workers.close()  # they are kept, with what they know of the batches, for the next iteration to start them
+
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_workers": None, "_inherited": None, "iteration": None, "_keeps_workers": False, "counters": Counters()}
-        return {**self.__dict__, **own, "place": replace(self.place)}
+        own = {"workers": None, "_inherited": None, "_iteration": None, "_keeps_workers": False, "counters": Counters()}
+        return {**self.__dict__, **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         call_in_forks(self._begin_in_fork)
 
     def _begin_in_fork(self) -> None:
-        self._inherited, self._workers = self._workers, None  # the parent's, which are not to be let go of here
-
-    def _close_workers(self) -> None:
-        if self._workers is not None:
-            self._workers.close()  # they are kept, with what they know of the batches, for the next iteration to start them
+        self._inherited, self.workers, self._iteration = self.workers, None, None  # the parent's are not to be let go of here

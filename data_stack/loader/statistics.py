@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_stack.loader.jobs import MadeBatch
 from data_stack.loader.workers.workers import Workers
@@ -11,7 +11,7 @@ from data_stack.loader.workers.workers import Workers
 __all__ = ["Counters", "LoaderStatistics"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoaderStatistics:
     """Of a loader's current or last iteration; seconds are wall time.
 
@@ -72,65 +72,48 @@ class Counters:
     """Counts while a loader is iterated over; an iteration has its own."""
 
     def __init__(self) -> None:
-        self.waiting_seconds = 0.0
-        self.making_seconds = 0.0  # of these, what the consumer's thread spent before the conversion
+        self._figures = LoaderStatistics()
         self._began: float | None = None
-        self._ended: float | None = None
-        self._workers = ("", 0, "")
-        self._n_batches = self._n_samples = self._n_bytes = 0
+        self._is_over = False
+        self.making_seconds = 0.0  # what the consumer's thread spent before the conversion
         self._n_asked = self._sum_ready = 0
-        self._read_seconds = self._collate_seconds = self._transform_seconds = 0.0
 
     def begin(self) -> None:
         """The consumer asks for its first batch."""
         self._began = time.perf_counter()
 
-    def asked(self, n_ready: int) -> None:
-        """The consumer asks, and so many batches are ready."""
+    def waited(self, seconds: float) -> None:
+        """The consumer has waited so long for a batch."""
+        self._figures.waiting_seconds += seconds
+
+    def made(self, made: MadeBatch, workers: Workers, n_ready: int) -> None:
+        """A batch has come from the workers; when it was asked for, so many were ready."""
         self._n_asked += 1
         self._sum_ready += n_ready
-
-    def made(self, made: MadeBatch) -> None:
-        """A batch has come from the workers."""
-        self._read_seconds += made.read_seconds
-        self._collate_seconds += made.collate_seconds
-        self._transform_seconds += made.transform_seconds
+        figures = self._figures
+        figures.read_seconds += made.read_seconds
+        figures.collate_seconds += made.collate_seconds
+        figures.transform_seconds += made.transform_seconds
+        figures.worker_kind, figures.n_workers, figures.choice = workers.kind, workers.n_workers, workers.choice
 
     def received(self, n_samples: int, n_bytes: int) -> None:
         """The consumer has received a batch."""
-        self._n_batches += 1
-        self._n_samples += n_samples
-        self._n_bytes += n_bytes
+        self._figures.n_batches += 1
+        self._figures.n_samples += n_samples
+        self._figures.n_bytes += n_bytes
 
-    def end(self, workers: Workers | None) -> None:
+    def end(self) -> None:
         """The iteration has ended."""
-        if self._began is not None:
-            self._ended = time.perf_counter()
-        self._look_at(workers)
+        self._figures, self._is_over = self.statistics(None), True
 
     def statistics(self, workers: Workers | None) -> LoaderStatistics:
         """What has been counted until now, or until the end of the iteration."""
-        if self._ended is None:
-            self._look_at(workers)
-        kind, n_workers, choice = self._workers
-        elapsed = 0.0 if self._began is None else (self._ended or time.perf_counter()) - self._began
-        return LoaderStatistics(
-            worker_kind=kind,
-            n_workers=n_workers,
-            choice=choice,
-            n_batches=self._n_batches,
-            n_samples=self._n_samples,
-            n_bytes=self._n_bytes,
-            elapsed_seconds=elapsed,
-            waiting_seconds=self.waiting_seconds,
-            read_seconds=self._read_seconds,
-            collate_seconds=self._collate_seconds,
-            transform_seconds=self._transform_seconds,
-            convert_seconds=max(0.0, self.waiting_seconds - self.making_seconds),
-            n_ready=0 if workers is None or self._ended is not None else workers.n_ready,
+        if self._is_over:
+            return replace(self._figures)
+        return replace(
+            self._figures,
+            elapsed_seconds=0.0 if self._began is None else time.perf_counter() - self._began,
+            convert_seconds=max(0.0, self._figures.waiting_seconds - self.making_seconds),
+            n_ready=0 if workers is None else workers.n_ready,
             mean_ready=self._sum_ready / self._n_asked if self._n_asked else 0.0,
         )
-
-    def _look_at(self, workers: Workers | None) -> None:
-        if workers is not None and self._n_asked:
-            self._workers = workers.kind, workers.n_workers, workers.choice

@@ -16,8 +16,7 @@ from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.dataset.iterator.indices import checked_indices
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.conversion import NUMBERS, Conversion, mapped_pairs, nested, one_ahead
-from data_stack.loader.iteration import Pairs
+from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, mapped_pairs, nested, one_ahead
 from data_stack.loader.process_group import group_shard
 
 try:

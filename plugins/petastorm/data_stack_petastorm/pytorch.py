@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader import Loader
 from data_stack_petastorm.iteration import Reader, lanes_of
@@ -48,19 +49,13 @@ def decimal_friendly_collate(batch: Any) -> Any:
     return default_collate(batch)
 
 
-def _check_count(name: str, value: Any, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ConfigError(f"{name} is an integer from {least} on, not {value!r:.40}")
-
-
 class _ReaderLoader:
     """What the loaders of a reader share: batches in the reader's order, again and again."""
 
     def __init__(
         self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
     ) -> None:
-        _check_count("batch_size", batch_size)
-        self.reader, self.batch_size = reader, batch_size
+        self.reader, self.batch_size = reader, checked_integer("batch_size", batch_size, at_least=1)
         self.shuffling_queue_capacity = shuffling_queue_capacity
         self._drop_last, self._collate = bool(drop_last), collate_fn
         self._n_passes, self._is_entered = 0, False
@@ -177,9 +172,8 @@ class DataLoader(_ReaderLoader):
                 batch["image"]
 
     With the default ``collate_fn`` rows are read, shuffled and handed over as columns, never one by one. Numbers become tensors
-    on the same memory; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and ``bool`` ``uint8`` as in Petastorm
-    (``promote=False`` leaves them); strings, bytes and Decimals are lists. The rows of a
-    :func:`make_batch_reader` are those of its row groups.
+    on the same memory; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and ``bool`` ``uint8`` as in Petastorm;
+    strings, bytes and Decimals are lists. The rows of a :func:`make_batch_reader` are those of its row groups.
 
     Args:
         reader: of :func:`make_reader` or :func:`make_batch_reader`, whose order, shard, epochs and workers the batches have; or
@@ -189,7 +183,6 @@ class DataLoader(_ReaderLoader):
         shuffling_queue_capacity: so many rows at least are mixed with each other: those of as many row groups as have them, which
             is what is held in memory. 0: in the reader's order.
         drop_last: whether the last batch of an epoch is left out if it is shorter.
-        promote: whether dtypes become others as above.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -203,16 +196,15 @@ class DataLoader(_ReaderLoader):
         shuffling_queue_capacity: int = 0,
         *,
         drop_last: bool = False,
-        promote: bool = True,
     ) -> None:
-        collate_rows = None if collate_fn is decimal_friendly_collate else _RowCollate(collate_fn, promote)
+        collate_rows = None if collate_fn is decimal_friendly_collate else _RowCollate(collate_fn)
         super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last, collate_rows)
-        self.collate_fn, self._promotes = collate_fn, bool(promote)
+        self.collate_fn = collate_fn
 
     def _field(self, name: str, column: Any) -> Any:
         if isinstance(column, list) and all(isinstance(value, (str, bytes, Decimal)) for value in column):
             return column
-        return _tensor(name, column, self._promotes)
+        return _tensor(name, column)
 
 
 class BatchedDataLoader(_ReaderLoader):
@@ -224,7 +216,6 @@ class BatchedDataLoader(_ReaderLoader):
         transform_fn: of an array of shape ``(batch_size, …)``; None for ``torch.as_tensor``. A device, a dtype: its affair.
         shuffling_queue_capacity: as there.
         drop_last: as there.
-        promote: as there.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -238,13 +229,12 @@ class BatchedDataLoader(_ReaderLoader):
         shuffling_queue_capacity: int = 0,
         *,
         drop_last: bool = False,
-        promote: bool = True,
     ) -> None:
         super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last)
-        self.transform_fn, self._promotes = transform_fn or torch.as_tensor, bool(promote)
+        self.transform_fn = transform_fn or torch.as_tensor
 
     def _field(self, name: str, column: Any) -> Any:
-        return self.transform_fn(_tensor(name, column, self._promotes).numpy())
+        return self.transform_fn(_tensor(name, column).numpy())
 
 
 class InMemBatchedDataLoader:
@@ -258,7 +248,6 @@ class InMemBatchedDataLoader:
         seed: of the order: epoch e has that of ``torch.randperm`` with the seed ``seed + e``, as in Petastorm.
         rows_capacity: rows that are kept at most; there is a warning if an epoch of the reader has more. None: one epoch.
         shuffle: whether rows come in another order in each epoch.
-        promote: as for :class:`DataLoader`.
 
     Raises:
         ConfigError: an argument is out of range, or the reader never ends and ``rows_capacity`` is None.
@@ -274,13 +263,11 @@ class InMemBatchedDataLoader:
         seed: int = 0,
         rows_capacity: int | None = 1024,
         shuffle: bool = False,
-        *,
-        promote: bool = True,
     ) -> None:
-        _check_count("batch_size", batch_size)
+        checked_integer("batch_size", batch_size, at_least=1)
         for name, value, least in (("rows_capacity", rows_capacity, 1), ("num_epochs", num_epochs, 0)):
             if value is not None:
-                _check_count(name, value, least)
+                checked_integer(name, value, at_least=least)
         self._batch_size, self._num_epochs, self._seed, self._shuffle = batch_size, num_epochs, seed, bool(shuffle)
         n_in_epoch = reader.loader(1).plan.n_batch_samples() if isinstance(reader, Reader) else None
         if n_in_epoch is None and rows_capacity is None and reader.num_epochs is None:
@@ -293,7 +280,7 @@ class InMemBatchedDataLoader:
             )
         # as many at once for each shard, or they would divide the rows in different ways
         n_at_once = min(_ROWS_AT_ONCE, rows_capacity or _ROWS_AT_ONCE)
-        self._columns = _kept(reader, n_at_once, capacity, transform_fn or torch.as_tensor, promote)
+        self._columns = _kept(reader, n_at_once, capacity, transform_fn or torch.as_tensor)
 
     def __iter__(self) -> Iterator[Any]:
         """The batches: dicts of tensors."""
@@ -326,11 +313,11 @@ class InMemBatchedDataLoader:
         """The rows stay where they are."""
 
 
-def _kept(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any], promote: bool) -> dict[Any, Any]:
+def _kept(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any]) -> dict[Any, Any]:
     """The first ``capacity`` rows of a reader as tensors; it is stopped then."""
     parts: list[dict[Any, Any]] = []
     n_rows = 0
-    with BatchedDataLoader(reader, n_at_once, promote=promote) as loader:
+    with BatchedDataLoader(reader, n_at_once) as loader:
         for batch in loader:
             parts.append(batch)
             n_rows += _n_rows(batch)
@@ -351,14 +338,12 @@ def _kept(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[An
 class _RowCollate:
     """A function of the rows of a batch, after their dtypes are those of torch."""
 
-    def __init__(self, function: Callable[[list[Any]], Any], promote: bool) -> None:
+    def __init__(self, function: Callable[[list[Any]], Any]) -> None:
         if not callable(function):
             raise ConfigError(f"collate_fn is a function of a list of rows, not {function!r:.80}")
-        self._function, self._promotes = function, promote
+        self._function = function
 
     def __call__(self, rows: list[Any]) -> Any:
-        if not self._promotes:
-            return self._function(rows)
         return self._function([_by_field(row, lambda _, value: _promoted(value)) for row in rows])
 
 
@@ -416,14 +401,14 @@ def _n_rows(batch: Mapping[Any, Any]) -> int:
     return len(next(columns, ()))
 
 
-def _tensor(name: str, column: Any, promote: bool) -> torch.Tensor:
+def _tensor(name: str, column: Any) -> torch.Tensor:
     """A column that torch has a tensor for, with a dtype that Petastorm knows.
 
     Raises:
         TypeError: it has something else.
     """
     if isinstance(column, torch.Tensor):
-        return column.to(_PROMOTED.get(column.dtype, column.dtype)) if promote else column
+        return column.to(_PROMOTED.get(column.dtype, column.dtype))
     shapes = sorted({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))})
     if any(value is None for value in column):
         raise TypeError(

@@ -1,0 +1,23 @@
+from data_stack.loader.buckets import Bucketed as Bucketed
+from data_stack.loader.collation import Collation as Collation
+from data_stack.loader.collation import Concatenated as Concatenated
+from data_stack.loader.collation import Padded as Padded
+from data_stack.loader.lanes import Lanes as Lanes
+from data_stack.loader.loader import Loader as Loader
+from data_stack.loader.orders import BlockShuffled as BlockShuffled
+from data_stack.loader.orders import InOrder as InOrder
+from data_stack.loader.orders import Order as Order
+from data_stack.loader.orders import Shuffled as Shuffled
+from data_stack.loader.plan import Plan as Plan
+from data_stack.loader.ragged import Ragged as Ragged
+from data_stack.loader.sources import Epochs as Epochs
+from data_stack.loader.sources import Interleave as Interleave
+from data_stack.loader.sources import Mix as Mix
+from data_stack.loader.sources import Sample as Sample
+from data_stack.loader.sources import StepSource as StepSource
+from data_stack.loader.sources import Transform as Transform
+from data_stack.loader.sources import Truncate as Truncate
+from data_stack.loader.state import LoaderState as LoaderState
+from data_stack.loader.statistics import LoaderStatistics as LoaderStatistics
+
+__all__: list[str]
