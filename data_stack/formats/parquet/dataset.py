@@ -27,7 +27,6 @@ from data_stack.formats.parquet.row_groups import GroupReading, RowGroups, files
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Located, Selection, selected
-from data_stack.formats.parquet.some_rows import ReadingSomeRows
 from data_stack.formats.parquet.stored_schema import stored_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
@@ -195,8 +194,7 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
         """Begin to read the samples of a row group: where the filter takes some rows, nothing but these is kept."""
-        rows = self._selected().rows_of(group)
-        return self._groups.reading(group, names) if rows is None else ReadingSomeRows(self._groups, group, names, rows)
+        return self._groups.reading(group, names, self._selected().rows_of(group))
 
     def _damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError | RequestLimitError:
         return self._groups.damaged(group, name, error, self._selected().rows_of(group))

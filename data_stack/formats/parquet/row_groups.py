@@ -26,11 +26,11 @@ from data_stack.formats.parquet.selecting.values import as_numpy_time
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 
-__all__ = ["LOCAL_OPTIONS", "GroupReading", "RowGroups", "files_that_could_match"]
+__all__ = ["GroupReading", "RowGroups", "files_that_could_match"]
 
 Rows = npt.NDArray[np.int32]
 
-LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
+_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
 """Of pyarrow's reader: a file of this machine is read while one thread decodes it, so much of a column at once. That memory is
 used again, and in the processor's cache. The system reads ahead meanwhile."""
 
@@ -79,9 +79,9 @@ class RowGroups:
         """
         return self.reading(group, names).columns()
 
-    def reading(self, group: int, names: Sequence[str]) -> GroupReading:
-        """The same, in steps."""
-        return GroupReading(self, group, names)
+    def reading(self, group: int, names: Sequence[str], rows: Rows | None = None) -> GroupReading:
+        """The same, in steps; nothing but ``rows``, if they are given, is kept."""
+        return GroupReading(self, group, names, rows)
 
     def damaged(
         self, group: int, name: str, error: CellError, rows: Rows | None = None
@@ -276,7 +276,7 @@ class GroupReading:
         groups: that it is one of.
         group: its number.
         names: of the columns.
-        rows: which rows will be read, ascending; None for all.
+        rows: which rows are kept, ascending, at least one; None for all.
 
     Attributes:
         by_threads: whether Arrow may decode the columns in threads of its own, of which it has one for each processor. These
@@ -386,7 +386,8 @@ class GroupReading:
         return [number for name in self._stored for number in columns[name]]
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
-        return file.reader.read_row_group(index, column_indices=numbers, use_threads=self.by_threads)
+        table = file.reader.read_row_group(index, column_indices=numbers, use_threads=self.by_threads)
+        return table if self._rows is None else _rows_of(table, self._rows)
 
     def columns(self) -> dict[str, GroupColumn]:
         """The columns.
@@ -424,7 +425,7 @@ class GroupReading:
             return opened
 
     def _options(self) -> Mapping[str, Any]:
-        return LOCAL_OPTIONS if self.is_local and not self.by_threads else _OTHER_OPTIONS
+        return _LOCAL_OPTIONS if self.is_local and not self.by_threads else _OTHER_OPTIONS
 
 
 def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
@@ -452,6 +453,16 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
     return replace(
         files, paths=tuple(files.paths[number] for number in kept), partitions=tuple(files.partitions[number] for number in kept)
     )
+
+
+def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:
+    """A copy of some rows."""
+    # pa.array(rows) imports pandas wherever it is installed
+    places = pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(rows)])
+    try:
+        return table.take(places)
+    except pa.ArrowNotImplementedError:  # pyarrow cannot take out of columns of views
+        return pa.concat_tables([table.slice(row, 1) for row in rows.tolist()]).combine_chunks()
 
 
 def _has_length(column: GroupColumn, length: int | None) -> bool:

@@ -20,7 +20,7 @@ from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 N_ROWS = 1200
 ROW_GROUP = 500
-#: Of random bytes, which do not compress: a row group has several MiB, and is decoded in several parts.
+#: Of random bytes, which do not compress: a row group has several MiB.
 N_BYTES = 8192
 
 
@@ -127,22 +127,6 @@ def test_rows_that_a_filter_does_not_take_are_not_kept(folder: Path) -> None:
 
     assert batch["n"].tolist() == [5, 250, 600, 1100]
     assert pa.total_allocated_bytes() - before < 16 * N_BYTES
-
-
-def test_what_lies_behind_the_last_row_taken_is_not_decoded(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "a.parquet"
-    table = pa.table({"n": range(ROW_GROUP), "noise": noise(ROW_GROUP)})
-    pq.write_table(table, file, write_page_checksum=True, use_dictionary=False, write_batch_size=16)
-    chunk = pq.read_metadata(file).row_group(0).column(1)
-    content = bytearray(file.read_bytes())
-    content[chunk.data_page_offset + chunk.total_compressed_size - 100] ^= 0xFF
-    file.write_bytes(content)
-
-    first = ParquetDataset(tmp_path, filters=col("n") < 3).read_batch([0, 1, 2])
-
-    assert first["noise"].tolist() == noise(3)
-    with pytest.raises(DatasetFileCorruptError, match=r"row group 0 of .*a\.parquet"):
-        ParquetDataset(tmp_path, filters=col("n").isin([0, ROW_GROUP - 1])).read_batch([0])
 
 
 def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Path) -> None:
