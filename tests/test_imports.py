@@ -73,12 +73,10 @@ HEAVY = {
     "sklearn": {"data_stack.dataset.encoders.sklearn_state", "data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.flac"},
     "tensorflow": {
-        "data_stack.formats.parquet.tensor_specs",
         "data_stack.loader.tensorflow",
     },
     "torch": {
         "data_stack.dataset.iterator.sample_columns",
-        "data_stack.formats.parquet.tensor_specs",
         "data_stack.formats.torch_tensors",
         "data_stack.loader.torch",
         "data_stack.loader.workers.pickling",

@@ -31,7 +31,6 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
     show_default=True,
     help="What to read back and compare.",
 )
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads that read and encode ahead.")
 @click.option(
     "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
 )
@@ -46,7 +45,6 @@ def convert_dataset(
     columns: str | None,
     shardlen: int | None,
     verify: str,
-    jobs: int,
     options: tuple[str, ...],
 ) -> None:
     """Convert a dataset into another format.
@@ -72,7 +70,6 @@ def convert_dataset(
             columns=columns,
             shardlen=shardlen,
             verify=verify,  # type: ignore[arg-type]  # one of the choices
-            jobs=jobs,
         )
     except (StorageError, KeyboardInterrupt):
         echo("What is written stays. The same command goes on from there; a single file it begins anew.", err=True)

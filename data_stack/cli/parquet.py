@@ -132,7 +132,9 @@ def generate(settings: Settings, source: str, schema_file: str | None, checksums
     "--not-null", "not_null", multiple=True, metavar="FIELD", help="Leave out rows where this is null; may be repeated."
 )
 @click.option("--partition-by", multiple=True, metavar="FIELD", help="Fields that become folders.  [default: as in SRC]")
-@click.option("--row-group-mb", type=click.FloatRange(min=0, min_open=True), default=32.0, show_default=True, help="As stored.")
+@click.option(
+    "--row-group-mb", type=click.FloatRange(min=0, min_open=True), default=32.0, show_default=True, help="Before compression."
+)
 @click.option("--file-mb", type=click.FloatRange(min=0, min_open=True), default=512.0, show_default=True, help="As stored.")
 @click.option(
     "--compression",

@@ -6,7 +6,7 @@ The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.ht
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import IO, Any
 
 import numpy.typing as npt
@@ -158,21 +158,18 @@ class WriteOnly:
         self._file.flush()
 
 
-def write_npz(
-    file: IO[bytes] | Any, columns: Mapping[str, Iterable[npt.ArrayLike]], *, shapes: Mapping[str, Sequence[int]]
-) -> None:
-    """Write an ``.npz`` file, not compressed, from blocks of rows, without ever holding an array; the same bytes each time.
+def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> None:
+    """Write arrays as an ``.npz`` file, not compressed; the same bytes each time.
 
     Args:
         file: any binary file open for writing; it need not be able to seek.
-        columns: for each array blocks of rows of one dtype, which are taken when the arrays before are written.
-        shapes: the whole shape of each.
+        columns: arrays by name.
 
     Raises:
-        ConfigError: the dtype of an array holds Python objects, or its blocks do not add up to its shape.
+        ConfigError: the dtype of an array holds Python objects.
     """
     with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
-        for name, blocks in columns.items():
+        for name, array in columns.items():
             # ZipInfo's time is a constant, where open() by name would take that of the clock.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
-                write_npy(stream, blocks, shape=shapes[name])
+                write_npy(stream, array)

@@ -33,7 +33,7 @@ def test_a_dataset_is_converted_and_compared(command: Any, source: Path, tmp_pat
 
 
 def test_json_tells_all_that_the_report_does(command: Any, source: Path, tmp_path: Path) -> None:
-    arguments = ("convert", str(source), str(tmp_path / "out"), "--to", "wds", "--shardlen", "5", "--jobs", "2", "--json")
+    arguments = ("convert", str(source), str(tmp_path / "out"), "--to", "webdataset", "--shardlen", "5", "--json")
 
     report = command(*arguments).json
     again = command(*arguments, "--verify", "none").json

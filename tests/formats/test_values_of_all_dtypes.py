@@ -164,7 +164,7 @@ def by_webdataset(ending: str) -> Callable[[list[Any], Path], list[Found]]:
 def by_npz(values: list[Any], path: Path) -> list[Found]:
     column = stack_values(values)
     with path.open("wb") as file:
-        write_npz(file, {"x": [column]}, shapes={"x": column.shape})
+        write_npz(file, {"x": column})
     with resource(path) as opened:
         return read_in_both_ways(NpzDatasetIterator(opened, {"x": "x"}), "x")
 

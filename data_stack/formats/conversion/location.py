@@ -13,7 +13,7 @@ from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["FORMATS", "checked_format", "formats_of_folder", "source_format", "target_format"]
+__all__ = ["FORMATS", "checked_format", "find_source_format", "find_target_format"]
 
 FORMATS: Final[Mapping[str, str]] = {
     "records": "a folder of records (Granular's files), sharded or not",
@@ -26,15 +26,6 @@ FORMATS: Final[Mapping[str, str]] = {
 }
 """The formats by name, and what each is."""
 
-_ALIASES: Final[Mapping[str, str]] = {
-    "granular": "records",
-    "h5": "hdf5",
-    "pt": "torch",
-    "tar": "webdataset",
-    "wds": "webdataset",
-    "image-folder": "images",
-    "imagefolder": "images",
-}
 _SUFFIXES: Final[Mapping[str, str]] = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
@@ -53,18 +44,18 @@ _MOST_FOLDERS_LOOKED_INTO: Final = 3
 
 
 def checked_format(name: str) -> str:
-    """The name of a format, also by an alias.
+    """The name of a format.
 
     Raises:
         ConfigError: there is no such format.
     """
-    known = _ALIASES.get(name.lower(), name.lower())
+    known = name.lower()
     if known not in FORMATS:
         raise ConfigError(f"there is no format {name!r:.40}{did_you_mean(name, FORMATS)}; there are: {', '.join(FORMATS)}")
     return known
 
 
-def source_format(location: Location) -> str:
+def find_source_format(location: Location) -> str:
     """The format of what lies at ``location``, by its suffix or what the folder holds.
 
     Raises:
@@ -78,7 +69,7 @@ def source_format(location: Location) -> str:
                 f"is: --from {' or '.join(FORMATS)}"
             )
         return _SUFFIXES[suffix]
-    found = formats_of_folder(location.as_folder())
+    found = _formats_of_folder(location.as_folder())
     if not found and not location.is_folder():
         raise ConfigError(f"there is nothing at {location.full_name}")
     if len(found) != 1:
@@ -89,7 +80,7 @@ def source_format(location: Location) -> str:
     return found[0]
 
 
-def formats_of_folder(folder: Folder) -> list[str]:
+def _formats_of_folder(folder: Folder) -> list[str]:
     """The formats that a folder may be of, by the names of what it holds."""
     names = folder.list_names()
     found = []
@@ -108,7 +99,7 @@ def formats_of_folder(folder: Folder) -> list[str]:
     return found
 
 
-def target_format(location: Location) -> str:
+def find_target_format(location: Location) -> str:
     """The format that is meant by a target: that of what is there, else what its suffix says, else records.
 
     Raises:
@@ -117,7 +108,7 @@ def target_format(location: Location) -> str:
     suffix = os.path.splitext(location.name)[1].lower()
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
-    found = formats_of_folder(location.as_folder())
+    found = _formats_of_folder(location.as_folder())
     if len(found) == 1:
         return found[0]
     if suffix and not found:

@@ -53,7 +53,8 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer
         column = infer(values, field.name) if values else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
-        return Column("json" if _is_of_json(field, dataset) else "tree")
+        is_of_json = not field.shape and (field.dtype is Decimal or str(getattr(field.dtype, "kind", "O")) in "biuU")
+        return Column("json" if is_of_json else "tree")  # Decimals are read as text; floats may be NaN
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)
     if not isinstance(field.dtype, np.dtype):
@@ -68,15 +69,6 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer
     if field.dtype.kind in "iu":
         return Column("u64" if field.dtype == np.uint64 else "i64", field.dtype)
     return Column("array" if field.dtype.kind in "bf" else "npy", field.dtype, ())
-
-
-def _is_of_json(field: Field, dataset: ParquetDataset) -> bool:
-    """Whether JSON has the values of a field: it has no arrays, no bytes, no times, and neither NaN nor infinity."""
-    if field.shape or not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "biufU":
-        return field.dtype is Decimal  # which is read as text
-    if field.dtype.kind != "f":
-        return True
-    return all(value is None or np.isfinite(value) for value in dataset.read_column(field.name))
 
 
 def _has_nulls(dataset: ParquetDataset, name: str) -> bool:
@@ -112,36 +104,18 @@ def stored_schema_of(schema: Schema, columns: Mapping[str, Column]) -> Schema:
     )
 
 
-def holds_decimals(field: Field) -> bool:
-    """Whether a field has Decimals, by themselves or in lists and structures."""
-    return field.dtype is Decimal or "decimal" in str(field.arrow_type())
-
-
-def parquet_schema(
-    name: str, columns: Mapping[str, Column], values_of: Callable[[str], Any], known: Mapping[str, Field]
-) -> Schema:
+def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable[[str], Any]) -> Schema:
     """The schema of Parquet files that hold such columns.
 
     Args:
         name: of the dataset.
         columns: what there is.
         values_of: gives some values of a column, to see what it holds.
-        known: fields of Parquet that columns have already.
 
     Raises:
         ConfigError: Parquet holds no such values.
     """
-    return Schema(
-        name,
-        [
-            _renamed(known[column_name], column_name) if column_name in known else _field(column_name, column, values_of)
-            for column_name, column in columns.items()
-        ],
-    )
-
-
-def _renamed(field: Field, name: str) -> Field:
-    return Field(name, field.dtype, field.shape, field.codec, field.nullable)
+    return Schema(name, [_field(column_name, column, values_of) for column_name, column in columns.items()])
 
 
 def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -22,7 +23,7 @@ from data_stack.formats.columns import ColumnsDatasetIterator
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["Source", "open_source", "parsed_columns", "source_of_iterator"]
+__all__ = ["Source", "open_source", "parsed_columns", "size_of", "source_of_iterator"]
 
 _MOST_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"
@@ -41,8 +42,7 @@ class Source:
         stored: the same samples with the bytes of files in the columns of images, sound and videos; None where there are none.
         schema: what each column holds, as a record column would; dtype and shape where they hold for all samples.
         keys: what a column is called in a sample; more than are in the schema where some are only read when they are asked for.
-        decimals: columns with Decimals, each with its field of Parquet, if it has one. They are read as text.
-        as_decimals: of these, the columns that are read as Decimals.
+        decimals: columns with Decimals, which are read as text.
         resources: what to close.
     """
 
@@ -52,8 +52,7 @@ class Source:
     keys: Mapping[str, ColumnKey]
     stored: DatasetIteratorIF | None = None
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    decimals: Mapping[str, Any] = field(default_factory=dict)
-    as_decimals: Collection[str] = ()
+    decimals: Collection[str] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -81,12 +80,14 @@ class Source:
             if chosen and iterator is not None:
                 columns = access_to(iterator).columns([self.keys[name] for name in chosen], positions)
                 found.update(zip(chosen, columns, strict=True))
-        return {name: self._with_texts(name, found[name]) for name in names}
+        for name in self.decimals:
+            if name in found:
+                found[name] = np.fromiter(map(text_of_decimals, found[name]), object, len(positions))
+        return {name: found[name] for name in names}
 
-    def _with_texts(self, name: str, values: Values) -> Values:
-        if name not in self.decimals or name in self.as_decimals:
-            return values
-        return np.fromiter(map(text_of_decimals, values), object, len(values))
+    def some(self) -> npt.NDArray[np.intp]:
+        """Positions of a few samples, from all over the dataset."""
+        return np.unique(np.linspace(0, max(0, len(self) - 1), min(_MOST_LOOKED_AT, len(self))).astype(np.intp))
 
     def selected(self, columns: Mapping[str, str] | None) -> Source:
         """Only some of the columns, under the names that are the keys of ``columns``.
@@ -96,7 +97,7 @@ class Source:
         """
         if columns is None:
             return self
-        schema, keys, decimals = {}, {}, {}
+        schema, keys, decimals = {}, {}, []
         for new, old in columns.items():
             by_position = {str(key): name for name, key in self.keys.items() if isinstance(key, int)}
             old = old if old in self.keys else by_position.get(old, old)
@@ -107,8 +108,15 @@ class Source:
             schema[new] = self.schema[old] if old in self.schema else Column("utf8")
             keys[new] = self.keys[old]
             if old in self.decimals:
-                decimals[new] = self.decimals[old]
+                decimals.append(new)
         return replace(self, schema=schema, keys=keys, decimals=decimals)
+
+
+def size_of(column: npt.NDArray[Any]) -> int:
+    """About how many bytes the values of a column take."""
+    if column.dtype.kind != "O":
+        return int(column.nbytes)
+    return sum(getattr(value, "nbytes", None) or sys.getsizeof(value) for value in column)
 
 
 def parsed_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
@@ -261,19 +269,14 @@ def _open_images(location: Location) -> Source:
 
 
 def _open_parquet(location: Location) -> Source:
-    from data_stack.formats.conversion.parquet_columns import (
-        columns_of_parquet,
-        holds_decimals,
-        stored_schema_of,
-        with_plain_lists,
-    )
+    from data_stack.formats.conversion.parquet_columns import columns_of_parquet, stored_schema_of, with_plain_lists
     from data_stack.formats.parquet import ParquetDataset
 
     where: Any = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
     values = ParquetDataset(where[0], prefix=where[1])
     if (plain := with_plain_lists(values.schema)) != values.schema:
         values = ParquetDataset(where[0], prefix=where[1], schema=plain)
-    decimals = {field.name: field for field in values.schema if holds_decimals(field)}
+    decimals = [field.name for field in values.schema if "decimal" in str(field.arrow_type())]
     schema = columns_of_parquet(values, lambda found, name: _inferred([text_of_decimals(value) for value in found], name))
     stored = None
     if any(column.codec_type in media_types() for column in schema.values()):
@@ -323,7 +326,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
         raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
     texts = {column: [text_of_decimals(value) for value in values] for column, values in columns.items()}
     schema = {column: _inferred(values, column) for column, values in texts.items()}
-    decimals = {column: None for column, values in columns.items() if any(map(_is_other, values, texts[column]))}
+    decimals = [column for column, values in columns.items() if repr(values) != repr(texts[column])]
     return Source(name, iterator, schema, keys, decimals=decimals)
 
 
@@ -334,17 +337,10 @@ def text_of_decimals(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype == object:
         return [text_of_decimals(item) for item in value]
     if isinstance(value, (list, tuple)):
-        texts = [text_of_decimals(item) for item in value]
-        return texts if any(map(_is_other, value, texts)) else value
+        return type(value)(map(text_of_decimals, value))
     if isinstance(value, dict):
         return {key: text_of_decimals(item) for key, item in value.items()}
     return value
-
-
-def _is_other(value: Any, text: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_is_other, value.values(), text.values()))
-    return value is not text
 
 
 def _name_of_position(iterator: Any, position: int) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -22,7 +21,6 @@ from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import torch
 
 __all__ = ["SCHEMA_KEY", "Field", "Schema"]
 
@@ -223,36 +221,6 @@ class Schema:
 
         fields = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self]
         return pa.schema(fields, metadata=self.metadata())
-
-    def numpy_dtypes(self) -> dict[str, np.dtype[Any]]:
-        """By field, the dtype of a column without nulls; object for text, bytes, decimals and nested values.
-
-        A column with nulls is an array of objects, and so is one whose values differ in shape.
-        """
-        return {
-            field.name: field.dtype if isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO" else np.dtype(object)
-            for field in self
-        }
-
-    def torch_specs(self) -> dict[str, tuple[torch.dtype | None, tuple[int | None, ...]]]:
-        """By field, PyTorch's dtype and the shape of one value; None as dtype where PyTorch has none, as for text.
-
-        Raises:
-            MissingDependencyError: torch is not installed.
-        """
-        from data_stack.formats.parquet.tensor_specs import torch_specs
-
-        return torch_specs(self)
-
-    def tensorflow_specs(self) -> dict[str, Any]:
-        """By field, the ``tf.TensorSpec`` of one value: text, bytes, decimals and nested values as strings, times as int64.
-
-        Raises:
-            MissingDependencyError: tensorflow is not installed.
-        """
-        from data_stack.formats.parquet.tensor_specs import tensorflow_specs
-
-        return tensorflow_specs(self)
 
     # ------------------------------------------------------------------ rows
 

@@ -27,9 +27,9 @@ from data_stack.formats.parquet.metadata import (
 from data_stack.formats.parquet.petastorm_metadata import is_petastorms, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.stored_indexes import built_indexes, indexes_json
-from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values, owned_value
+from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
-from data_stack.formats.parquet.writer_inference import schema_of_columns, schema_of_rows, undecided_fields
+from data_stack.formats.parquet.writer_inference import schema_of_columns
 from data_stack.formats.parquet.writer_part import FileLimits, WriterPart
 from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.formats.parquet.writer_progress import (
@@ -47,8 +47,6 @@ __all__ = ["ParquetWriter"]
 
 _LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
-#: So many rows are kept to see what a field holds of which the first have no value.
-_MOST_UNDECIDED: Final = 1000
 
 
 class ParquetWriter:
@@ -72,12 +70,12 @@ class ParquetWriter:
     Args:
         target: a folder, a storage connector or the URL of one (``"s3://bucket/frames"``), or the PreparedResources that
             ``preprocess()`` gets.
-        schema: of the rows; None to take that of the dataset, or to see it from the first rows or columns: integers become int64,
+        schema: of the rows; None to take that of the dataset, or to see it from the first row or columns: integers become int64,
             floats float64, arrays arrays of their dtype and number of dimensions (in columns: of their shape), images of Pillow
             PNG, dicts structs; all are nullable.
         prefix: folder below ``target``.
-        row_group_mb: size of a row group in MiB, as stored, estimated from those before. A reader holds some row groups in
-            memory: small ones suit random access.
+        row_group_mb: size of a row group in MiB, before compression, which is what it takes of a reader's memory: small ones
+            suit random access.
         row_group_rows: rows of a row group at most.
         file_mb: size of a file in MiB, about; a file ends with a row group.
         rows_per_file: rows of a file at most.
@@ -137,7 +135,6 @@ class ParquetWriter:
         self._short_name = self._folder.name.rpartition("/")[2] or "dataset"
         self._pid, self._state = os.getpid(), ""
         self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
-        self._undecided: list[dict[str, Any]] = []
         self._progress: WriterProgress | None = None
         self._manifest: ParquetManifest | None = None
         self._stack = contextlib.ExitStack()
@@ -158,7 +155,7 @@ class ParquetWriter:
     def __len__(self) -> int:
         """Number of rows, those included that are not durable yet. Of a writer that was just opened: those that are."""
         begun = self._part.n_complete + self._part.n_rows + self._cells.n_rows if self._progress is not None else 0
-        return self._n_before + begun + len(self._undecided)
+        return self._n_before + begun
 
     @property
     def schema(self) -> Schema | None:
@@ -183,10 +180,11 @@ class ParquetWriter:
             StorageError: there is no room, for instance; the writer is unusable then.
         """
         self._check_usable()
-        if self._progress is None:
-            self._append_undecided(row)
-            return len(self) - 1
         number = len(self)
+        if self._progress is None:
+            if not isinstance(row, Mapping):
+                raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
+            self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
         self._cells.append(row, number)
         if self._cells.is_full:
             self._spread(self._cells.taken())
@@ -206,7 +204,10 @@ class ParquetWriter:
         """
         self._check_usable()
         if self._progress is None:
-            self._decide(columns)
+            if not hasattr(columns, "keys"):
+                raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
+            values = {name: column_values(columns[name]) for name in list(columns.keys())}
+            self._prepare(schema_of_columns(self._short_name, values))
         self._flush_rows()
         n_rows, step, arrays = self._cells.steps(columns)
         for start in range(0, n_rows, step):
@@ -268,10 +269,9 @@ class ParquetWriter:
             StorageError: as for :meth:`append`.
         """
         self._check_usable()
-        if self._progress is None:
-            self._decide_rows()
-        self._flush_rows()
-        self._complete_part()
+        if self._progress is not None:
+            self._flush_rows()
+            self._complete_part()
 
     def close(self) -> None:
         """Complete the dataset: all files, ``_common_metadata``, and the manifest last. Closing again does nothing.
@@ -285,7 +285,7 @@ class ParquetWriter:
         try:
             self._check_usable()
             if self._progress is None:
-                self._decide_rows()
+                self._prepare(schema_of_columns(self._short_name, {}))
             self._flush_rows()
             self._complete_part(is_last=True)
             self._finish()
@@ -370,41 +370,13 @@ class ParquetWriter:
             self._progress = WriterProgress.begin(self._folder, schema, partition_by, first_part)
         else:
             self._progress = self._found_progress
-        share, arrow_schema = self._progress.share, self._cells.arrow_schema
+        arrow_schema = self._cells.arrow_schema
 
         def open_file(name: str) -> GrowingParquetFile:
-            return GrowingParquetFile(self._folder, name, arrow_schema, self._format, share, self._precompressed)
+            return GrowingParquetFile(self._folder, name, arrow_schema, self._format, self._precompressed)
 
         self._part = WriterPart(self._progress, self._limits, open_file, is_partitioned=bool(self._partitions))
         self._schema = schema
-
-    def _append_undecided(self, row: Mapping[str, Any]) -> None:
-        if not isinstance(row, Mapping):
-            raise ConfigError(f"row {len(self)} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
-        self._undecided.append({name: owned_value(value) for name, value in row.items()})
-        if len(self._undecided) >= _MOST_UNDECIDED or not undecided_fields(self._undecided):
-            try:
-                self._decide_rows()
-            except ConfigError:
-                if self._progress is None and len(self._undecided) < _MOST_UNDECIDED:
-                    self._undecided.pop()  # the writer is as it was before this row
-                raise
-
-    def _decide_rows(self) -> None:
-        """Take the schema from the rows so far, and append them."""
-        self._prepare(schema_of_rows(self._short_name, self._undecided))
-        rows, self._undecided = self._undecided, []
-        for row in rows:
-            self.append(row)
-
-    def _decide(self, columns: Mapping[str, Any]) -> None:
-        if self._undecided:
-            self._decide_rows()
-            return
-        if not hasattr(columns, "keys"):
-            raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
-        values = {name: column_values(columns[name]) for name in list(columns.keys())}
-        self._prepare(schema_of_columns(self._short_name, values))
 
     # ------------------------------------------------------------------ rows into files
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.codecs import CellValueError
+from data_stack.formats.parquet.codecs import CellValueError, NestedCodec
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["CellBatch", "Cells", "column_values", "owned_value", "plain_value"]
+__all__ = ["CellBatch", "Cells", "column_values", "plain_value"]
 
 #: Rows are turned into a batch when so many of them, or so many bytes, have come.
 _MOST_ROWS: Final = 4096
@@ -248,19 +248,8 @@ class _CellBuffer:
     def __init__(self, field: Field, type_: pa.DataType) -> None:
         self.field, self.type = field, type_
         self.cells: list[Any] = []
-        self._encode: Callable[[Any], tuple[Any, int]] = self._by_column
-        self._array: Callable[[], pa.Array] = self._joined
-        kind = field.dtype.kind if isinstance(field.dtype, np.dtype) else ""
-        has_type = kind and kind in "biuf" and np.dtype(field.dtype).itemsize <= 8  # Arrow has no longer floats
-        stored = pa.from_numpy_dtype(field.dtype) if has_type else None
-        if pa.types.is_binary(type_):
-            self._encode, self._array = self._as_bytes, self._of_cells
-        elif pa.types.is_string(type_) and kind == "U":
-            self._encode, self._array = self._as_bytes, self._of_text
-        elif stored is not None and not field.shape and stored == type_:
-            self._encode, self._array = self._as_number, self._of_cells
-        elif stored is not None and pa.list_(stored) == type_:
-            self._encode, self._array = self._as_list, self._of_lists
+        # Structs and tensors become Arrow's at once; other cells when all of them are there.
+        self._is_plain = not (isinstance(type_, pa.BaseExtensionType) or isinstance(field.codec, NestedCodec))
 
     def encoded(self, value: Any) -> tuple[Any, int]:
         """The cell of a value, and about how many bytes it has."""
@@ -269,47 +258,22 @@ class _CellBuffer:
             if not self.field.nullable:
                 raise ValueError("the value is null, and the field is not nullable")
             return None, 1
-        return self._encode(value)
+        if not self._is_plain:
+            cell = self.field.cells.encode_column(self.field, [value])
+            return cell, cell.nbytes
+        cell = self.field.cells.encode(self.field, value)
+        if isinstance(cell, bytes):
+            return cell, len(cell)
+        if isinstance(cell, np.ndarray):
+            cell = cell.copy()  # its owner may change it
+        pa.scalar(cell, self.type)  # what the type refuses is refused here
+        return cell, 8 * len(cell) if hasattr(cell, "__len__") else 8
 
     def array(self) -> pa.Array:
         """All cells."""
-        return self._array()
-
-    def _of_cells(self) -> pa.Array:
-        return pa.array(self.cells, self.type)
-
-    def _of_text(self) -> pa.Array:
-        return pa.array(self.cells, pa.binary()).view(pa.string())
-
-    def _of_lists(self) -> pa.Array:
-        return self.field.cells.encode_column(self.field, self.cells)
-
-    def _joined(self) -> pa.Array:
-        nulls = pa.nulls(1, self.type)
-        return pa.concat_arrays([nulls if cell is None else cell for cell in self.cells])
-
-    def _as_bytes(self, value: Any) -> tuple[Any, int]:
-        cell = self.field.cells.encode(self.field, value)
-        if isinstance(cell, str):
-            cell = cell.encode()  # here and now: not all text is UTF-8
-        elif not isinstance(cell, bytes):
-            cell = bytes(cell)
-        return cell, len(cell)
-
-    def _as_number(self, value: Any) -> tuple[Any, int]:
-        return self.field.cells.encode(self.field, value), 8
-
-    def _as_list(self, value: Any) -> tuple[Any, int]:
-        cell = self.field.cells.encode(self.field, value)
-        cell = np.array(cell) if isinstance(cell, np.ndarray) else cell  # a copy: its owner may change it
-        return cell, 8 * len(cell)
-
-    def _by_column(self, value: Any) -> tuple[Any, int]:
-        """A column of one row: what the type refuses is refused here."""
-        cell = self.field.cells.encode_column(self.field, [value])
-        if cell.type != self.type:
-            cell = cell.cast(self.type)
-        return cell, cell.nbytes
+        if self._is_plain:
+            return pa.array(self.cells, self.type)
+        return pa.concat_arrays([pa.nulls(1, self.type) if cell is None else cell for cell in self.cells])
 
 
 def _encoded_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
@@ -331,14 +295,6 @@ def _owned(cells: pa.Array, values: Any) -> pa.Array:
             if buffer is not None and buffer.size and np.may_share_memory(np.frombuffer(buffer, np.uint8), values):
                 return cells.take(pa.array(np.arange(len(cells))))
     return cells
-
-
-def owned_value(value: Any) -> Any:
-    """A value that its owner may change afterwards."""
-    plain = plain_value(value)
-    if isinstance(getattr(value, "mode", None), str):  # an image: its kind tells how it is to be stored
-        return value.copy()
-    return plain.copy() if isinstance(plain, np.ndarray) else plain
 
 
 def plain_value(value: Any) -> Any:

@@ -15,31 +15,10 @@ from data_stack.exception import ConfigError, DataStackError, MalformedIdentifie
 from data_stack.formats.parquet.metadata import ParquetFileRecord
 from data_stack.io.folder import Folder
 
-__all__ = ["COMPRESSIONS", "FileFormat", "GrowingParquetFile", "StoredShare"]
+__all__ = ["COMPRESSIONS", "FileFormat", "GrowingParquetFile"]
 
 #: The codecs of Parquet that pyarrow writes, by their names in pyarrow.
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
-#: Before the first row group is written, so much is compressed to see how small it becomes.
-_TRIAL_BYTES: Final = 4 << 20
-#: A row group of well compressible rows takes at most so many times its size in memory.
-_MOST_IN_MEMORY: Final = 16
-
-
-class StoredShare:
-    """How many bytes are stored of one byte in memory: as all row groups so far had it."""
-
-    def __init__(self) -> None:
-        self.in_memory = self.stored = 0
-
-    def add(self, in_memory: int, stored: int) -> None:
-        """Note what a row group took."""
-        self.in_memory += in_memory
-        self.stored += stored
-
-    def of(self, in_memory: int) -> float:
-        """What so many bytes in memory will take, about."""
-        share = self.stored / self.in_memory if self.in_memory else 1.0
-        return in_memory * max(share, 1 / _MOST_IN_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -47,7 +26,7 @@ class FileFormat:
     """How the files of a dataset are written.
 
     Attributes:
-        row_group_bytes: of each row group, as stored.
+        row_group_bytes: of each row group, before compression.
         row_group_rows: rows of each row group at most; None: as many as have that size.
         compression: of :data:`COMPRESSIONS`.
     """
@@ -103,7 +82,6 @@ class GrowingParquetFile:
         name: of the file, with its folders.
         schema: of the file.
         file_format: how it is written.
-        share: what row groups took so far; shared by all files of a writer.
         precompressed: columns whose cells are compressed already.
 
     Attributes:
@@ -122,11 +100,9 @@ class GrowingParquetFile:
         name: str,
         schema: pa.Schema,
         file_format: FileFormat,
-        share: StoredShare,
         precompressed: frozenset[str],
     ) -> None:
-        self.name, self._folder, self._schema, self._format, self._share = name, folder, schema, file_format, share
-        self._precompressed = precompressed
+        self.name, self._folder, self._schema, self._format = name, folder, schema, file_format
         self._pending: list[pa.RecordBatch] = []
         self.n_rows = self._pending_rows = self.pending_bytes = 0
         inner, _, file = name.rpartition("/")
@@ -163,8 +139,6 @@ class GrowingParquetFile:
         self._pending_rows += batch.num_rows
         self.pending_bytes += batch.nbytes
         self.n_rows += batch.num_rows
-        if not self._share.in_memory and self.pending_bytes >= min(_TRIAL_BYTES, self._format.row_group_bytes):
-            self._try()
         while n_rows := self._complete_rows():
             self._write(n_rows)
 
@@ -225,8 +199,7 @@ class GrowingParquetFile:
         """How many of the pending rows fill a row group; 0 if they do not."""
         if not self._pending_rows:
             return 0
-        row_bytes = self._share.of(self.pending_bytes) / self._pending_rows
-        n_rows = max(1, int(self._format.row_group_bytes / max(row_bytes, 1e-9)))
+        n_rows = max(1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes))
         if self._format.row_group_rows is not None:
             n_rows = min(n_rows, self._format.row_group_rows)
         return n_rows if self._pending_rows >= n_rows else 0
@@ -241,20 +214,9 @@ class GrowingParquetFile:
             if here < batch.num_rows:
                 rest.append(batch.slice(here))
             missing -= here
-        table, before = pa.Table.from_batches(taken, self._schema), self._sink.size
-        self._writer.write_table(table, row_group_size=n_rows)
-        self._share.add(table.nbytes, self._sink.size - before)
+        self._writer.write_table(pa.Table.from_batches(taken, self._schema), row_group_size=n_rows)
         self._pending, self._pending_rows = rest, self._pending_rows - n_rows
         self.pending_bytes = sum(batch.nbytes for batch in rest)
-
-    def _try(self) -> None:
-        """See how small rows become, so that the first row group has its size too."""
-        table = pa.Table.from_batches(self._pending, self._schema)
-        sink = pa.BufferOutputStream()
-        with self._format.writer(sink, self._schema, self._precompressed, []) as writer:
-            writer.write_table(table, row_group_size=table.num_rows)
-            footer_from = sink.tell()
-        self._share.add(table.nbytes, footer_from)
 
 
 class _Sink(io.RawIOBase):

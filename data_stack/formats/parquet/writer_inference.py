@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -15,38 +15,18 @@ from data_stack.formats.parquet.codecs import NdarrayCodec, NestedCodec, PngCode
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_cells import plain_value
 
-__all__ = ["schema_of_columns", "schema_of_rows", "undecided_fields"]
+__all__ = ["schema_of_columns"]
 
 _ADVICE: Final = 'give the writer a schema: Schema("…", [Field(…), …])'
 _IMAGE_SHAPES: Final = {"L": (None, None), "RGB": (None, None, 3), "RGBA": (None, None, 4)}
 
 
-def undecided_fields(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The fields of which no row has a value that tells what they hold."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return [name for name in names if all(_tells_nothing(row.get(name)) for row in rows)]
-
-
-def schema_of_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> Schema:
-    """Fields for the values of some rows; the first value of each decides. All are nullable.
-
-    Arrays may differ in their sizes from row to row, not in their number of dimensions.
+def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
+    """Fields for columns: arrays of shape ``(n, ...)``, whose values then all have that shape, or lists of values, of which the
+    first decides; arrays among these may differ in their sizes, not in their number of dimensions. All fields are nullable.
 
     Raises:
         ConfigError: what a field holds cannot be told, or nothing stores it.
-    """
-    fields = []
-    for field in dict.fromkeys(key for row in rows for key in row):
-        value = next((row[field] for row in rows if not _tells_nothing(row.get(field))), None)
-        fields.append(_field(field, value))
-    return _schema(name, fields)
-
-
-def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
-    """Fields for columns: arrays of shape ``(n, ...)``, whose values then all have that shape, or lists of values.
-
-    Raises:
-        ConfigError: as for :func:`schema_of_rows`.
     """
     fields = []
     for field, values in columns.items():
@@ -59,10 +39,6 @@ def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
                 fields.append(_checked(field, values.dtype, values.shape[1:]))
         else:
             fields.append(_field(field, next((value for value in values if not _tells_nothing(value)), None)))
-    return _schema(name, fields)
-
-
-def _schema(name: str, fields: Sequence[Field]) -> Schema:
     if not fields:
         raise ConfigError(f"the fields of no rows cannot be seen: {_ADVICE}")
     return Schema(name, fields)

@@ -13,13 +13,12 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, is_data_file
 from data_stack.formats.parquet.metadata import ParquetFileRecord, parsed_names, parsed_schema
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.writer_files import StoredShare
 from data_stack.io.folder import TEMPORARY, Folder
 
 __all__ = ["PART_FILE", "WriterProgress", "check_same", "clear_left_over", "clear_progress", "remove_dataset"]
 
 _BEGUN: Final = "begun.json"
-_FORMAT: Final = "data_stack parquet progress 1"
+_FORMAT: Final = "data_stack parquet progress 2"
 #: What our writer calls the files of a part, with the number of the part.
 PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 
@@ -38,7 +37,6 @@ class WriterProgress:
         first_part: number of the first part of this writer.
         n_parts: number of the next one.
         files: of all complete parts.
-        share: what row groups took so far.
     """
 
     folder: Folder
@@ -47,12 +45,11 @@ class WriterProgress:
     first_part: int
     n_parts: int
     files: list[ParquetFileRecord]
-    share: StoredShare
 
     @classmethod
     def begin(cls, folder: Folder, schema: Schema, partition_by: tuple[str, ...], first_part: int) -> WriterProgress:
         """Note that a dataset is begun, or gone on with."""
-        progress = cls(folder, schema, partition_by, first_part, first_part, [], StoredShare())
+        progress = cls(folder, schema, partition_by, first_part, first_part, [])
         if folder.can_delete:
             progress._put(
                 _BEGUN,
@@ -84,7 +81,7 @@ class WriterProgress:
         fields.done()
         if schema is None:
             raise DatasetFileCorruptError(f"{what} is damaged: it tells no schema")
-        progress = cls(folder, schema, partition_by, first_part, first_part, [], StoredShare())
+        progress = cls(folder, schema, partition_by, first_part, first_part, [])
         while notes.has_file(_note_name(progress.n_parts)):
             progress._take(notes, _note_name(progress.n_parts))
         return progress
@@ -105,14 +102,7 @@ class WriterProgress:
     def add(self, files: list[ParquetFileRecord]) -> None:
         """Note that a part is complete; all its files are durable."""
         if self.folder.can_delete:
-            self._put(
-                _note_name(self.n_parts),
-                {
-                    "files": [file.to_json() for file in files],
-                    "in_memory": self.share.in_memory,
-                    "stored": self.share.stored,
-                },
-            )
+            self._put(_note_name(self.n_parts), {"files": [file.to_json() for file in files]})
         self.files += files
         self.n_parts += 1
 
@@ -129,7 +119,6 @@ class WriterProgress:
         what = notes.full_name(name)
         fields = JsonObject.unsealed(notes.read(name), what)
         self.files += [ParquetFileRecord.from_json(each, what) for each in fields.objects("files")]
-        self.share.in_memory, self.share.stored = fields.size("in_memory"), fields.size("stored")
         fields.done()
         self.n_parts += 1
 

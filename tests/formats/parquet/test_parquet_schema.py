@@ -270,38 +270,6 @@ def test_a_decimal_too_long_for_spark_is_refused_by_name() -> None:
         spark_types.spark_schema(schema)
 
 
-def test_numpy_dtypes_are_those_of_columns_without_nulls(schema: Schema) -> None:
-    dtypes = schema.numpy_dtypes()
-
-    assert dtypes["scalar_uint16"] == np.uint16
-    assert dtypes["time"] == np.dtype("datetime64[ns]")
-    assert {dtypes[name] for name in ("text", "data", "price", "words", "nested")} == {np.dtype(object)}
-
-
-def test_torch_specs_are_what_torch_makes_of_values(schema: Schema) -> None:
-    torch = pytest.importorskip("torch")
-
-    specs = schema.torch_specs()
-
-    assert specs["scalar_uint16"] == (torch.uint16, ())
-    assert specs["scalar_bool"] == (torch.bool, ())
-    assert specs["png"] == (torch.uint8, (None, None, 3))
-    assert specs["packed"] == (torch.complex64, (2, None))
-    assert specs["text"] == (None, ())
-    assert specs["time"] == (None, ())
-
-
-def test_tensorflow_specs_are_static(schema: Schema) -> None:
-    tf = pytest.importorskip("tensorflow")
-
-    specs = schema.tensorflow_specs()
-
-    assert specs["scalar_uint16"] == tf.TensorSpec((), tf.uint16, "scalar_uint16")
-    assert specs["png"] == tf.TensorSpec((None, None, 3), tf.uint8, "png")
-    assert specs["time"].dtype == tf.int64
-    assert specs["text"].dtype == specs["price"].dtype == tf.string
-
-
 # ---------------------------------------------------------------------- rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,7 @@ def test_nulls_and_what_petastorm_wrote_are_converted(tmp_path: Path) -> None:
         verify="sample",
     )
 
-    assert dict(report.columns) == {"timestamp": "i64", "accel": "array", "events": "tree", "temperature": "json"}
+    assert dict(report.columns) == {"timestamp": "i64", "accel": "array", "events": "tree", "temperature": "tree"}
     with records.open(tmp_path / "records") as reader:
         dataset = ParquetDataset(petastorm_folder("timeseries"))
         assert reader[0]["temperature"] is dataset[0]["temperature"] is None
@@ -172,4 +171,4 @@ def test_decimals_that_petastorm_wrote_are_converted(tmp_path: Path) -> None:
     kept = convert(petastorm_folder("timeseries"), tmp_path / "d", columns=["price"], target_format="parquet")
 
     assert there.n_verified == kept.n_verified == there.n_samples > 0
-    assert ParquetDataset(tmp_path / "d").schema["price"].dtype is Decimal
+    assert ParquetDataset(tmp_path / "d").schema["price"].dtype.kind == "U"

@@ -55,10 +55,8 @@ def test_files_and_row_groups_have_the_rows_that_were_asked_for(tmp_path: Path) 
     assert names(tmp_path) == ["_common_metadata", "_data_stack_manifest.json", *(file.name for file in files)]
 
 
-@pytest.mark.parametrize("compressible", [True, False])
-def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path, compressible: bool) -> None:
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 16 if compressible else 2**62, (400_000 if compressible else 60_000, 8))
+def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 2**62, (60_000, 8))
 
     with ParquetWriter(tmp_path, row_group_mb=0.25, file_mb=0.6) as writer:
         for start in range(0, len(values), 1000):
@@ -68,7 +66,7 @@ def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path, compr
     for file in files:
         metadata = pq.read_metadata(file)
         sizes += [
-            sum(metadata.row_group(group).column(leaf).total_compressed_size for leaf in range(metadata.num_columns))
+            sum(metadata.row_group(group).column(leaf).total_uncompressed_size for leaf in range(metadata.num_columns))
             for group in range(metadata.num_row_groups)
         ]
     assert len(sizes) > 4
