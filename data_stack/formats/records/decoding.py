@@ -1,21 +1,19 @@
-"""Decodes many records, in threads where the codec leaves Python's lock."""
+"""Decodes many records, in threads where the codec leaves the GIL."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 from typing import Any
-
-import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec
 from data_stack.exception import MissingDependencyError
 from data_stack.util.executor import computing
 from data_stack.util.processors import n_threads_here
-from data_stack.util.request_limit import current_request, decoding_for
+from data_stack.util.request_limit import Request, current_request, decoding_for
 
-__all__ = ["UndecodableError", "decoded", "decoded_into"]
+__all__ = ["UndecodableError", "decoded"]
 
 _MOST_THREADS = 32
 #: Less than this is decoded before a thread has woken up.
@@ -44,69 +42,44 @@ def decoded(codec: Codec, records: Sequence[bytes]) -> list[Any]:
         UndecodableError: the codec refused one.
         MissingDependencyError: the codec needs a package that is not installed.
     """
-    values: list[Any] = [None] * len(records)
-    decode, request = codec.decode, current_request()
-    count = request.add if codec.is_compressed else None
-
-    def work(start: int, stop: int) -> None:
-        place = start
-        try:
-            with decoding_for(request):
-                for place in range(start, stop):
-                    value = values[place] = decode(records[place])
-                    if count is not None:
-                        count(value)
-        except MissingDependencyError:
-            raise
-        except Exception as error:  # whatever a codec raises at damaged bytes
-            raise UndecodableError(place, error) from error
-
-    _run(codec, records, work)
-    return values
-
-
-def decoded_into(codec: Codec, records: Sequence[bytes], out: npt.NDArray[Any]) -> None:
-    """Decode records into the rows of ``out``, whose dtype and shape they have; raises as :func:`decoded`."""
-
-    def work(start: int, stop: int) -> None:
-        place = start
-        try:
-            for place in range(start, stop):
-                codec.decode_into(records[place], out[place])
-        except MissingDependencyError:
-            raise
-        except Exception as error:  # as above
-            raise UndecodableError(place, error) from error
-
-    _run(codec, records, work)
-
-
-def _run(codec: Codec, records: Sequence[bytes], work: Callable[[int, int], None]) -> None:
-    n_records = len(records)
+    n_records, request = len(records), current_request()
     n_threads = min(_MOST_THREADS, n_threads_here()) if codec.releases_gil and n_records > 1 else 1
     if n_threads == 1 or sum(map(len, records)) < _BYTES_FOR_THREADS:
-        work(0, n_records)
-        return
+        return _decoded(codec, records, 0, n_records, request)
     n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)
-    limits = [n_records * piece // n_pieces for piece in range(n_pieces + 1)]
-    numbers = itertools.count()
-
-    def take_pieces() -> None:
-        while (number := next(numbers)) < n_pieces:
-            work(limits[number], limits[number + 1])
-
-    helpers: list[Future[None]] = []
+    pieces = list(pairwise(n_records * piece // n_pieces for piece in range(n_pieces + 1)))
+    futures: dict[int, Future[list[Any]]] = {}
+    values: dict[int, list[Any]] = {}
     try:
-        for _ in range(min(n_threads, n_pieces) - 1):
-            helpers.append(computing.submit(take_pieces))  # noqa: PERF401  # those submitted before a failure are waited for
-    except RuntimeError:  # the interpreter is ending
-        pass
-    try:
-        take_pieces()
+        for number, (start, stop) in enumerate(pieces[:-1]):
+            try:
+                futures[number] = computing.submit(_decoded, codec, records, start, stop, request)
+            except RuntimeError:  # the interpreter is ending
+                break
+        for number in reversed(range(n_pieces)):
+            # What no thread has come to is for this one: waiting for it could be waiting for this very thread.
+            if number not in futures or futures[number].cancel():
+                values[number] = _decoded(codec, records, *pieces[number], request)
+        for number, future in futures.items():
+            if number not in values:
+                values[number] = future.result()
     finally:
-        # One that has not begun by now is not needed, and waiting for it could be waiting for this very thread.
-        begun = [helper for helper in helpers if not helper.cancel()]
-        errors = [helper.exception() for helper in begun]
-    for error in errors:
-        if error is not None:
-            raise error
+        for future in futures.values():
+            future.cancel()
+    return [value for number in range(n_pieces) for value in values[number]]
+
+
+def _decoded(codec: Codec, records: Sequence[bytes], start: int, stop: int, request: Request) -> list[Any]:
+    values: list[Any] = []
+    try:
+        with decoding_for(request):
+            for place in range(start, stop):
+                value = codec.decode(records[place])
+                values.append(value)
+                if codec.is_compressed:
+                    request.add(value)
+    except MissingDependencyError:
+        raise
+    except Exception as error:  # whatever a codec raises at damaged bytes
+        raise UndecodableError(start + len(values), error) from error
+    return values

@@ -7,9 +7,9 @@ from typing import Any
 
 from data_stack.codecs.registry import Codecs
 from data_stack.exception import ResourceNotFoundError
-from data_stack.formats.records.completeness import Incomplete
 from data_stack.formats.records.layout import SPEC
 from data_stack.formats.records.reader import RecordReader
+from data_stack.formats.records.record_files import Incomplete
 from data_stack.formats.records.sharded import ShardedRecordReader, shard_names
 from data_stack.io.folder import folder_of
 

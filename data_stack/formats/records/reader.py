@@ -26,11 +26,10 @@ from data_stack.dataset.iterator.indices import checked_index
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
-from data_stack.formats.records.columns import FixedColumn, ValueColumn, sequences_of
-from data_stack.formats.records.completeness import Incomplete, checked_incomplete, count_samples
+from data_stack.formats.records.columns import Places, ValueColumn, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.record_files import Access, RecordFiles
+from data_stack.formats.records.record_files import Access, Incomplete, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
 from data_stack.io.folder import Folder, folder_of
@@ -40,7 +39,7 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["DEFAULTS", "Mask", "RecordReader"]
+__all__ = ["DEFAULTS", "Mask", "RecordReader", "checked_options", "opened_with"]
 
 Mask = Mapping[str, Any]
 """What to read of a sample: by column True, False, or a range or slice of a sequence."""
@@ -48,16 +47,12 @@ Mask = Mapping[str, Any]
 #: An iteration reads blocks of about this size, which fits into a processor's cache, and of at most so many samples.
 _BLOCK_BYTES = 1 << 18
 _MOST_IN_BLOCK = 1024
-#: More where records are decoded in threads, but videos one by one.
+#: More where records are decoded in threads.
 _DECODED_BYTES = 4 << 20
-_FEWEST_IN_BLOCK = 8
-#: So many reads pass between two looks at whether all blocks are checked.
-_READS_UNTIL_SETTLED = 64
-_BATCH_WEIGHT = 4
+#: So many samples are decoded at once to verify them.
+_VERIFIED_AT_ONCE = 8
 
 _Integers = npt.NDArray[np.int64]
-_Take = Callable[[_Integers], npt.NDArray[Any]]
-_Run = Callable[[int, int], npt.NDArray[Any]]
 
 
 class RecordReader(AccessedDatasetIterator):
@@ -72,15 +67,15 @@ class RecordReader(AccessedDatasetIterator):
             reader[17, {"frames": range(32, 42)}]        # a part of a sequence; one request
             reader.split({"train": 0.8, "val": 0.2})     # whatever any iterator can do
 
-    It reads what :class:`RecordWriter` wrote, and what Granular 0.8 to 0.24 did. All values are the caller's own; the small
-    arrays that one iteration or one request for several samples gives may lie in one piece of memory, which lives as long as any
-    of them.
+    It reads what :class:`RecordWriter` wrote, and what Granular 0.8 to 0.24 did. All values are the caller's own; the arrays that
+    one request for several samples gives may lie in one piece of memory, which lives as long as any of them, and so may small
+    ones of one iteration.
 
     With a manifest each block of 64 KiB is held against its checksum when it is first touched, in each process; once all of
     them were, a read is nothing but a copy. Without one (Granular writes none) all columns must hold the same samples, and sizes,
     offsets and headers are checked on what is read. The length is that of the time of opening, also while a writer appends.
 
-    Where a codec leaves Python's lock, requests for several samples are decoded in as many threads as there are processors; in a
+    Where a codec leaves the GIL, requests for several samples are decoded in as many threads as there are processors; in a
     worker process of multiprocessing in one, for its siblings have the others. Files are mapped into memory where they are files
     of this machine; set ``mapped=False`` for those that another program may cut short, or that lie on a network file system that
     is not to be trusted.
@@ -92,7 +87,7 @@ class RecordReader(AccessedDatasetIterator):
         prefix: folder below ``source``.
         codecs: by type, codecs of one's own, which go before those that are built in; None as a codec gives bytes as they are.
         columns: those that are wanted, in this order; None for all, in the order of their names. Others are never touched.
-        cache_index: read the indexes into memory when they are first needed, as is good where files are read by range.
+        cache_index: read index files into memory when they are first needed, as is good where files are read by range.
         cache_columns: columns whose records are read into memory, likewise.
         mapped: map files into memory.
         verified: hold blocks against the manifest. What a store checks itself is not checked twice.
@@ -121,35 +116,32 @@ class RecordReader(AccessedDatasetIterator):
         incomplete: Incomplete = "raise",
     ) -> None:
         self._folder = folder_of(source, prefix)
-        cached = tuple(names_of("cache_columns", cache_columns))
-        self._options: dict[str, Any] = {
-            "codecs": codecs,
-            "columns": None if columns is None else names_of("columns", columns),
-            "cache_index": bool(cache_index),
-            "cache_columns": cached,
-            "mapped": bool(mapped),
-            "verified": bool(verified),
-            "incomplete": checked_incomplete(incomplete),
-        }
+        self._options = options = checked_options(
+            codecs=codecs,
+            columns=columns,
+            cache_index=cache_index,
+            cache_columns=cache_columns,
+            mapped=mapped,
+            verified=verified,
+            incomplete=incomplete,
+        )
+        cached = options["cache_columns"]
         self._files = RecordFiles(self._folder, Access(bool(mapped), bool(verified), bool(cache_index), cached))
         types = self._files.types
-        for name in cached:
-            _check_column(name, types)
-        self._keys = list(types) if columns is None else self._options["columns"]
-        for name in self._keys:
+        self._keys = list(types) if columns is None else options["columns"]
+        for name in (*cached, *self._keys):
             _check_column(name, types)
         self._codecs: dict[str, Codec] = {name: self._codec(name, codecs) for name in self._keys}
+        #: Whether values count for the limit of a request.
+        self._counts = any(codec.is_compressed for codec in self._codecs.values())
         self._closed = False
         self._opened: dict[str, ValueColumn] = {}
+        #: What gives a sample's values, once all columns are open.
+        self._values: list[tuple[str, Callable[[int], Any]]] | None = None
         self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         # There may be more than a pickled reader gives, if somebody has appended since it was pickled.
         self._n_stored = self._length = self._counted()
-        #: Gives a sample without a check, once all blocks of all columns are checked; and if all columns are rows then, what
-        #: takes many of each, in any order and in a run.
-        self._get: Callable[[int], Sample] | None = None
-        self._rows: dict[str, tuple[_Take, _Run]] | None = None
-        self._reads_until_settled = _READS_UNTIL_SETTLED
 
     def _codec(self, name: str, codecs: Codecs | None) -> Codec:
         try:
@@ -213,18 +205,15 @@ class RecordReader(AccessedDatasetIterator):
         Raises:
             DatasetOutOfBoundsError: there is no such sample.
         """
-        entry = self._entry(checked_index(index, self._length), self._keys)
-        if entry is None:
-            return dict.fromkeys(self._keys, True)
-        return {name: range(entry[name][1]) if name in self._sequences else True for name in self._keys}
+        entries = self._entries(np.array([checked_index(index, self._length)]), self._keys)
+        return {name: range(int(entries[name][1][0])) if name in self._sequences else True for name in self._keys}
 
     # ------------------------------------------------------------------ one sample
 
     def __getitem__(self, index: Any) -> Any:
         """A sample for an integer; a view for a slice, list or mask; a part of a sample for ``index, columns_or_mask``."""
         if type(index) is int and 0 <= index < self._length:
-            get = self._get
-            return self._sample(index) if get is None else get(index)
+            return self._sample(index)
         if type(index) is tuple and len(index) == 2:
             return self.read(*index)
         return sample_or_view(self, index)
@@ -254,38 +243,26 @@ class RecordReader(AccessedDatasetIterator):
         for name, part in columns.items():
             _check_column(name, self._codecs)
             wanted[name] = _checked_part(name, part, name in self._sequences)
-        entry = self._entry(position, [name for name, part in wanted.items() if part is not False])
-        return {name: self._value(name, position, entry, part) for name, part in wanted.items() if part is not False}
-
-    def _sample(self, position: int) -> Sample:
-        """A sample, its blocks checked."""
-        entry = self._entry(position, self._keys)
-        sample = {name: self._value(name, position, entry) for name in self._keys}
-        self._settle(1)
+        wanted = {name: part for name, part in wanted.items() if part is not False}
+        entries, sample = self._entries(np.array([position]), list(wanted)), {}
+        for name, part in wanted.items():
+            column, first, count = self._column(name), position, 1
+            if name in entries:
+                first, count = (int(each[0]) for each in entries[name])
+            if name not in self._sequences:
+                sample[name] = column.value(first)
+                continue
+            start, stop = (part.start, min(part.stop, count)) if isinstance(part, slice) else (0, count)
+            sample[name] = column.values(range(first + start, first + stop)) if start < stop else []
         return sample
 
-    def _entry(self, position: int, names: Iterable[str]) -> dict[str, tuple[int, int]] | None:
-        """Which records a sample has, by column; None where each column has one for each sample, in order."""
-        references = self._references
-        if references is None:
-            return None
-        self._check_open()
-        entry = references.at(position)
-        for name in names:
-            (first, count), n_records = entry[name], len(self._column(name))
-            if first + count > n_records:
-                raise references.wrong(name, n_records, position, first, count)
-        return entry
-
-    def _value(self, name: str, position: int, entry: Mapping[str, tuple[int, int]] | None, part: bool | slice = True) -> Any:
-        column = self._column(name)
-        if entry is None:
-            return column.value(position)
-        first, count = entry[name]
-        if name not in self._sequences:
-            return column.value(first)
-        start, stop = (part.start, min(part.stop, count)) if isinstance(part, slice) else (0, count)
-        return column.run_values(first + start, first + stop) if start < stop else []
+    def _sample(self, position: int) -> Sample:
+        if self._references is not None:
+            return next(_samples(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
+        values = self._values
+        if values is None:
+            values = self._values = [(name, self._column(name).value) for name in self._keys]
+        return {name: value(position) for name, value in values}
 
     # ------------------------------------------------------------------ many samples
 
@@ -294,7 +271,7 @@ class RecordReader(AccessedDatasetIterator):
         while start < end:
             stop = min(start + self._samples_at_once(), end)
             try:
-                columns = self._lists(range(start, stop), lazily=True)
+                columns = self._read(keys, range(start, stop), stacked=False)
             except (DatasetFileCorruptError, RequestLimitError):  # those before the damage are whole; each may fit by itself
                 for position in range(start, stop):
                     yield self[position]
@@ -302,59 +279,37 @@ class RecordReader(AccessedDatasetIterator):
                 yield from _samples(keys, columns)
             start = stop
 
-    def _lists(self, indices: range | IndexArrayOfInts, *, lazily: bool = False) -> list[Iterable[Any]]:
-        """The values of each column, each by itself; lists, or of a run ``lazily`` what :meth:`ValueColumn.iterated` gives."""
-        run, positions = _run_of(indices)
-        columns: list[Iterable[Any]] = []
+    def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
+        """Columns of some samples: stacked, or lists of the values by themselves."""
+        places = _as_places(positions)
+        if not self._counts:
+            return self._read_places(names, places, stacked)
         with decoding_for(current_request()):
-            for name, column, entries in self._located_in(self._keys, positions):
-                if entries is not None:
-                    columns.append(sequences_of(column, *entries) if name in self._sequences else column.values(entries[0]))
-                elif run is not None:
-                    values = column.iterated if lazily else column.run_values
-                    columns.append(values(run.start, run.stop))
-                else:
-                    columns.append(column.values(_as_positions(positions)))
-        self._settle(_BATCH_WEIGHT)
-        return columns
+            return self._read_places(names, places, stacked)
 
-    def _read_columns(self, names: Sequence[str], indices: range | IndexArrayOfInts) -> list[npt.NDArray[Any]]:
-        run, positions = _run_of(indices)
-        rows = self._rows
-        if rows is not None:
-            if run is not None:
-                return [rows[name][1](run.start, run.stop) for name in names]
-            wide = _as_positions(positions)
-            return [rows[name][0](wide) for name in names]
-        found = []
-        with decoding_for(current_request()):
-            for name, column, entries in self._located_in(names, positions):
-                if entries is not None:
-                    is_sequence = name in self._sequences
-                    found.append(stack_values(sequences_of(column, *entries)) if is_sequence else column.read(entries[0]))
-                elif run is not None:
-                    found.append(column.read_run(run.start, run.stop))
-                else:
-                    found.append(column.read(_as_positions(positions)))
-        if self._get is None:
-            self._settle(_BATCH_WEIGHT)
+    def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
+        if self._references is None:
+            columns = [self._opened.get(name) or self._column(name) for name in names]
+            return [column.read(places) if stacked else column.values(places) for column in columns]
+        found: list[Any] = []
+        for name, (firsts, counts) in self._entries(np.asarray(places, np.int64), names).items():
+            column = self._column(name)
+            if name in self._sequences:
+                sequences = sequences_of(column, firsts, counts)
+                found.append(stack_values(sequences) if stacked else sequences)
+            else:
+                found.append(column.read(firsts) if stacked else column.values(firsts))
         return found
 
-    def _located_in(
-        self, names: Sequence[str], positions: range | IndexArrayOfInts
-    ) -> Iterator[tuple[str, ValueColumn, tuple[_Integers, _Integers] | None]]:
-        """Columns, and which of their records these samples have: first and count; None where it is the one at the position."""
+    def _entries(self, positions: _Integers, names: Sequence[str]) -> dict[str, tuple[_Integers, _Integers]]:
+        """Of columns the first record and the count, for each sample; nothing where record i is sample i's."""
         if self._references is None:
-            for name in names:
-                yield name, self._column(name), None
-            return
+            return {}
         self._check_open()
-        wide = _as_positions(positions)
-        entries = self._references.many(wide)
+        entries = self._references.many(positions)
         for name in names:
-            column = self._column(name)
-            self._references.check(name, len(column), wide, *entries[name])
-            yield name, column, entries[name]
+            self._references.check(name, len(self._column(name)), positions, *entries[name])
+        return {name: entries[name] for name in names}
 
     def _arguments(self) -> dict[str, Any]:
         return {"columns": self._keys, "codecs": self._options["codecs"]}
@@ -371,8 +326,8 @@ class RecordReader(AccessedDatasetIterator):
         if self._files.manifest is None:
             options = {**self._options, "columns": None, "cache_columns": (), "cache_index": False}
             with opened_with(type(self), self._folder, options, self.provided_codecs) as whole:
-                for start in range(0, len(whole), _FEWEST_IN_BLOCK):
-                    whole._lists(range(start, min(start + _FEWEST_IN_BLOCK, len(whole))))
+                for start in range(0, len(whole), _VERIFIED_AT_ONCE):
+                    whole._read(whole._keys, range(start, min(start + _VERIFIED_AT_ONCE, len(whole))), stacked=False)
 
     @property
     def has_open_files(self) -> bool:
@@ -381,10 +336,7 @@ class RecordReader(AccessedDatasetIterator):
 
     def release(self) -> None:
         """Let go of all files until they are needed again; what other threads read at the moment is left to them."""
-        self._get = self._rows = None
-        self._opened = {}
-        if self._references is not None:
-            self._references.release()
+        self._values, self._opened = None, {}
 
     def close(self) -> None:
         """Let go of all files; nothing can be read afterwards."""
@@ -431,7 +383,7 @@ class RecordReader(AccessedDatasetIterator):
         if manifest is not None and manifest.count > MAX_RECORDS:
             raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
         if files.has_references:
-            self._references = SampleReferences(files)
+            self._references = SampleReferences(files.bag(REFS), files.types)
             if manifest is not None and len(self._references) < manifest.count:
                 raise DatasetFileCorruptError(
                     f"{self._folder.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
@@ -444,7 +396,7 @@ class RecordReader(AccessedDatasetIterator):
             )
         if manifest is not None:
             return manifest.count
-        return count_samples(files, self._references, self._options["incomplete"])
+        return files.count_samples(self._references, self._options["incomplete"])
 
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)
@@ -462,59 +414,13 @@ class RecordReader(AccessedDatasetIterator):
         if self._closed:
             raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
 
-    def _settle(self, n_reads: int) -> None:
-        """Now and then see whether all blocks are checked, and take the short way from then on."""
-        self._reads_until_settled -= n_reads
-        if self._reads_until_settled > 0 or self._get is not None:
-            return
-        self._reads_until_settled = _READS_UNTIL_SETTLED
-        opened = self._opened
-        if not all(name in opened and opened[name].settle() for name in self._keys):
-            return
-        columns = [opened[name] for name in self._keys]
-        if self._references is not None:
-            self._get = self._getter_by_references(self._references, columns)
-            return
-        if all(isinstance(column, FixedColumn) and column.checks_bounds and len(column) == self._length for column in columns):
-            self._rows = {name: (column.taker(), column.run_reader()) for name, column in zip(self._keys, columns, strict=True)}
-        self._get = _sample_getter(self._keys, [column.getter() for column in columns])
-
-    def _getter_by_references(self, references: SampleReferences, columns: Sequence[ValueColumn]) -> Callable[[int], Sample]:
-        """What gives a sample whose records are named; that they are there is checked each time."""
-        parts = [
-            (name, name in self._sequences, len(column), column.getter(), column.run_values)
-            for name, column in zip(self._keys, columns, strict=True)
-        ]
-
-        def get(position: int) -> Sample:
-            entry, sample = references.at(position), {}
-            for name, is_sequence, n_records, getter, run_values in parts:
-                first, count = entry[name]
-                if first + count > n_records:
-                    raise references.wrong(name, n_records, position, first, count)
-                if not is_sequence:
-                    sample[name] = getter(first)
-                else:
-                    sample[name] = run_values(first, first + count) if count else []
-            return sample
-
-        return get
-
-    def _held_bytes(self, column: ValueColumn) -> int:
-        """How much of each value an iteration holds."""
-        return column.row_bytes if self._references is not None else column.iterated_bytes
-
     def _samples_at_once(self) -> int:
         """How many samples an iteration reads together."""
-        n_bytes = 0
-        for name in self._keys:
-            column = self._column(name)
-            is_sequence = name in self._sequences
-            n_bytes += column.row_bytes * (1 + len(column) // self._length) if is_sequence else self._held_bytes(column)
+        columns = [self._column(name) for name in self._keys]
+        n_bytes = sum(column.row_bytes * -(-len(column) // self._length) for column in columns)
         in_threads = any(codec.releases_gil for codec in self._codecs.values())
-        fewest = _FEWEST_IN_BLOCK if n_bytes <= _DECODED_BYTES else 1
         at_once = (_DECODED_BYTES if in_threads else _BLOCK_BYTES) // max(1, n_bytes)
-        return min(max(fewest, at_once), _MOST_IN_BLOCK)
+        return min(max(1, at_once), _MOST_IN_BLOCK)
 
 
 class _RecordAccess(SourceAccess):
@@ -536,23 +442,22 @@ class _RecordAccess(SourceAccess):
         return any(codec.releases_gil for codec in self.source._codecs.values())
 
     def sample(self, position: int) -> Sample:
-        reader = self.source
-        get = reader._get
-        return reader._sample(position) if get is None else get(position)
+        return self.source._sample(position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return list(_samples(self.source._keys, self.source._lists(positions)))
+        return list(_samples(self.source._keys, self.source._read(self.source._keys, positions, stacked=False)))
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
         reader = self.source
-        return dict(zip(reader._keys, reader._read_columns(reader._keys, positions), strict=True))
+        return dict(zip(reader._keys, reader._read(reader._keys, positions, stacked=True), strict=True))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         reader = self.source
         for key in keys:
             if key not in reader._codecs:
                 raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, reader._keys))}")
-        return reader._read_columns([str(key) for key in keys], range(reader._length) if positions is None else positions)
+        names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
+        return reader._read(names, places, stacked=True)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return self.source._iterate(start, stop)
@@ -569,12 +474,8 @@ class _RecordAccess(SourceAccess):
 
 
 def _samples(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[Sample]:
-    """Samples out of columns. Few columns are written out, which takes a third of the time."""
-    if len(keys) == 1:
-        (key,), (column,) = keys, columns
-        for a in column:
-            yield {key: a}
-    elif len(keys) == 2:
+    """Samples out of columns. Two and three columns are written out, which takes a third of the time."""
+    if len(keys) == 2:
         key, key_2 = keys
         for a, b in zip(*columns, strict=True):
             yield {key: a, key_2: b}
@@ -582,28 +483,23 @@ def _samples(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[
         key, key_2, key_3 = keys
         for a, b, c in zip(*columns, strict=True):
             yield {key: a, key_2: b, key_3: c}
-    elif len(keys) == 4:
-        key, key_2, key_3, key_4 = keys
-        for a, b, c, d in zip(*columns, strict=True):
-            yield {key: a, key_2: b, key_3: c, key_4: d}
     else:
         for values in zip(*columns, strict=True):
             yield dict(zip(keys, values, strict=True))
 
 
-def _sample_getter(keys: Sequence[str], getters: Sequence[Callable[[int], Any]]) -> Callable[[int], Sample]:
-    """What gives a sample, of the getters of its columns; likewise."""
-    if len(keys) == 1:
-        (key,), (get,) = keys, getters
-        return lambda index: {key: get(index)}
-    if len(keys) == 2:
-        (key, key_2), (get, get_2) = keys, getters
-        return lambda index: {key: get(index), key_2: get_2(index)}
-    if len(keys) == 3:
-        (key, key_2, key_3), (get, get_2, get_3) = keys, getters
-        return lambda index: {key: get(index), key_2: get_2(index), key_3: get_3(index)}
-    pairs = list(zip(keys, getters, strict=True))
-    return lambda index: {key: get(index) for key, get in pairs}
+def checked_options(**options: Any) -> dict[str, Any]:
+    """The options of a reader as they are kept.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    if options["incomplete"] not in ("raise", "prefix"):
+        raise ConfigError(f"incomplete is 'raise' or 'prefix', not {options['incomplete']!r:.80}")
+    columns = options["columns"]
+    options["columns"] = None if columns is None else names_of("columns", columns)
+    options["cache_columns"] = tuple(names_of("cache_columns", options["cache_columns"]))
+    return {name: bool(value) if isinstance(DEFAULTS[name], bool) else value for name, value in options.items()}
 
 
 #: Of the options, those that a pickle leaves out.
@@ -694,19 +590,13 @@ def _checked_part(name: str, part: Any, is_sequence: bool) -> bool | slice:
     return slice(start, stop)
 
 
-def _run_of(indices: range | IndexArrayOfInts) -> tuple[range | None, range | IndexArrayOfInts]:
-    """The same as a range, if they follow each other."""
-    if isinstance(indices, range):
-        return indices, indices
-    if len(indices) > 1:
-        first, stop = int(indices.item(0)), int(indices.item(-1)) + 1
-        if first >= 0 and stop - first == len(indices):
-            # Bytes are compared in a third of the time that differences take.
-            run = np.arange(first, stop, dtype=indices.dtype)
-            if run.tobytes() == indices.tobytes():
-                return range(first, stop), indices
-    return None, indices
-
-
-def _as_positions(indices: range | IndexArrayOfInts) -> _Integers:
-    return np.arange(indices.start, indices.stop) if isinstance(indices, range) else indices.astype(np.int64, copy=False)
+def _as_places(positions: range | IndexArrayOfInts) -> Places:
+    """The same, as a range if they follow each other."""
+    if isinstance(positions, range):
+        return positions
+    n = len(positions)
+    if n > 1:
+        first = int(positions[0])
+        if int(positions[-1]) - first == n - 1 and np.array_equal(positions, np.arange(first, first + n)):
+            return range(first, first + n)
+    return positions.astype(np.int64, copy=False)

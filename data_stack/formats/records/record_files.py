@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from data_stack.codecs.codec import Codec, Column, FunctionCodec
 from data_stack.exception import (
@@ -16,18 +16,20 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.formats.records.bag import Bag, StoredEnds, UniformEnds, ends_of_bag, ends_of_index
+from data_stack.formats.records.bag import Bag, Ends, ends_of_bag, ends_of_index
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parsed_spec
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
-from data_stack.formats.records.stored_file import BlockChecks, BlockDamage, StoredFile, check_size
+from data_stack.formats.records.sample_references import SampleReferences
+from data_stack.formats.records.stored_file import BlockChecks, StoredFile, check_size
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
 from data_stack.util.logger import logger
 
-__all__ = ["Access", "RecordFiles"]
+__all__ = ["Access", "Incomplete", "RecordFiles"]
 
-_UNFINISHED = ".part"
+Incomplete = Literal["raise", "prefix"]
+"""What to do with a dataset without manifest whose columns do not hold the same samples."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,6 @@ class RecordFiles:
         types: of the columns by name, sorted.
         schema: what each column holds, as far as it is known.
         has_references: whether ``refs.bag`` tells which records each sample has.
-        is_unfinished: whether it does so, and its writer has not finished.
 
     Raises:
         ResourceNotFoundError: there is no record dataset.
@@ -78,8 +79,7 @@ class RecordFiles:
         else:
             self.schema = self.manifest.columns
         self._names = self._known_names()
-        self.is_unfinished = bag_name(REFS) not in self._names and bag_name(REFS) + _UNFINISHED in self._names
-        self.has_references = self.is_unfinished or bag_name(REFS) in self._names
+        self.has_references = bag_name(REFS) in self._names
         for name in self.types:
             for file in self._files_of(name):
                 if file not in self._names:
@@ -96,7 +96,7 @@ class RecordFiles:
             data = self.folder.read(SPEC)
         except ResourceNotFoundError as error:
             if self.manifest is not None:
-                raise DatasetFileCorruptError(f"{what} is missing; {MANIFEST} beside it says that it was there") from error
+                raise DatasetFileCorruptError(f"{what} is missing; {MANIFEST} beside it says that it belongs there") from error
             raise ResourceNotFoundError(
                 f"there is no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}. A folder of shards is "
                 f"opened with ShardedRecordReader, or with records.open()"
@@ -118,19 +118,12 @@ class RecordFiles:
         try:
             return frozenset(self.folder.list_names())
         except UnsupportedStorageOperationError:  # a store that cannot list can say of each whether it is there
-            return frozenset(file for file in self._possible_names() if self.folder.has_file(file))
+            files = [file(name) for name in (REFS, *self.types) for file in (bag_name, idx_name)]
+            return frozenset(file for file in files if self.folder.has_file(file))
 
     def _files_of(self, name: str) -> tuple[str, ...]:
         """The files of a column."""
-        if self.has_references and (bag_name(name) in self._names or not self.is_unfinished):
-            return (bag_name(name),)
-        unfinished = _UNFINISHED if self.is_unfinished else ""
-        return bag_name(name) + unfinished, idx_name(name) + unfinished
-
-    def _possible_names(self) -> Iterable[str]:
-        for name in (REFS, *self.types):
-            for file in (bag_name(name), idx_name(name)):
-                yield from (file, file + _UNFINISHED)
+        return (bag_name(name),) if self.has_references else (bag_name(name), idx_name(name))
 
     def _check_manifest(self, manifest: RecordsManifest) -> None:
         """What can be seen without reading: files that were cut short, or are growing."""
@@ -167,18 +160,16 @@ class RecordFiles:
         file = self._open(bag, name in self._access.cache_columns)
         if not indexes:
             ends, n_bytes = ends_of_bag(name, file)
-            return Bag(name, file, n_bytes, ends.loaded() if self._access.cache_index and file.ranges is not None else ends)
+            return Bag(name, file, n_bytes, ends)
         index = self._open(indexes[0], self._access.cache_index)
-        if n_records is not None and n_records * 8 > index.size:
+        if n_records is None:
+            return Bag(name, file, file.size, ends_of_index(index, file.size))
+        if n_records * 8 > index.size:
             raise DatasetFileCorruptError(
                 f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, which are fewer than "
                 f"{n_records:,} records take"
             )
-        try:
-            stored = ends_of_index(index, file.size) if n_records is None else StoredEnds(index, 0, n_records)
-        except BlockDamage as damage:
-            raise DatasetFileCorruptError(f"the index of column {name!r} cannot be read: {damage}") from damage
-        return Bag(name, file, file.size, stored)
+        return Bag(name, file, file.size, Ends(index, 0, n_records))
 
     def column(self, name: str, codec: Codec, n_records: int | None, *, is_own_codec: bool = False) -> ValueColumn:
         """The values of a column; ``n_records`` as for :meth:`bag`.
@@ -191,8 +182,7 @@ class RecordFiles:
             column = Column(column.type)
         record_bytes = None if self.manifest is None else self.manifest.record_bytes[name]
         if not record_bytes:  # of no size there could be any number of records, whatever size the file has
-            bag = self.bag(name, n_records)
-            return self._without_layout(bag, codec, decoded)
+            return RaggedColumn(self.bag(name, n_records), codec, decoded)
         if self.has_references:
             stored = self.bag(name)
             file, n_bytes, n_records = stored.file, stored.n_bytes, len(stored)
@@ -204,7 +194,7 @@ class RecordFiles:
                 f"column {name!r}: {file.name} has {n_bytes:,} bytes of records, but {MANIFEST} says that there are "
                 f"{n_records:,} of {record_bytes:,} bytes each"
             )
-        bag = Bag(name, file, n_bytes, UniformEnds(n_records, record_bytes))
+        bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
         layout = codec.fixed_layout(Column(column.codec_type, column.dtype, column.shape))
         if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
             raise DatasetFileCorruptError(
@@ -214,19 +204,45 @@ class RecordFiles:
             return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, decoded)
 
-    def _without_layout(self, bag: Bag, codec: Codec, column: Column) -> ValueColumn:
-        """A column of which nobody says that its records are of one size: if they are, they are served as such."""
-        ragged = RaggedColumn(bag, codec, column)
-        if self.manifest is not None or type(codec).layout_of is Codec.layout_of or bag.file.buffer is None or not len(bag):
-            return ragged
-        if not isinstance(bag.ends, StoredEnds) or bag.ends.view is None:
-            return ragged
-        begin, end = bag.bounds(0)
-        layout = codec.layout_of(bag.record(0)) if begin == 0 else None
-        if layout is None or layout.record_bytes != end or not has_rows(layout) or not bag.ends.are_multiples_of(end):
-            return ragged
-        fixed = Bag(bag.column, bag.file, bag.n_bytes, UniformEnds(len(bag), end))
-        return FixedColumn(fixed, layout, None, ragged)
+    def count_samples(self, references: SampleReferences | None, incomplete: Incomplete) -> int:
+        """The number of samples of a dataset without manifest: what all columns have.
+
+        Args:
+            references: which records each sample has, if something tells it; else sample i has record i of each column.
+            incomplete: what to do if its columns do not hold the same samples: an error, or the first ones, which all have.
+
+        Raises:
+            DatasetFileCorruptError: they do not, or a file is missing, or has no index.
+        """
+        lengths, texts, is_torn = {}, [], False
+        for name in self.types:
+            bag = self.bag(name)
+            lengths[name], end = len(bag), int(bag.bounds(range(len(bag) - 1, len(bag)))[1][0]) if len(bag) else 0
+            index = bag.ends.file
+            rest = bag.n_bytes != end or (index is not None and index is not bag.file and index.size != 8 * len(bag))
+            texts.append(f"{name} {len(bag):,}" + " (and a part of more)" * rest)
+            is_torn = is_torn or rest
+            bag.close()
+        n_whole, n_most = min(lengths.values()), max(lengths.values())
+        if references is not None:
+            texts.append(f"{REFS} {len(references):,}")
+            n_whole, n_most = references.n_whole(lengths), len(references)
+            single = [length for name, length in lengths.items() if not self.types[name].endswith("[]")]
+            n_most = max([n_most, *single])
+        if n_whole == n_most and not is_torn:
+            return n_whole
+        found = (
+            f"the columns of the record dataset {self.folder.name!r} do not hold the same samples; they have so many records: "
+            f"{', '.join(texts)}"
+        )
+        if incomplete == "prefix":
+            logger.warning("%s. The first %d samples, which all columns have, are read", found, n_whole)
+            return n_whole
+        raise DatasetFileCorruptError(
+            f"{found}. Its writer did not finish, or a file was cut short or replaced. Restore it from a copy; or go on with it: "
+            f"RecordWriter keeps its complete samples and takes those behind; or read the first {n_whole:,} samples, which all "
+            f"columns have, with records.open(…, incomplete='prefix')"
+        )
 
     # ------------------------------------------------------------------ files
 

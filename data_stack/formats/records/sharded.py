@@ -18,6 +18,7 @@ from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
+    Batch,
     ColumnKey,
     IndexArray,
     Sample,
@@ -27,8 +28,8 @@ from data_stack.dataset.iterator import (
     sample_or_view,
 )
 from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.combined import CombinedAccess
 from data_stack.dataset.iterator.indices import checked_index, checked_integer
-from data_stack.dataset.iterator.stacking import join_columns, stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
@@ -38,9 +39,9 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
-from data_stack.formats.records.completeness import Incomplete, checked_incomplete
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import DEFAULTS, Mask, RecordReader, names_of, opened_with
+from data_stack.formats.records.reader import DEFAULTS, Mask, RecordReader, checked_options, opened_with
+from data_stack.formats.records.record_files import Incomplete
 from data_stack.io.folder import Folder, folder_of
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ __all__ = ["ShardedRecordReader", "shard_names"]
 
 _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 _MOST_OPEN_FILES = 4096
-
-_Integers = npt.NDArray[np.int64]
 
 
 class ShardedRecordReader(AccessedDatasetIterator):
@@ -102,15 +101,15 @@ class ShardedRecordReader(AccessedDatasetIterator):
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"there is no shard {first} in {folder.name!r}, which has {len(names)}")
-        options: dict[str, Any] = {
-            "codecs": codecs,
-            "columns": None if columns is None else names_of("columns", columns),
-            "cache_index": cache_index,
-            "cache_columns": tuple(names_of("cache_columns", cache_columns)),
-            "mapped": mapped,
-            "verified": verified,
-            "incomplete": checked_incomplete(incomplete),
-        }
+        options = checked_options(
+            codecs=codecs,
+            columns=columns,
+            cache_index=cache_index,
+            cache_columns=cache_columns,
+            mapped=mapped,
+            verified=verified,
+            incomplete=incomplete,
+        )
         self._begin(folder, options, chosen, {})
         self._count([len(self._shard(number)) for number in range(len(chosen))])
 
@@ -123,12 +122,8 @@ class ShardedRecordReader(AccessedDatasetIterator):
         self._closed = False
 
     def _count(self, lengths: list[int]) -> None:
-        self._lengths = lengths
-        self._stops = np.cumsum(lengths, dtype=np.int64)
-        self._length = int(self._stops[-1])
-        # A list is searched faster than an array for one position.
-        self._stops_list = self._stops.tolist()
-        self._starts_list = [0, *self._stops_list[:-1]]
+        self._lengths, self._length = lengths, sum(lengths)
+        self._stops = list(itertools.accumulate(lengths))
 
     # ------------------------------------------------------------------ what it is
 
@@ -191,34 +186,15 @@ class ShardedRecordReader(AccessedDatasetIterator):
         number, position = self._find(checked_index(index, self._length))
         return self._shard(number).read(position, columns)
 
-    def _by_shard(self, positions: IndexArrayOfInts) -> Iterator[tuple[int, _Integers | None, _Integers]]:
-        """For each shard: its number, places among ``positions`` (None: all), and the positions in it, in their order."""
-        if not len(positions):
-            return
-        wide = positions.astype(np.int64, copy=False)
-        numbers = self._stops.searchsorted(wide, "right")
-        first = int(numbers[0])
-        if (numbers == first).all():
-            yield first, None, wide - self._starts_list[first]
-            return
-        order = np.argsort(numbers, kind="stable")
-        limits = [0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)]
-        for start, stop in itertools.pairwise(limits):
-            places = order[start:stop]
-            number = int(numbers[places[0]])
-            yield number, places, wide[places] - self._starts_list[number]
-
     def _find(self, position: int) -> tuple[int, int]:
         """The shard that has a sample, and where in it."""
-        number = bisect.bisect_right(self._stops_list, position)
-        return number, position - self._starts_list[number]
+        number = bisect.bisect_right(self._stops, position)
+        return number, position - self._stops[number] + self._lengths[number]
 
     def _sample(self, index: int) -> Sample:
-        number = bisect.bisect_right(self._stops_list, index)
+        number, position = self._find(index)
         reader = self._readers[number]
-        if reader is None or not reader.has_open_files:
-            reader = self._shard(number)
-        return reader[index - self._starts_list[number]]
+        return (reader if reader is not None and reader.has_open_files else self._shard(number))[position]
 
     def _arguments(self) -> dict[str, Any]:
         return self._shard(0)._arguments()
@@ -310,62 +286,56 @@ class ShardedRecordReader(AccessedDatasetIterator):
         return self.__reduce__()
 
 
-class _ShardedAccess(SourceAccess):
-    """Access to records in shards: a batch is one request to each."""
+class _ShardAccess(SourceAccess):
+    """Access to one shard, which is opened when it is read."""
 
-    source: ShardedRecordReader
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.source._length
+    def __init__(self, source: ShardedRecordReader, number: int) -> None:
+        super().__init__()
+        self._reader, self._number, self.n_samples = source, number, source._lengths[number]
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return access_to(self.source._shard(0)).releases_gil
+        return access_to(self._reader._shard(0)).releases_gil
+
+    def _access(self) -> SampleAccess:
+        return access_to(self._reader._shard(self._number))
 
     def sample(self, position: int) -> Sample:
-        return self.source._sample(position)
+        return self._access().sample(position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        found: list[Sample] = [None] * len(positions)
-        for number, places, local in self.source._by_shard(positions):
-            samples = access_to(self.source._shard(number)).samples(local)
-            if places is None:
-                return samples
-            for place, sample in zip(places.tolist(), samples, strict=True):
-                found[place] = sample
-        return found
+        return self._access().samples(positions)
 
-    def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        keys = list(self.source.spec)
-        return dict(zip(keys, self.columns(keys, positions), strict=True))
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self._access().batch(positions)
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
-        lengths = self.source._lengths
-        parts: list[tuple[int, _Integers | None, _Integers | None]] = []
-        if positions is None:
-            parts = [(number, None, None) for number, length in enumerate(lengths) if length]
-        else:
-            parts += self.source._by_shard(positions)
-        if not parts:
-            filled = next((number for number, length in enumerate(lengths) if length), 0)
-            return access_to(self.source._shard(filled)).columns(keys, np.empty(0, np.intp))
-        pieces = [access_to(self.source._shard(number)).columns(keys, local) for number, _, local in parts]
-        if len(pieces) == 1:
-            return pieces[0]
-        order = None if positions is None else np.concatenate([places for _, places, _ in parts if places is not None])
-        return [_joined([piece[place] for piece in pieces], order) for place in range(len(keys))]
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
+        return self._access().columns(keys, positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        first = 0
-        for number, length in enumerate(self.source._lengths):
-            if first < stop and first + length > start:
-                yield from access_to(self.source._shard(number)).iterate(max(0, start - first), min(length, stop - first))
-            first += length
+        return self._access().iterate(start, stop)
 
     def locate(self, position: int) -> str | None:
-        number, local = self.source._find(position)
-        return access_to(self.source._shard(number)).locate(local)
+        return self._access().locate(position)
+
+
+class _ShardedAccess(CombinedAccess):
+    """Access to records in shards: a batch is one request to each."""
+
+    def __init__(self, source: ShardedRecordReader) -> None:
+        super().__init__([_ShardAccess(source, number) for number in range(len(source._lengths))], source._lengths)
+        self.source = source
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
+        if not self.n_samples:
+            return access_to(self.source._shard(0)).columns(keys, np.empty(0, np.intp))
+        return super().columns(keys, positions)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        if not len(positions):
+            keys = list(self.source.spec)
+            return dict(zip(keys, self.columns(keys, positions), strict=True))
+        return super().batch(positions)
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return access_to(self.source._shard(0)).declare_columns()
@@ -406,22 +376,6 @@ def _reopened(
     reader._begin(folder, {**DEFAULTS, **options}, [shard_name(number) for number in chosen], provided)
     reader._count([length for length, n_shards in runs for _ in range(n_shards)])
     return reader
-
-
-def _joined(pieces: list[npt.NDArray[Any]], order: _Integers | None) -> npt.NDArray[Any]:
-    """A column out of those of the shards, in the order that was asked for."""
-    if len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1:
-        joined = join_columns(pieces)
-        if order is None:
-            return joined
-        column = np.empty_like(joined)
-        column[order] = joined
-        return column
-    # As if all values had been stacked together.
-    values = [value for piece in pieces for value in (piece if piece.dtype.kind in "OmM" or piece.ndim > 1 else piece.tolist())]
-    if order is not None:
-        values = [values[place] for place in np.argsort(order, kind="stable").tolist()]
-    return stack_values(values)
 
 
 def _most_open_files() -> int:

@@ -27,8 +27,6 @@ __all__ = ["BlockChecks", "BlockDamage", "StoredFile", "check_size"]
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 #: What lies this close is fetched together: a request costs about as much as this many bytes.
 _GAP_BYTES = 1 << 14
-#: So few unchecked blocks are checked together, so that what looks for them comes to an end.
-_FEW_BLOCKS = 64
 
 _Integers = npt.NDArray[np.int64]
 
@@ -112,15 +110,6 @@ class BlockChecks:
         if 0 not in self._checked:
             self.is_done = True
 
-    def check_rest(self, data: memoryview) -> None:
-        """Check what nobody has checked yet, if it is little; what is damaged stays unchecked, and is told when it is touched."""
-        rest = np.flatnonzero(self._checked_array == 0)
-        if not self.is_done and len(rest) <= _FEW_BLOCKS:
-            for block in rest.tolist():
-                if self._is_right(block, data[block << _SHIFT : (block + 1) << _SHIFT]):
-                    self._checked[block] = 1
-            self.is_done = 0 not in self._checked
-
     def widened(self, offset: int, size: int) -> tuple[int, int] | None:
         """The whole blocks of a range, if one of them is unchecked."""
         size = min(size, self.size - offset)
@@ -198,11 +187,6 @@ class StoredFile:
             resource.close()
 
     @property
-    def is_settled(self) -> bool:
-        """Whether all of it may be taken out of ``buffer`` without a check."""
-        return self.buffer is not None and self.checks.is_done
-
-    @property
     def ranges(self) -> PositionalFile | None:
         """What is read by range, for whoever reads many in one request; its blocks are checked on the way."""
         return self._ranges
@@ -220,12 +204,6 @@ class StoredFile:
         """:meth:`check` for many ranges."""
         if not self.checks.is_done:
             self.checks.check_many(self._view, starts, ends)
-
-    def settle(self) -> bool:
-        """Whether it is settled, or is so now because only a few blocks had to be checked yet."""
-        if self.buffer is not None and not self.checks.is_done:
-            self.checks.check_rest(self._view)
-        return self.is_settled
 
     def read(self, start: int, end: int) -> bytes:
         """A range within the file.

@@ -7,7 +7,6 @@ import hashlib
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.records.completeness import count_samples
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import FileRecord
 from data_stack.formats.records.record_files import Access, RecordFiles
@@ -33,18 +32,20 @@ def verify_files(folder: Folder) -> None:
     if manifest is not None:
         for file, record in manifest.files.items():
             _verify_file(folder, file, record)
-    references = SampleReferences(files) if files.has_references else None
+    references = SampleReferences(files.bag(REFS), files.types) if files.has_references else None
     if manifest is None:
-        count_samples(files, references)
+        files.count_samples(references, "raise")
     n_records = {}
     count = None if manifest is None or references is not None else manifest.count
     for name in ([] if references is None else [REFS]) + list(files.types):
         bag = files.bag(name, count)
         wrong = bag.ends.check_order()
-        if wrong < 0 and len(bag) and manifest is not None and bag.bounds(len(bag) - 1)[1] != bag.n_bytes:
-            wrong = len(bag) - 1
+        last = range(max(0, len(bag) - 1), len(bag))
+        if wrong < 0 and manifest is not None and (bag.bounds(last)[1] != bag.n_bytes).any():
+            wrong = last.start
         if wrong >= 0:
-            raise bag.wrong_bounds(wrong, *bag.ends.bounds(wrong))
+            begins, ends = bag.ends.bounds(range(wrong, wrong + 1))
+            raise bag.wrong_bounds(wrong, int(begins[0]), int(ends[0]))
         n_records[name] = len(bag)
         bag.close()
     if references is not None:

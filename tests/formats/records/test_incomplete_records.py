@@ -44,12 +44,12 @@ def lengthen(path: Path, data: bytes) -> None:
 #: What is done to a dataset of 10 samples, how many are whole then, and what the error says of the column.
 FAULTS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "one index short": (lambda folder: cut(folder / "text.idx", 8), 9, r"number 10, text 9 \("),
-    "index torn": (lambda folder: cut(folder / "text.idx", 3), 9, r"text 9 \(.*text\.idx ends within an entry"),
-    "index with a torn entry more": (lambda folder: lengthen(folder / "text.idx", b"abc"), 10, r"ends within an entry"),
+    "index torn": (lambda folder: cut(folder / "text.idx", 3), 9, r"text 9 \(and a part"),
+    "index with a torn entry more": (lambda folder: lengthen(folder / "text.idx", b"abc"), 10, r"text 10 \(and a part"),
     "index empty": (lambda folder: cut(folder / "text.idx", 80), 0, r"number 10, text 0 \("),
-    "records cut short": (lambda folder: cut(folder / "number.bag", 1), 9, r"number 9 \(.*is cut short: its index names 10 rec"),
-    "records of all gone": (lambda folder: cut(folder / "number.bag", 80), 0, r"number 0 \(.*is cut short"),
-    "records longer": (lambda folder: lengthen(folder / "text.bag", b"wor"), 10, r"text\.bag has 3 bytes behind the last"),
+    "records cut short": (lambda folder: cut(folder / "number.bag", 1), 9, r"number 9 \(and a part"),
+    "records of all gone": (lambda folder: cut(folder / "number.bag", 80), 0, r"number 0 \(and a part"),
+    "records longer": (lambda folder: lengthen(folder / "text.bag", b"wor"), 10, r"text 10 \(and a part"),
 }
 
 

@@ -32,7 +32,6 @@ from data_stack.exception import (
 )
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.formats.records.columns import FixedColumn
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 
@@ -98,23 +97,6 @@ class TestRecordReaderInMemory(TestRecordReader):
     @pytest.fixture
     def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
         with RecordReader(tmp_path, columns=EVEN, cache_index=True, cache_columns=["mat", "name"]) as reader:
-            yield reader
-
-
-class TestRecordReaderOfRows(TestRecordReader):
-    """All columns are rows of one size, and all blocks are checked: the short ways."""
-
-    @pytest.fixture
-    def expected(self, tmp_path: Path) -> list[Any]:
-        spec = {"id": SPEC["id"], "mat": SPEC["mat"]}
-        return [{name: sample[name] for name in spec} for sample in write(tmp_path, 7, spec=spec)]
-
-    @pytest.fixture
-    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
-        with RecordReader(tmp_path) as reader:
-            for position in 100 * [3]:
-                reader[position]
-            assert reader._rows is not None
             yield reader
 
 
@@ -274,16 +256,6 @@ def test_values_are_the_callers_own(tmp_path: Path) -> None:
         reader.read_batch([0, 1])["mat"][:] = 99
         reader.read_column("mat")[:] = 99
         assert_same(list(reader), expected)
-
-
-def test_records_that_a_manifest_does_not_describe_are_rows_if_they_are_of_one_size(tmp_path: Path) -> None:
-    expected = write(tmp_path, 6, manifest=False)
-
-    with RecordReader(tmp_path) as reader:
-        assert_same(reader.read_batch([5, 0])["mat"], np.stack([expected[5]["mat"], expected[0]["mat"]]))
-        assert isinstance(reader._column("id"), FixedColumn)
-        assert isinstance(reader._column("mat"), FixedColumn)
-        assert not isinstance(reader._column("ragged"), FixedColumn)
 
 
 def test_records_of_one_size_and_different_headers_are_each_read_as_what_they_are(tmp_path: Path) -> None:
@@ -447,8 +419,7 @@ def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_checkpoi
             writer.append(sample)
         writer.checkpoint()
         reader = RecordReader(tmp_path)
-        for sample in expected[4:7]:
-            writer.append(sample, flush=True)
+        writer.extend({name: [sample[name] for sample in expected[4:7]] for name in SPEC})
         with caplog.at_level(logging.WARNING, "data_stack"):
             growing = RecordReader(tmp_path)
         assert "appending" in caplog.text
@@ -460,17 +431,6 @@ def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_checkpoi
 
     assert_same(list(reader), expected[:4])
     assert_same(list(RecordReader(tmp_path)), expected[:7])
-
-
-def test_what_an_unfinished_writer_of_sequences_flushed_is_read(tmp_path: Path) -> None:
-    writer = RecordWriter(tmp_path, {"id": "i64", "words": "utf8[]"})
-    for i in range(4):
-        writer.append({"id": i, "words": ["a", "b"][: i % 3]}, flush=True)
-
-    with RecordReader(tmp_path) as reader:
-        assert list(reader) == [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(4)]
-        assert reader[2, {"words": range(1, 9)}] == {"words": ["b"]}
-    writer.close()
 
 
 # ------------------------------------------------------------------ what it says of itself
@@ -601,16 +561,6 @@ def test_it_stacks_and_splits_as_any_iterator(tmp_path: Path) -> None:
         assert view.read_column("id").tolist() == [-1, 5]
         assert zipped.read_batch([2, 3])["number"].tolist() == [2, 3]  # type: ignore[call-overload]
         assert reader.select("id").read_batch([4])["id"].tolist() == [2]  # type: ignore[call-overload]
-
-
-def test_views_go_on_when_all_blocks_are_checked(tmp_path: Path) -> None:
-    expected = write(tmp_path, 8)
-
-    with RecordReader(tmp_path) as reader:
-        view = reader[::-1]
-        for _ in range(40):
-            assert_same(list(view), expected[::-1])
-        assert reader._get is not None
 
 
 def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:

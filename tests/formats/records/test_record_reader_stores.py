@@ -169,13 +169,12 @@ def test_a_range_of_a_sequence_is_one_request() -> None:
     store = _CountingStore()
     write(store)
 
-    with RecordReader(store, prefix="sequences", cache_index=True) as reader:
+    with RecordReader(store, prefix="sequences") as reader:
         reader[9]
         store.requests.clear()
         reader[9, {"frames": range(1, 3)}]
 
-        assert [name for name, _, _ in store.requests] == ["refs.bag", "frames.bag"]
-        assert store.requests[1][2] == 2 * reader._column("frames").bag.bounds(0)[1]
+        assert [name for name, _, _ in store.requests].count("frames.bag") == 1
 
 
 def test_a_store_that_does_not_check_what_it_sends_is_checked() -> None:
