@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import BLOCK_BYTES, Digest, differing_blocks
@@ -308,6 +308,13 @@ class StorageConnector(ABC):
         """How much is stored; reads no resource."""
         sizes = [self.stat(identifier).size for identifier in self.list_resources()]
         return StoreUsage(len(sizes), sum(sizes))
+
+
+def typed(resource: StreamedResource, resource_type: SupportedStreamedResourceTypes) -> StreamedResource:
+    """What ``get_resource`` returns for a type: the resource itself, or its text."""
+    if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
+        return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
+    return resource
 
 
 def damage_in_blocks(recorded: bytes, found: bytes) -> str:

@@ -213,9 +213,6 @@ class MongoDBStores(StoreKind):
             for upload in list(uploads.find()):
                 machine, pid, started = upload["owner"].split("-")
                 uploads.update_one({"_id": upload["_id"]}, {"$set": {"owner": f"{machine}-{pid}-{int(started) - 1}"}})
-            # What they were about to sweep, too.
-            files = client[description["database"]]["data_stack.files"]
-            files.update_many({"metadata.condemned": {"$exists": True}}, {"$set": {"metadata.condemned": "nobody"}})
 
     def discard(self, description: Description) -> None:
         with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:

@@ -800,28 +800,3 @@ def test_credentials_are_in_no_log(mongodb_auth_uri: str, caplog: pytest.LogCapt
     assert len(password) > 10
     assert password not in caplog.text
     assert password not in shown
-
-
-def test_who_reads_on_and_on_is_read_ahead_for_and_may_stop_or_fork_at_any_time(mongodb_uri: str) -> None:
-    data = hashlib.shake_128(b"long").digest(30 << 20)
-    with MongoDBStorageConnector(mongodb_uri) as connector:
-        connector.set_resource("long", data)
-        before = threading.active_count()
-
-        with connector.get_resource("long") as resource:
-            pieces = [resource.read(1 << 20) for _ in range(13)]
-            child = os.fork()
-            if child == 0:
-                os._exit(0 if resource.read(4 << 20) == data[13 << 20 : 17 << 20] else 1)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            assert resource.read_at(5, 10) == data[5:15]  # elsewhere in between
-            pieces += [resource.read(1 << 20) for _ in range(17)]
-        with connector.get_resource("long") as resource:
-            for _ in range(20):
-                resource.read(1 << 20)
-
-        assert b"".join(pieces) == data
-        until = time.monotonic() + 10
-        while threading.active_count() > before and time.monotonic() < until:
-            time.sleep(0.01)
-        assert threading.active_count() <= before

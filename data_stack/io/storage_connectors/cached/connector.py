@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
 from data_stack.io.identifiers import checked_identifier
-from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
 from data_stack.io.storage_connectors.cached.limit import remove
 from data_stack.io.storage_connectors.cached.remote import Remote
@@ -27,6 +27,7 @@ from data_stack.io.storage_connectors.connector import (
     StorageConnector,
     StoreFinding,
     StoreUsage,
+    typed,
 )
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
@@ -130,10 +131,7 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(info.sha256, info.size)
         if content is None:
             return self._remote.get_resource(identifier, resource_type)
-        resource = StreamedResource.sealed(identifier, CachedSource(self._asked, identifier, content), self)
-        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
-            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
-        return resource
+        return typed(StreamedResource.sealed(identifier, CachedSource(self._asked, identifier, content), self), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         checked_identifier(identifier)

@@ -87,7 +87,7 @@ class CacheFolder:
 
     def __init__(self, path: str, remote: str, max_bytes: int | None) -> None:
         self.path = path
-        self.limit = SizeLimit(os.path.join(path, "used"), max_bytes)
+        self.limit = SizeLimit(lambda: self.opened(os.path.join(path, "used"), os.O_RDWR | os.O_CREAT), max_bytes)
         self._use_seconds = _USE_SECONDS if max_bytes is None else 0.0
         self._notes = os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16])
         self._said: set[str] = set()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from data_stack.util.lock_file import try_lock, unlock
@@ -47,12 +46,12 @@ class SizeLimit:
     believed leads to no room, or to counting again: a reader is never held up for long.
 
     Args:
-        path: the file of the count.
+        open_count: opens the file of the count.
         max_bytes: the limit; None: there is none.
     """
 
-    def __init__(self, path: str, max_bytes: int | None) -> None:
-        self._path, self._max_bytes = path, max_bytes
+    def __init__(self, open_count: Callable[[], int], max_bytes: int | None) -> None:
+        self._open_count, self._max_bytes = open_count, max_bytes
         self._locked_out_until = 0.0
 
     def admits(self, size: int) -> bool:
@@ -74,7 +73,7 @@ class SizeLimit:
             yield False
             return
         start = time.monotonic()
-        with _locked(self._path) as handle:
+        with self._locked() as handle:
             if handle is None:
                 if time.monotonic() - start >= _LOCK_SECONDS:
                     self._locked_out_until = time.monotonic() + _LOCKED_OUT_SECONDS
@@ -88,6 +87,23 @@ class SizeLimit:
             text = b"%d" % used
             os.pwrite(handle, (b"%s %08x" % (text, zlib.crc32(text))).ljust(64), 0)
             yield fits
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int | None]:
+        """The file of the count, locked for this thread alone; None if that cannot be had soon, or not at all."""
+        try:
+            handle = self._open_count()
+        except OSError:
+            yield None
+            return
+        is_locked = False
+        try:
+            is_locked = lock_soon(handle)
+            yield handle if is_locked else None
+        finally:
+            if is_locked:
+                unlock(handle)
+            os.close(handle)
 
     def _count(self, handle: int) -> int:
         """The count; more than fits if it cannot be believed."""
@@ -108,36 +124,6 @@ class SizeLimit:
                     remove(path)
                 used -= item.disk_bytes
         return used
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[int | None]:
-    """A descriptor of a file, locked for this thread alone; None if it cannot be had soon, or not at all."""
-    try:
-        handle = _opened(path)
-    except OSError as error:
-        if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
-            remove(path)  # not of our making
-        yield None
-        return
-    try:
-        got = lock_soon(handle)
-        try:
-            yield handle if got else None
-        finally:
-            if got:
-                unlock(handle)
-    finally:
-        os.close(handle)
-
-
-def _opened(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        return os.open(path, flags, 0o600)
 
 
 def lock_soon(handle: int) -> bool:

@@ -19,31 +19,29 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final, cast
-from urllib.parse import parse_qsl
+from typing import Any, Final
 
 from data_stack.exception import (
     ConfigError,
-    DamagedBlockError,
     DatasetFileCorruptError,
     MalformedIdentifierError,
     ReadOnlyStorageError,
-    ResourceChangedError,
     ResourceNotFoundError,
     StorageError,
     StorageUnavailableError,
 )
 from data_stack.io.identifiers import checked_identifier, checked_prefix
-from data_stack.io.integrity import ALGORITHM, BlockDigests, block_digest, digest_of_block
-from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
+from data_stack.io.integrity import BlockDigests
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     DAY_SECONDS,
@@ -53,16 +51,22 @@ from data_stack.io.storage_connectors.connector import (
     StorageConnector,
     StoreFinding,
     StoreUsage,
+    typed,
 )
+from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopted_blocks
 from data_stack.io.storage_connectors.fsspec.pointer import (
     MAX_INLINE_BYTES,
     MAX_POINTER_BYTES,
     MAX_RESOURCE_BYTES,
+    OBJECTS,
     PART_BYTES,
     Pointer,
     block_bytes_for,
+    part_path,
+    version_of,
 )
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
+from data_stack.io.storage_connectors.fsspec.url_options import parse_options
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
@@ -71,41 +75,14 @@ from data_stack.util.executor import waiting
 
 _OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
-_OBJECTS: Final = ".data_stack/objects"
 _LEASES: Final = ".data_stack/leases"
 _NOTES: Final = ".data_stack/digests"
 #: Writing one file takes seconds; what is unfinished for longer has lost its writer.
 _ABANDONED_SECONDS: Final = 3600.0
 _LAST_LOOK_SECONDS: Final = 1.0
 _MOST_UPLOADS: Final = 3
-_POINTERS_AT_ONCE: Final = 32
+_POINTERS_AT_ONCE: Final = 16
 _MOST_NOTE_BYTES: Final = 4096
-
-#: Options of a URL's query, for all schemes and for some: the argument, or the path to it in the options of the file system.
-_S3_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "endpointUrl": ("endpoint_url",),
-    "region": ("client_kwargs", "region_name"),
-    "anonymous": ("anon",),
-    "profile": ("profile",),
-    "requesterPays": ("requester_pays",),
-}
-_GS_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "endpointUrl": ("endpoint_url",),
-    "project": ("project",),
-    "anonymous": ("token",),
-}
-_AZ_OPTIONS: Final[dict[str, tuple[str, ...]]] = {"account": ("account_name",), "anonymous": ("anon",)}
-_SFTP_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "keyFile": ("key_filename",),
-    "hostKeyPolicy": ("host_key_policy",),
-    "knownHosts": ("known_hosts",),
-}
-_QUERY_OPTIONS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    "s3": _S3_OPTIONS, "s3a": _S3_OPTIONS, "gs": _GS_OPTIONS, "gcs": _GS_OPTIONS,
-    "az": _AZ_OPTIONS, "abfs": _AZ_OPTIONS, "abfss": _AZ_OPTIONS,
-    "sftp": _SFTP_OPTIONS, "ssh": _SFTP_OPTIONS,
-    "hdfs": {"user": ("user",), "kerberosTicket": ("kerb_ticket",)},
-}  # fmt: skip
 
 
 class FsspecStorageConnector(StorageConnector):
@@ -167,29 +144,7 @@ class FsspecStorageConnector(StorageConnector):
         parts = StorageURL.parse(url)
         if parts is None:
             raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
-        try:
-            query = parse_qsl(parts.query[1:], keep_blank_values=True, strict_parsing=bool(parts.query[1:]))
-        except ValueError:
-            raise ConfigError("not a URL: its query cannot be read") from None
-        known = _QUERY_OPTIONS.get(parts.scheme, {})
-        arguments: dict[str, Any] = {}
-        options: dict[str, Any] = {}
-        for name, text in query:
-            if name in ("readOnly", "timeoutSeconds", "inlineBytes"):
-                key = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds", "inlineBytes": "inline_bytes"}[name]
-                arguments[key] = _value(name, text)
-            elif name in known:
-                *above, last = known[name]
-                target = options
-                for each in above:
-                    target = target.setdefault(each, {})
-                target[last] = _value(name, text)
-            else:
-                names = ", ".join(sorted({"readOnly", "timeoutSeconds", "inlineBytes", *known}))
-                raise ConfigError(f"a {parts.scheme}:// URL has an option that is none of these: {names}")
-        if "token" in options:
-            options = {**options, "token": "anon"} if options["token"] else {k: v for k, v in options.items() if k != "token"}
-        return cls(str(replace(parts, query="", fragment="")), **arguments, **options)
+        return cls(str(replace(parts, query="", fragment="")), **parse_options(parts.scheme, parts.query[1:]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._files.place!r})"
@@ -201,11 +156,14 @@ class FsspecStorageConnector(StorageConnector):
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         pointer = self._pointer(identifier)
-        blocks = self._adopted(identifier) if pointer is None else _PointedBlocks(self, pointer)
-        resource = StreamedResource.sealed(identifier, BlockedSource(blocks), self)
-        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
-            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
-        return resource
+        if pointer is not None:
+            blocks = ObjectBlocks(self._files, pointer, lambda: self._pointer(identifier))
+        else:
+            file = self._files.info(identifier)
+            if file is None:
+                raise ResourceNotFoundError(identifier, repr(self))
+            blocks = adopted_blocks(self._files, identifier, file, self._noted(identifier, file))
+        return typed(StreamedResource.sealed(identifier, BlockedSource(blocks), self), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         checked_identifier(identifier)
@@ -242,7 +200,11 @@ class FsspecStorageConnector(StorageConnector):
             self._files.delete(_note_path(identifier))
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        return sorted(self._listed(prefix))
+        adopted = self._adopted_files(prefix)
+        folder = prefix.rpartition("/")[0]
+        pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
+        identifiers = {_identifier_of(file.path) for file in pointers} | set(adopted)
+        return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
         pointer = self._pointer(identifier)
@@ -291,7 +253,7 @@ class FsspecStorageConnector(StorageConnector):
         """
         if not dry_run:
             self._check_writable("garbage")
-        parts, leases = self._files.files(_OBJECTS), self._files.files(_LEASES)
+        parts, leases = self._files.files(OBJECTS), self._files.files(_LEASES)
         if not parts and not leases and not self._files.files(TEMPORARIES):
             return []
         now = self._now()
@@ -301,12 +263,12 @@ class FsspecStorageConnector(StorageConnector):
             return file.modified is None or now - math.floor(file.modified) >= grace_seconds
 
         # Of an upload that is going on the last part is young.
-        young = {_version_of(file.path) for file in parts if not is_old(file)}
-        useless = [file for file in parts if _version_of(file.path) not in young]
+        young = {version_of(file.path) for file in parts if not is_old(file)}
+        useless = [file for file in parts if version_of(file.path) not in young]
         for _ in range(2):  # a resource that is moved meanwhile may be missed once
             if useless:
                 needed = {pointer.version for pointer in self._pointers()}
-                useless = [file for file in useless if _version_of(file.path) not in needed]
+                useless = [file for file in useless if version_of(file.path) not in needed]
         found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
         found += [Garbage(file.path, file.size, "its holder is gone") for file in leases if is_old(file)]
         if not dry_run:
@@ -318,7 +280,7 @@ class FsspecStorageConnector(StorageConnector):
         ]
 
     def audit(self) -> list[StoreFinding]:
-        sizes = {file.path: file.size for file in self._files.files(_OBJECTS)}
+        sizes = {file.path: file.size for file in self._files.files(OBJECTS)}
         adopted = set(self._adopted_files(""))
         findings = [
             StoreFinding(file.path, "is no pointer of ours; nothing reads it, remove it", is_fault=False)
@@ -335,7 +297,7 @@ class FsspecStorageConnector(StorageConnector):
                 problem = "is stored, and another tool's file lies under the same name; the file is not read"
                 findings.append(StoreFinding(identifier, problem, is_fault=False))
             for number in range(pointer.n_parts):
-                part = _part_path(pointer, number)
+                part = part_path(pointer.version, number)
                 if sizes.get(part) != pointer.part_size(number) and self._pointer(identifier) == pointer:
                     what = "is missing" if part not in sizes else f"has {sizes[part]:,} bytes, not {pointer.part_size(number):,}"
                     problem = f"its part {number} ({part}) {what}; store the resource again from its source or a copy"
@@ -343,7 +305,7 @@ class FsspecStorageConnector(StorageConnector):
         return findings
 
     def usage(self) -> StoreUsage:
-        parts = {file.path: file.size for file in self._files.files(_OBJECTS)}
+        parts = {file.path: file.size for file in self._files.files(OBJECTS)}
         pointed: dict[str, Pointer] = {pointer.identifier: pointer for pointer in self._pointers()}
         adopted = {name: file.size for name, file in self._adopted_files("").items() if name not in pointed}
         needed = {pointer.version for pointer in pointed.values()}
@@ -352,7 +314,7 @@ class FsspecStorageConnector(StorageConnector):
             n_resources=len(pointed) + len(adopted),
             resource_bytes=resource_bytes,
             stored_bytes=resource_bytes,
-            garbage_bytes=sum(size for path, size in parts.items() if _version_of(path) not in needed),
+            garbage_bytes=sum(size for path, size in parts.items() if version_of(path) not in needed),
         )
 
     # ------------------------------------------------------------------ pointers
@@ -367,19 +329,15 @@ class FsspecStorageConnector(StorageConnector):
             yield Pointer.decoded(document, identifier, repr(self))
 
     def _documents(self) -> Iterator[tuple[str, bytes]]:
-        """What lies where pointers lie, with the identifiers it is for; many at a time, but not many large ones."""
-        group: list[tuple[str, str]] = []
-        n_bytes = 0
-        for file in [*self._files.files(_RESOURCES), None]:
-            if group and (file is None or len(group) == _POINTERS_AT_ONCE or n_bytes + file.size > MAX_POINTER_BYTES):
-                documents = self._files.read_ranges([(path, 0, MAX_POINTER_BYTES + 1) for path, _ in group])
-                for (_, identifier), document in zip(group, documents, strict=True):
-                    if document is not None:  # it may have been deleted meanwhile
-                        yield identifier, document
-                group, n_bytes = [], 0
-            if file is not None and (named := _identifier_of(file.path)) is not None:
-                group.append((file.path, named))
-                n_bytes += file.size
+        """What lies where pointers lie, with the identifiers it is for; many at a time."""
+        paths = [file.path for file in self._files.files(_RESOURCES)]
+        named = [(path, identifier) for path in paths if (identifier := _identifier_of(path)) is not None]
+        for start in range(0, len(named), _POINTERS_AT_ONCE):
+            group = named[start : start + _POINTERS_AT_ONCE]
+            documents = self._files.read_ranges([(path, 0, MAX_POINTER_BYTES + 1) for path, _ in group])
+            for (_, identifier), document in zip(group, documents, strict=True):
+                if document is not None:  # it may have been deleted meanwhile
+                    yield identifier, document
 
     def _publish(self, pointer: Pointer) -> None:
         path, document = _pointer_path(pointer.identifier), pointer.encoded()
@@ -396,12 +354,6 @@ class FsspecStorageConnector(StorageConnector):
                 f"{error} It is not known to be published: should the request still arrive, it will be, whole.", error.errno
             ) from None
 
-    def _adopted(self, identifier: str) -> _AdoptedBlocks:
-        file = self._files.info(identifier)
-        if file is None:
-            raise ResourceNotFoundError(identifier, repr(self))
-        return _AdoptedBlocks(self._files, file, identifier, self._noted(identifier, file))
-
     def _noted(self, identifier: str, file: RemoteFile) -> str | None:
         """The SHA-256 that was found of exactly this file of another tool."""
         note = self._files.read(_note_path(identifier), _MOST_NOTE_BYTES)
@@ -416,48 +368,39 @@ class FsspecStorageConnector(StorageConnector):
 
     def _stored(self, identifier: str, resource: Storable, size: int) -> Pointer:
         """Store all parts of a resource, a few at a time; its pointer, which is not published yet."""
+        if size > MAX_RESOURCE_BYTES:
+            raise StorageError(
+                f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the most that a resource in {self!r} may have; "
+                f"split it"
+            )
         pieces = in_pieces(binary_chunks(resource), PART_BYTES)
         first = next(pieces, b"")
-        whole, blocks = hashlib.sha256(first), BlockDigests(block_bytes_for(size))
-        blocks.update(memoryview(first))
-        n_bytes = len(first)
-        pointer = Pointer(identifier, n_bytes, "", block_bytes_for(size), b"", None, first)
-        if len(first) > self._inline_bytes:  # the last piece is the only short one, so what fits is all there is
-            pointer = replace(pointer, version=secrets.token_hex(16), inline=b"")
+        # The last piece is the only short one, so what fits is all there is.
+        version = None if len(first) <= self._inline_bytes else secrets.token_hex(16)
+        whole, blocks, n_bytes = hashlib.sha256(), BlockDigests(block_bytes_for(size)), 0
 
-            def all_pieces() -> Iterator[bytes]:
-                nonlocal n_bytes
-                yield first
-                for piece in pieces:
-                    whole.update(piece)
-                    blocks.update(memoryview(piece))
-                    n_bytes += len(piece)
-                    if n_bytes > MAX_RESOURCE_BYTES:
-                        raise StorageError(
-                            f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the most that a resource in "
-                            f"{self!r} may have; split it"
-                        )
-                    yield piece
+        def hashed() -> Iterator[bytes]:
+            nonlocal n_bytes
+            for piece in itertools.chain([first], pieces):
+                whole.update(piece)
+                blocks.update(memoryview(piece))
+                n_bytes += len(piece)
+                yield piece
 
-            def store(numbered: tuple[int, bytes]) -> None:
-                self._files.put(_part_path(pointer, numbered[0]), numbered[1])
+        def store(numbered: tuple[int, bytes]) -> None:
+            if version is not None:
+                self._files.put(part_path(version, numbered[0]), numbered[1])
 
-            for _ in waiting.map(store, enumerate(all_pieces()), at_once=_MOST_UPLOADS):
-                pass
-        return replace(pointer, size=n_bytes, sha256=whole.hexdigest(), blocks=blocks.digests())
+        for _ in waiting.map(store, enumerate(hashed()), at_once=_MOST_UPLOADS):
+            pass
+        inline = first if version is None else b""
+        return Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes_for(size), blocks.digests(), version, inline)
 
     def _check_writable(self, what: str) -> None:
         if self._read_only:
             raise ReadOnlyStorageError(f"{what!r} is not changed: {self!r} was opened for reading only")
 
     # ------------------------------------------------------------------ listing
-
-    def _listed(self, prefix: str) -> set[str]:
-        adopted = self._adopted_files(prefix)
-        folder = prefix.rpartition("/")[0]
-        pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
-        identifiers = {_identifier_of(file.path) for file in pointers} | set(adopted)
-        return {identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix)}
 
     def _adopted_files(self, prefix: str) -> dict[str, RemoteFile]:
         """What other tools put there, by identifier."""
@@ -498,106 +441,6 @@ class FsspecStorageConnector(StorageConnector):
         return self._files.now()
 
 
-class _PointedBlocks(Blocks):
-    """The blocks that a pointer names, each checked."""
-
-    ahead_bytes = 2 * PART_BYTES
-
-    def __init__(self, connector: FsspecStorageConnector, pointer: Pointer) -> None:
-        self._connector, self._pointer = connector, pointer
-        self.size, self.block_bytes, self.sha256 = pointer.size, pointer.block_bytes, pointer.sha256
-
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        if self._pointer.version is None:
-            places = [number * self.block_bytes for number in numbers]
-            return [self._pointer.inline[at : at + self.block_bytes] for at in places]
-        found: list[bytes] = []
-        runs = list(self._runs(numbers))
-        pieces = self._read(runs)
-        for index, (first, n_blocks) in enumerate(runs):
-            piece, pieces[index] = pieces[index], None  # blocks are copies: let go of each piece as soon as it is cut up
-            view = memoryview(piece or b"")
-            for i in range(n_blocks):
-                data = bytes(view[i * self.block_bytes : (i + 1) * self.block_bytes])
-                if block_digest(data) != digest_of_block(self._pointer.blocks, first + i):
-                    # It may have been damaged on its way only.
-                    data = self._checked(first + i, self._read([(first + i, 1)])[0] or b"")
-                found.append(data)
-        return found
-
-    def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Blocks that follow each other in one part: the first one, and how many."""
-        per_part = PART_BYTES // self.block_bytes
-        first, n_blocks = -1, 0
-        for number in numbers:
-            if n_blocks and number == first + n_blocks and number % per_part:
-                n_blocks += 1
-                continue
-            if n_blocks:
-                yield first, n_blocks
-            first, n_blocks = number, 1
-        if n_blocks:
-            yield first, n_blocks
-
-    def _read(self, runs: Sequence[tuple[int, int]]) -> list[bytes | None]:
-        ranges = []
-        for first, n_blocks in runs:
-            part, start = divmod(first * self.block_bytes, PART_BYTES)
-            end = min(start + n_blocks * self.block_bytes, self._pointer.part_size(part))
-            ranges.append((_part_path(self._pointer, part), start, end))
-        return self._connector._files.read_ranges(ranges)
-
-    def _checked(self, number: int, data: bytes) -> bytes:
-        expected, actual = digest_of_block(self._pointer.blocks, number), block_digest(data)
-        if actual == expected:
-            return data
-        identifier = self._pointer.identifier
-        if not data:
-            current = self._connector._pointer(identifier)
-            if current != self._pointer:
-                now = "nothing" if current is None else f"sha256 {current.sha256}"
-                raise ResourceChangedError(identifier, f"sha256 {self.sha256}", now)
-        raise DamagedBlockError(
-            identifier,
-            repr(self._connector),
-            number,
-            self.block_bytes,
-            expected.hex(),
-            actual.hex() if data else "of nothing: it is missing",
-            ALGORITHM,
-        )
-
-
-class _AdoptedBlocks(Blocks):
-    """A file of another tool: without digests, but of one version."""
-
-    block_bytes = 256 << 10
-
-    def __init__(self, files: RemoteFiles, file: RemoteFile, identifier: str, sha256: str | None) -> None:
-        self._files, self._file, self._identifier = files, file, identifier
-        self.size, self.sha256 = file.size, sha256
-        etag = file.tag.partition("|")[0]  # the times behind it change with each copy
-        self.tag = f"{etag}, {file.size} bytes" if etag else None
-
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        ranges = [
-            (self._identifier, number * self.block_bytes, min((number + 1) * self.block_bytes, self.size)) for number in numbers
-        ]
-        pieces = self._files.read_ranges(ranges)
-        # Asked afterwards: if it is the same file now, it was the same file while it was read.
-        file = self._files.info(self._identifier)
-        if file != self._file:
-            now = "nothing" if file is None else f"{file.size:,} bytes, tag {file.tag}"
-            raise ResourceChangedError(self._identifier, f"{self.size:,} bytes, tag {self._file.tag}", now)
-        for number, (_, start, end), piece in zip(numbers, ranges, pieces, strict=True):
-            n_read = len(piece or b"")
-            if n_read != end - start:
-                raise DamagedBlockError(
-                    self._identifier, self._files.place, number, self.block_bytes, str(end - start), str(n_read), "size"
-                )
-        return [piece or b"" for piece in pieces]
-
-
 # ---------------------------------------------------------------------- names and values
 
 
@@ -630,14 +473,6 @@ def _identifier_of(pointer_path: str) -> str | None:
     return None
 
 
-def _part_path(pointer: Pointer, number: int) -> str:
-    return f"{_OBJECTS}/{pointer.version}/{number}"
-
-
-def _version_of(part_path: str) -> str:
-    return part_path.removeprefix(_OBJECTS + "/").partition("/")[0]
-
-
 def _size_of(resource: Storable) -> int | None:
     """The length of what can be read more than once; None of what cannot."""
     if isinstance(resource, (bytes, bytearray, memoryview)):
@@ -647,18 +482,3 @@ def _size_of(resource: Storable) -> int | None:
         file.seek(0, os.SEEK_END)
         return int(file.tell())
     return None
-
-
-def _value(name: str, text: str) -> Any:
-    if name in ("readOnly", "anonymous", "requesterPays"):
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(f"the option {name} is true or false")
-        return text.lower() == "true"
-    if name in ("timeoutSeconds", "inlineBytes"):
-        try:
-            return float(text) if name == "timeoutSeconds" else int(text)
-        except ValueError:
-            raise ConfigError(f"the option {name} is a number") from None
-    if not text:
-        raise ConfigError(f"the option {name} has no value")
-    return text

@@ -16,6 +16,7 @@ from data_stack.exception import ChecksumMismatchError, DatasetFileCorruptError
 from data_stack.io.integrity import ALGORITHM, BLOCK_BYTES, DIGEST_BYTES, block_digest
 
 FORMAT: Final = b"data_stack resource 3\n"
+OBJECTS: Final = ".data_stack/objects"
 #: Content is stored in objects of this size; the last one is shorter.
 PART_BYTES: Final = 4 << 20
 MAX_POINTER_BYTES: Final = 4 << 20
@@ -108,6 +109,16 @@ class Pointer:
         if len(blocks) != n_digests or len(inline) != (size if version is None else 0) or len(inline) > MAX_INLINE_BYTES:
             refuse("does not have one digest for each block, or holds content of another size")
         return cls(identifier, size, sha256, block_bytes, blocks, version, inline)
+
+
+def part_path(version: str | None, number: int) -> str:
+    """Where a part lies."""
+    return f"{OBJECTS}/{version}/{number}"
+
+
+def version_of(path: str) -> str:
+    """The version that the part at a path belongs to."""
+    return path.removeprefix(OBJECTS + "/").partition("/")[0]
 
 
 def block_bytes_for(size: int) -> int:

@@ -11,12 +11,11 @@ import errno
 import functools
 import importlib
 import os
-import re
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, NoReturn, TypeVar
@@ -29,9 +28,11 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
+from data_stack.io.storage_connectors.fsspec.errors import is_credentials_error, is_unreachable, reason_of
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_errors import FULL_ERRORS
 from data_stack.io.url import StorageURL
+from data_stack.util.forks import call_in_forks
 
 try:
     import fsspec
@@ -53,19 +54,6 @@ _PACKAGES: Final = {
     "sftp": "paramiko", "ssh": "paramiko", "hdfs": "pyarrow",
 }  # fmt: skip
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_BUSY: Final = {
-    errno.EBUSY, errno.EAGAIN, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EBUSY, errno.ETIMEDOUT, errno.EPIPE,
-    errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN,
-}  # fmt: skip
-#: What the clients below fsspec call a server that did not answer: botocore, aiohttp, azure, paramiko.
-_UNREACHABLE: Final = {
-    "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",
-    "ConnectionError", "TimeoutError", "TransferEncodingError", "HTTPException", "ProxyError", "NoValidConnectionsError",
-    "gaierror",
-}  # fmt: skip
-#: What paramiko derives from those, though the server did answer.
-_REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
-_WORD: Final = re.compile("[A-Z][a-z]+")
 _MOST_ATTEMPTS: Final = 4
 #: Listings take many requests; each of them has the limit of a single one where the client allows it.
 _LISTING_FACTOR: Final = 10
@@ -123,7 +111,8 @@ class RemoteFiles:
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds = timeout_seconds
         self._options = dict(options)
-        self._handles: dict[int, _Handle] = {}
+        self._connection: _Handle | None = None
+        call_in_forks(self._begin_in_fork)
 
     # ------------------------------------------------------------------ reading
 
@@ -157,14 +146,14 @@ class RemoteFiles:
             try:
                 return [self._run("cat_file", self._full(path), start=start, end=end, seconds=seconds)]
             except Exception as error:  # each file system has exceptions of its own
-                if isinstance(error, StorageError | ConfigError) or _is_unreachable(error) or not self._is_connected():
+                if isinstance(error, StorageError | ConfigError) or is_unreachable(error) or not self._is_connected():
                     raise
                 return [error]
         paths, starts, ends = (list(each) for each in zip(*ranges, strict=True))
         names = [self._full(path) for path in paths]
         answers = self._run("cat_ranges", names, starts, ends, on_error="return", seconds=seconds)
         for answer in answers:
-            if isinstance(answer, BaseException) and (not isinstance(answer, Exception) or _is_unreachable(answer)):
+            if isinstance(answer, BaseException) and (not isinstance(answer, Exception) or is_unreachable(answer)):
                 raise answer
         return list(answers)
 
@@ -247,7 +236,7 @@ class RemoteFiles:
     def _put_by_renaming(self, path: str, data: bytes) -> None:
         temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
         for each in (temporary, path):
-            self._run("makedirs", os.path.dirname(self._full(each)), exist_ok=True)
+            self._make_folder_of(each)
         try:
             handle = self._handle()
             if isinstance(handle.file_system, LocalFileSystem):
@@ -262,16 +251,20 @@ class RemoteFiles:
                 raise OSError(errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored")
             self._run("mv", self._full(temporary), self._full(path))
         except BaseException as error:
-            if not _is_unreachable(error):  # a sweep removes it later
+            if not is_unreachable(error):  # a sweep removes it later
                 with contextlib.suppress(Exception):
                     self._run("rm_file", self._full(temporary))
             raise
 
     def _create_exclusively(self, path: str, data: bytes) -> None:
-        self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
+        self._make_folder_of(path)
         handle = self._handle()
         with handle.lock, handle.file_system.open(self._full(path), "xb") as file:
             file.write(data)
+
+    def _make_folder_of(self, path: str) -> None:
+        with contextlib.suppress(OSError):  # somebody else may be making it; what else is wrong shows when the file is written
+            self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
 
     def _puts_are_atomic(self) -> bool:
         """Whether a put is atomic by itself, as it is in object stores; others publish by renaming."""
@@ -317,64 +310,64 @@ class RemoteFiles:
             except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
                 wait = 0.05 * 4**attempt * (0.5 + secrets.randbelow(1000) / 1000)
                 is_late = time.monotonic() - start + wait > (seconds or self._timeout_seconds)
-                is_unreachable = _is_unreachable(error) or not self._is_connected()
-                if is_unreachable:
+                is_away = is_unreachable(error) or not self._is_connected()
+                if is_away:
                     self._disconnect()
-                if not is_unreachable or attempt == _MOST_ATTEMPTS or is_late:
+                if not is_away or attempt == _MOST_ATTEMPTS or is_late:
                     # Not chained: the exceptions of clients may hold URLs with credentials.
-                    self._fail(action, path, error, attempt, is_unreachable=is_unreachable)
+                    self._fail(action, path, error, attempt, is_away=is_away)
             attempt += 1
             time.sleep(wait)
 
-    def _fail(self, action: str, path: str, error: Exception, n_attempts: int = 1, *, is_unreachable: bool = False) -> NoReturn:
+    def _fail(self, action: str, path: str, error: Exception, n_attempts: int = 1, *, is_away: bool = False) -> NoReturn:
         number = error.errno if isinstance(error, OSError) else None
         where = f"could not {action} {path or 'the store'!r} in {self.place}: {self._reason(error)}"
         if number in FULL_ERRORS:
             raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
-        if is_unreachable:
+        if is_away:
             tries = f"tried {n_attempts} times " if n_attempts > 1 else ""
             raise StorageUnavailableError(
                 f"{where} ({tries}within {self._timeout_seconds:g} s). Check the network and the server, and try again.",
                 number,
             ) from None
-        if isinstance(error, PermissionError) or {"Credential", "Authentication"} & set(_WORD.findall(type(error).__name__)):
+        if is_credentials_error(error):
             raise StorageError(f"{where}. Check the credentials and what they allow.", number) from None
         raise StorageError(f"{where}. The store is as it was.", number) from None
 
     def _reason(self, error: BaseException) -> str:
-        """What an exception says, without what may be secret."""
-        text = re.sub(r"//[^/@\s]*@", "//…@", str(error).split("\n")[0])
-        text = re.sub(r"\?\S+", "?…", text)
-        for secret in _secrets_in({**self._from_url, **self._options}):
-            text = text.replace(secret, "…")
-        return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+        return reason_of(error, {**self._from_url, **self._options})
 
     def _handle(self) -> _Handle:
         """The file system of this process."""
-        handle = self._handles.get(os.getpid())
+        handle = self._connection
         if handle is None:
             options = self._all_options()
-            # Connectors of one process with the same options share one: a client of S3 takes 0.2 s to be made.
-            key = (os.getpid(), self._class, fsspec.utils.tokenize(options))
+            # Connectors with the same options share one: a client of S3 takes 0.2 s to be made.
+            key = (self._class, fsspec.utils.tokenize(options))
             handle = _SHARED.get(key)
             if handle is None:
                 made = self._connected(options)
                 handle = _SHARED.setdefault(key, made)
                 if handle is not made:  # another thread was faster
                     made.close()
-            handle = self._handles.setdefault(os.getpid(), handle)
+            self._connection = handle
         return handle
+
+    def _begin_in_fork(self) -> None:
+        if self._connection is not None:
+            _INHERITED.append(self._connection)
+            self._connection = None
 
     def _is_connected(self) -> bool:
         """Whether the connection of this process still holds, as far as its file system can tell."""
-        handle = self._handles.get(os.getpid())
+        handle = self._connection
         return handle is None or bool(getattr(handle.file_system, "is_connected", True))
 
     def _disconnect(self) -> None:
         """Let go of a connection that broke; those of asynchronous clients mend themselves."""
         if issubclass(self._class, AsyncFileSystem):
             return
-        handle = self._handles.pop(os.getpid(), None)
+        handle, self._connection = self._connection, None
         for key in [key for key, shared in list(_SHARED.items()) if shared is handle]:
             _SHARED.pop(key, None)
         if handle is not None:
@@ -454,7 +447,7 @@ class _Handle:
 
         self._finalizer: weakref.finalize[Any, Any] | None = None
         if hasattr(file_system, "disconnect"):  # a connection with a thread of its own, which would keep it for ever
-            self._finalizer = weakref.finalize(self, _disconnect, file_system, os.getpid())
+            self._finalizer = weakref.finalize(self, file_system.disconnect)
             self._finalizer.atexit = False
 
     def close(self) -> None:
@@ -463,18 +456,20 @@ class _Handle:
             self._finalizer()
 
 
-def _disconnect(file_system: Any, pid: int) -> None:
-    if pid == os.getpid():
-        file_system.disconnect()
-
-
 _WITHOUT_LOGIN = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 #: The file systems of this process that are in use.
-_SHARED: weakref.WeakValueDictionary[tuple[int, Any, str], _Handle] = weakref.WeakValueDictionary()
+_SHARED: weakref.WeakValueDictionary[tuple[Any, str], _Handle] = weakref.WeakValueDictionary()
 #: Those of its parents. They are never let go of: closing one would touch the sockets and the event loop that both share.
 _INHERITED: list[_Handle] = []
+
+
+def _begin_in_fork() -> None:
+    _INHERITED.extend(_SHARED.values())
+    _SHARED.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _INHERITED.extend(_SHARED.values()))
+    os.register_at_fork(after_in_child=_begin_in_fork)
 
 
 def _class_of(protocol: str) -> Any:
@@ -492,41 +487,6 @@ def _class_of(protocol: str) -> Any:
 def _raise_unless_missing(error: Exception) -> None:
     if not isinstance(error, FileNotFoundError):  # a folder may be removed while its parent is listed
         raise error
-
-
-def _is_unreachable(error: BaseException) -> bool:
-    """Whether trying again may help: the server did not answer, broke off, or has too much to do."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in _BUSY:
-            return True
-        response = getattr(seen, "response", None)
-        if isinstance(response, Mapping):
-            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        else:
-            status = getattr(seen, "status", None) or getattr(seen, "status_code", None) or getattr(seen, "code", None)
-        if isinstance(status, int):
-            return status in (408, 429) or status >= 500
-        names = {each.__name__ for each in type(seen).__mro__}
-        if _REFUSED & names:
-            return False
-        if _UNREACHABLE & names:
-            return True
-        seen = seen.__cause__
-    return False
-
-
-def _secrets_in(options: Any) -> Iterator[str]:
-    """All texts among options that an error must not repeat."""
-    if isinstance(options, Mapping):
-        for key, value in options.items():
-            if key not in ("endpoint_url", "region_name", "protocol", "host"):
-                yield from _secrets_in(value)
-    elif isinstance(options, (list, tuple)):
-        for value in options:
-            yield from _secrets_in(value)
-    elif isinstance(options, str) and len(options) > 3:
-        yield options
 
 
 def _seconds(modified: Any) -> float | None:

@@ -12,7 +12,6 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -119,62 +118,12 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         path = self._strip_protocol(path)
         return {**self._decode_stat(self.ftp.lstat(path)), "name": path}  # of a link, not of what it leads to
 
-    def makedirs(self, path: str, exist_ok: bool = False, mode: int = 0o777) -> None:
-        if self.exists(path):
-            if not exist_ok:
-                raise FileExistsError(errno.EEXIST, "there is such a folder", path)
-            return
-        parent = path.rpartition("/")[0]
-        if parent:
-            self.makedirs(parent, exist_ok=True, mode=mode)
-        try:
-            self.ftp.mkdir(path, mode)
-        except OSError:
-            if not self.exists(path):  # made by somebody else meanwhile
-                raise
-
-    def exists(self, path: str, **kwargs: Any) -> bool:
-        try:
-            self.ftp.stat(self._strip_protocol(path))
-        except FileNotFoundError:
-            return False
-        return True
-
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        (found,) = self._pieces(path, [(start or 0, end)])
-        return found
-
-    def cat_ranges(
-        self,
-        paths: Sequence[str],
-        starts: Sequence[int],
-        ends: Sequence[int],
-        max_gap: int | None = None,
-        on_error: str = "return",
-        **kwargs: Any,
-    ) -> list[bytes | Exception]:
-        found: list[bytes | Exception] = [b""] * len(paths)
-        indices_of: dict[str, list[int]] = {}
-        for index, path in enumerate(paths):
-            indices_of.setdefault(path, []).append(index)
-        for path, indices in indices_of.items():
-            try:
-                for index, piece in zip(indices, self._pieces(path, [(starts[i], ends[i]) for i in indices]), strict=True):
-                    found[index] = piece
-            except FileNotFoundError as error:  # whatever else fails, fails for the others too
-                for index in indices:
-                    found[index] = error
-        return found
-
-    def _pieces(self, path: str, ranges: Sequence[tuple[int, int | None]]) -> Iterator[bytes]:
-        """Ranges of a file, as far as it goes; all are asked for before the first one is waited for."""
         with self.ftp.open(self._strip_protocol(path), "rb") as file:
             size = file.stat().st_size or 0
-            ends = [size if end is None else min(end, size) for _, end in ranges]
-            sizes = [max(0, end - start) for (start, _), end in zip(ranges, ends, strict=True)]
-            pieces = file.readv([(start, n) for (start, _), n in zip(ranges, sizes, strict=True) if n])
-            for n in sizes:
-                yield next(pieces) if n else b""
+            first, n_bytes = start or 0, max(0, (size if end is None else min(end, size)) - (start or 0))
+            # All pieces of it are asked for before the first one is waited for.
+            return next(iter(file.readv([(first, n_bytes)]))) if n_bytes else b""
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         with self.open(path, "xb" if mode == "create" else "wb") as file:

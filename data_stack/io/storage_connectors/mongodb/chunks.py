@@ -7,10 +7,8 @@ as well.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final
 
 from bson import Binary, ObjectId
@@ -22,7 +20,6 @@ from data_stack.io.integrity import ALGORITHM, block_digest_at
 from data_stack.io.storage_connectors.blocks import Blocks
 from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents
 from data_stack.util.executor import waiting
-from data_stack.util.forks import call_in_forks
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -31,8 +28,6 @@ __all__ = ["FileChunks", "chunk_digest", "insert_chunks"]
 
 #: Sent at once. One batch is on its way while the next is being filled, so a writer holds about twice as much.
 _BATCH_BYTES: Final = 4 << 20
-#: How long closing waits for an answer that is not needed.
-_PATIENCE_SECONDS: Final = 1.0
 _WANTED: Final = {"_id": 0, "n": 1, "data": 1, "digest": 1}
 
 
@@ -46,7 +41,6 @@ class FileChunks(Blocks):
 
     Args:
         connection: where it is.
-        chunks: gives the collection of the chunks, in whatever process asks.
         identifier: the resource, for messages.
         file_id: the file; what is read is this file's, whatever the identifier stands for meanwhile.
         size, chunk_bytes: length of the whole, and of each chunk but the last.
@@ -54,12 +48,9 @@ class FileChunks(Blocks):
         on_loss: called before a missing chunk is reported; may raise a better error.
     """
 
-    _ahead: tuple[range, Future[dict[int, dict[str, Any]]]] | None
-
     def __init__(
         self,
         connection: Connection,
-        chunks: Callable[[], Documents],
         identifier: str,
         file_id: Any,
         size: int,
@@ -69,53 +60,19 @@ class FileChunks(Blocks):
         on_loss: Callable[[], None] = lambda: None,
     ) -> None:
         self.size, self.block_bytes, self.sha256 = size, chunk_bytes, sha256
-        self._connection, self._chunks = connection, chunks
+        self._connection = connection
         self._identifier, self._file_id, self._on_loss = identifier, file_id, on_loss
-        self._forget_ahead()
-        self._end_of_last = -1
-        call_in_forks(self._forget_ahead)  # a fork inherits no thread
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        ahead, self._ahead = self._ahead, None
-        found: dict[int, dict[str, Any]] | None = None
-        if ahead is not None and list(ahead[0]) == list(numbers):
-            with contextlib.suppress(Exception):  # it is asked for again, and raised then
-                found = ahead[1].result()
-        if found is None:
-            found = self._asked_for(numbers)
-        self._ask_ahead(numbers)
+        chunks = self._connection.readable("chunks")
+        found = self._connection.reading("read", self._identifier, lambda: self._found(numbers, chunks))
         if len(found) < len(numbers):
             # A secondary, or a primary that was deposed, may not have them yet.
+            primary = chunks.with_options(read_preference=ReadPreference.PRIMARY)
             found = self._connection.reading_in_session(
-                "read", self._identifier, lambda session: self._found(numbers, self._from_primary(), session)
+                "read", self._identifier, lambda session: self._found(numbers, primary, session)
             )
         return [self._verified(number, found.get(number)) for number in numbers]
-
-    def close(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            wait([ahead[1]], _PATIENCE_SECONDS)
-
-    def _forget_ahead(self) -> None:
-        self._ahead = None
-
-    def _ask_ahead(self, numbers: Sequence[int]) -> None:
-        """Let the server look for what comes next while these chunks are digested, if somebody reads on and on.
-
-        Only after two full windows in a row: the next one is then asked for, and exactly that. What is found is digested by the
-        thread that takes it, while the next one is on its way: 256 MiB take 0.35 s so, 0.45 s one after the other, and 0.43 s if
-        the thread that asks digests too (a bare cursor: 0.28 s).
-        """
-        first, end = numbers[0], numbers[-1] + 1
-        follows, self._end_of_last = first == self._end_of_last, end
-        is_full = end - first == len(numbers) == max(2, self.ahead_bytes // self.block_bytes)
-        last = min(end + len(numbers), -(-self.size // self.block_bytes))
-        if follows and is_full and end < last:
-            following = range(end, last)
-            self._ahead = following, waiting.submit(self._asked_for, following)
-
-    def _asked_for(self, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
-        return self._connection.reading("read", self._identifier, lambda: self._found(numbers, self._chunks()))
 
     def _found(
         self, numbers: Sequence[int], chunks: Documents, session: ClientSession | None = None
@@ -133,9 +90,6 @@ class FileChunks(Blocks):
         )
         with query as cursor:
             return {document["n"]: document for document in cursor if isinstance(document.get("n"), int)}
-
-    def _from_primary(self) -> Documents:
-        return self._chunks().with_options(read_preference=ReadPreference.PRIMARY)
 
     def _verified(self, number: int, document: dict[str, Any] | None) -> bytes:
         expected = min(self.block_bytes, self.size - number * self.block_bytes)

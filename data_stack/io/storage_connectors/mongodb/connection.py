@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import re
 import time
 import traceback
@@ -216,6 +217,18 @@ class Connection:
                 return work(session)
 
         return self.reading(action, identifier, in_session)
+
+    def find_one(self, identifier: str, name: str, query: Mapping[str, Any], *options: Any, **more: Any) -> dict[str, Any] | None:
+        """A document of a collection, in a :meth:`session`; what a secondary does not have yet is asked of the primary."""
+        collections = [self.readable(name)]
+        if self.settings.read_preference != "primary":
+            collections.append(self.writable(name))
+        for collection in collections:
+            find = functools.partial(collection.find_one, query, *options, **more)
+            document = self.reading_in_session("look for", identifier, lambda session: find(session=session))  # noqa: B023
+            if document is not None:
+                return document
+        return None
 
     def reading(self, action: str, identifier: str, work: Callable[[], _Result]) -> _Result:
         """What ``work`` returns; it only reads, so it is done again when the connection breaks, until the time is over."""

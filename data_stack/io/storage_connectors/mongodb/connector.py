@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
 from pymongo.client_session import ClientSession
@@ -26,7 +27,7 @@ from data_stack.exception import (
 )
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.integrity import Digest, block_digest
-from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import (
     BINARY,
@@ -37,6 +38,7 @@ from data_stack.io.storage_connectors.connector import (
     StorageConnector,
     StoreFinding,
     StoreUsage,
+    typed,
 )
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
@@ -195,11 +197,11 @@ class MongoDBStorageConnector(StorageConnector):
         if pointer.file_id is None:
             source: BytesSource | BlockedSource = BytesSource(pointer.data or b"", pointer.info)
         else:
-            source = BlockedSource(self._chunks_of(pointer))
-        resource = StreamedResource.sealed(identifier, source, self)
-        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
-            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
-        return resource
+            where = self._connection, identifier, pointer.file_id
+            explain = functools.partial(self._explain_loss, pointer)
+            size, chunk_bytes = pointer.length, pointer.chunk_bytes or 1
+            source = BlockedSource(FileChunks(*where, size, chunk_bytes, pointer.sha256, on_loss=explain))
+        return typed(StreamedResource.sealed(identifier, source, self), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         checked_identifier(identifier)
@@ -235,20 +237,7 @@ class MongoDBStorageConnector(StorageConnector):
         return GridFSFile.latest(self._settings, bucket, filename).get_resource(filename)
 
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        connection = self._connection
-        document = connection.reading_in_session(
-            "look for",
-            identifier,
-            lambda session: connection.readable("resources").find_one({"_id": identifier}, projection, session=session),
-        )
-        if document is None and self._settings.read_preference != "primary":
-            # A secondary may not have it yet.
-            document = connection.reading_in_session(
-                "look for",
-                identifier,
-                lambda session: connection.writable("resources").find_one({"_id": identifier}, projection, session=session),
-            )
-        return document
+        return self._connection.find_one(identifier, "resources", {"_id": identifier}, projection)
 
     def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> Pointer:
         document = self._document(checked_identifier(identifier), projection)
@@ -258,19 +247,6 @@ class MongoDBStorageConnector(StorageConnector):
         if projection is None and pointer.file_id is None and pointer.data is None:
             raise DatasetFileCorruptError(f"the pointer document of resource {identifier!r} in {self!r} has lost its bytes")
         return pointer
-
-    def _chunks_of(self, pointer: Pointer) -> FileChunks:
-        connection = self._connection
-        return FileChunks(
-            connection,
-            lambda: connection.readable("chunks"),
-            pointer.identifier,
-            pointer.file_id,
-            pointer.length,
-            pointer.chunk_bytes or 1,
-            pointer.sha256,
-            on_loss=lambda: self._explain_loss(pointer),
-        )
 
     def _explain_loss(self, pointer: Pointer) -> None:
         """Tell what was swept long after it was replaced from damage."""
@@ -296,13 +272,7 @@ class MongoDBStorageConnector(StorageConnector):
                 perhaps published whole.
         """
         self._check_writable("store", identifier)
-        source = binary_chunks(resource)
-        head = _head(source, self._settings.inline_bytes)
-        size = sum(map(len, head))
-        if size <= self._settings.inline_bytes:
-            self._publish_small(identifier, b"".join(head), expected_sha256)
-        else:
-            self._publish_large(identifier, itertools.chain(head, source), expected_sha256)
+        self._store(identifier, binary_chunks(resource), expected_sha256)
 
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
@@ -312,10 +282,7 @@ class MongoDBStorageConnector(StorageConnector):
             with sealing(LocalWriter(identifier, file)) as writer:
                 yield writer
             file.seek(0)
-            if writer.digest.size <= self._settings.inline_bytes:
-                self._publish_small(identifier, file.read(), ANYTHING)
-            else:
-                self._publish_large(identifier, iter(lambda: file.read(COPY_BYTES), b""), ANYTHING)
+            self._store(identifier, iter(lambda: file.read(COPY_BYTES), b""), ANYTHING)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         self._check_writable("move", new_identifier)
@@ -331,9 +298,7 @@ class MongoDBStorageConnector(StorageConnector):
                 self._take_back(moved, before)
         if not is_deleted:
             self._pointer(identifier, {"data": 0})
-            raise StorageConflictError(
-                f"{identifier!r} in {self!r} was replaced while it was moved to {new_identifier!r}; try again"
-            )
+            raise StorageConflictError(f"{identifier!r} in {self!r} was replaced while it was moved; it was not moved")
         self._mark_replaced(before, moved)
 
     def delete_resource(self, identifier: str) -> None:
@@ -355,19 +320,25 @@ class MongoDBStorageConnector(StorageConnector):
         if self._settings.read_only:
             raise ReadOnlyStorageError(f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30)
 
-    def _publish_small(self, identifier: str, data: bytes, expected: str | None) -> None:
-        digest = Digest()
+    def _store(self, identifier: str, source: Iterable[Buffer], expected: str | None) -> None:
+        inline_bytes, chunk_bytes = self._settings.inline_bytes, self._settings.chunk_bytes
+        pieces = in_pieces(source, chunk_bytes)
+        head = list(itertools.islice(pieces, inline_bytes // chunk_bytes + 1))
+        if sum(map(len, head)) > inline_bytes:
+            self._store_file(identifier, itertools.chain(head, pieces), expected)
+            return
+        digest, data = Digest(), b"".join(head)
         digest.update(data)
         pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
         self._mark_replaced(self._publish(pointer, expected))
 
-    def _publish_large(self, identifier: str, source: Iterable[Buffer], expected: str | None) -> None:
+    def _store_file(self, identifier: str, pieces: Iterable[bytes], expected: str | None) -> None:
         connection, chunk_bytes = self._connection, self._settings.chunk_bytes
         with connection.operation("store", identifier):
             connection.make_indexes()
         upload = Upload(connection, identifier)
         try:
-            upload.send(in_pieces(source, chunk_bytes))
+            upload.send(pieces)
             upload.complete()
             digest = upload.digest
             pointer = Pointer(identifier, digest.size, digest.sha256, ObjectId(), file_id=upload.file_id, chunk_bytes=chunk_bytes)
@@ -447,7 +418,11 @@ class MongoDBStorageConnector(StorageConnector):
                 if is_conflict:
                     if is_asking and self._is_published(pointer, session):
                         return None  # the server was still at it when it was asked
-                    raise self._conflict(identifier, expected)
+                    what = "nothing was to be there" if expected is None else f"sha256 {expected} was to be replaced"
+                    raise StorageConflictError(
+                        f"{identifier!r} in {self!r} is not what it was expected to be ({what}): somebody else was first. "
+                        f"Nothing was published; look at what is there now."
+                    )
                 return before
         raise StorageError(
             f"could not publish {identifier!r} in {self!r}: {_ATTEMPTS} times somebody else created and deleted it"
@@ -468,13 +443,6 @@ class MongoDBStorageConnector(StorageConnector):
             self._connection.writable("files", durable=False).update_one(
                 {"_id": file_id, "metadata.data_stack": 1}, {"$currentDate": {"metadata.replaced": True}}
             )
-
-    def _conflict(self, identifier: str, expected: str | None) -> StorageConflictError:
-        what = "nothing was to be there" if expected is None else f"sha256 {expected} was to be replaced"
-        return StorageConflictError(
-            f"{identifier!r} in {self!r} is not what it was expected to be ({what}): somebody else was first. Nothing was "
-            f"published; look at what is there now."
-        )
 
     def _unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
         return _OutcomeUnknownError(
@@ -518,15 +486,3 @@ def _condition(identifier: str, expected: str | None) -> dict[str, Any]:
         return {"_id": identifier}
     # None: no document fulfils this, so the upsert inserts, and fails if there is one.
     return {"_id": identifier, "sha256": expected} if expected is not None else {"_id": identifier, "format": None}
-
-
-def _head(source: Iterator[Buffer], size: int) -> list[bytes]:
-    """The first pieces of a source: until it ends, or they are more than ``size`` bytes."""
-    head: list[bytes] = []
-    n_bytes = 0
-    for piece in source:
-        head.append(bytes(piece))
-        n_bytes += len(head[-1])
-        if n_bytes > size:
-            break
-    return head

@@ -52,9 +52,7 @@ class GridFSFile:
         length, chunk_bytes = int(length), int(chunk_bytes)
         if not (0 < chunk_bytes <= 16 << 20 and length < 1 << 53):
             raise self._damaged(identifier, f"'chunkSize' is {chunk_bytes}, 'length' {length}")
-        chunks = FileChunks(
-            connection, lambda: connection.readable("chunks"), identifier, document["_id"], length, chunk_bytes, None
-        )
+        chunks = FileChunks(connection, identifier, document["_id"], length, chunk_bytes, None)
         return StreamedResource.sealed(identifier, BlockedSource(chunks), self)
 
     def _damaged(self, filename: str, what: str) -> DatasetFileCorruptError:
@@ -65,18 +63,7 @@ class GridFSFile:
 
 def _document(connection: Connection, query: dict[str, Any], filename: str) -> dict[str, Any]:
     newest_first = [("uploadDate", -1), ("_id", -1)]
-    document = connection.reading_in_session(
-        "look for",
-        filename,
-        lambda session: connection.readable("files").find_one(query, sort=newest_first, session=session),
-    )
-    if document is None and connection.settings.read_preference != "primary":
-        # A secondary may not have it yet.
-        document = connection.reading_in_session(
-            "look for",
-            filename,
-            lambda session: connection.writable("files").find_one(query, sort=newest_first, session=session),
-        )
+    document = connection.find_one(filename, "files", query, sort=newest_first)
     if document is None:
         raise ResourceNotFoundError(filename, f"the GridFS bucket of {connection.settings.name}")
     return document

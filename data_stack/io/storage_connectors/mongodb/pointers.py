@@ -18,6 +18,14 @@ from data_stack.io.storage_connectors.connector import ResourceInfo
 __all__ = ["Pointer"]
 
 FORMAT: Final = 2
+#: The types of the fields that all pointers have.
+_KINDS: Final[dict[str, type]] = {
+    "length": int,
+    "sha256": str,
+    "write_id": ObjectId,
+    "check": bytes,
+    "modified": datetime.datetime,
+}
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -59,14 +67,9 @@ class Pointer:
 
     def update(self) -> dict[str, Any]:
         """The update that makes a document of the collection ``resources`` this pointer, in one step."""
-        content: dict[str, Any]
-        if self.file_id is None:
-            content, absent = (
-                {"data": Binary(self.data or b""), "digest": Binary(self.data_digest or b"")},
-                ("file_id", "chunkSize"),
-            )
-        else:
-            content, absent = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}, ("data", "digest")
+        of_data = {"data": Binary(self.data or b""), "digest": Binary(self.data_digest or b"")}
+        of_file = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}
+        content, absent = (of_data, of_file) if self.file_id is None else (of_file, of_data)
         return {
             "$set": {
                 "format": FORMAT,
@@ -82,11 +85,9 @@ class Pointer:
         }
 
     def _check(self) -> bytes:
-        facts = [self.identifier, self.length, self.sha256, self.chunk_bytes]
-        facts += [
-            None if self.file_id is None else str(self.file_id),
-            None if self.data_digest is None else self.data_digest.hex(),
-        ]
+        file_id = None if self.file_id is None else str(self.file_id)
+        digest = None if self.data_digest is None else self.data_digest.hex()
+        facts = [self.identifier, self.length, self.sha256, self.chunk_bytes, file_id, digest]
         return block_digest(json.dumps(facts).encode())
 
     @classmethod
@@ -105,44 +106,34 @@ class Pointer:
                 identifier, where, f"'format' is {_shown(document.get('format'))}; this data_stack reads format {FORMAT}"
             )
         has_data = "digest" in document
-        fields: dict[str, tuple[Any, type]] = {
-            "length": (document.get("length"), int),
-            "sha256": (document.get("sha256"), str),
-            "write_id": (document.get("write_id"), ObjectId),
-            "check": (document.get("check"), bytes),
-            "modified": (document.get("modified"), datetime.datetime),
-        }
-        if has_data:
-            fields |= {"digest": (document["digest"], bytes), "data": (document.get("data", b""), bytes)}
-        else:
-            fields |= {"file_id": (document.get("file_id"), ObjectId), "chunkSize": (document.get("chunkSize"), int)}
-        for name, (value, kind) in fields.items():
+        kinds = _KINDS | ({"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int})
+        if has_data and "data" in document:
+            kinds["data"] = bytes
+        for name, kind in kinds.items():
+            value = document.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise _damaged(identifier, where, f"{name!r} is {_shown(value)}, not of type {kind.__name__}")
-        length, chunk_bytes = int(document["length"]), None if has_data else int(document["chunkSize"])
-        if not 0 <= length < 1 << 53:
-            raise _damaged(identifier, where, f"'length' is {_shown(length)}")
-        if chunk_bytes is not None and not 0 < chunk_bytes <= 16 << 20:
-            raise _damaged(identifier, where, f"'chunkSize' is {_shown(chunk_bytes)}")
-        if not _SHA256.fullmatch(document["sha256"]):
-            raise _damaged(identifier, where, "'sha256' is no digest")
         pointer = cls(
             identifier,
-            length,
+            int(document["length"]),
             document["sha256"],
             document["write_id"],
             document.get("data"),
             document.get("digest"),
-            document.get("file_id") if not has_data else None,
-            chunk_bytes,
+            None if has_data else document["file_id"],
+            None if has_data else int(document["chunkSize"]),
             document["modified"],
         )
+        if not 0 <= pointer.length < 1 << 53 or not (pointer.chunk_bytes is None or 0 < pointer.chunk_bytes <= 16 << 20):
+            raise _damaged(identifier, where, f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
+        if not _SHA256.fullmatch(pointer.sha256):
+            raise _damaged(identifier, where, "'sha256' is no digest")
         if pointer._check() != document["check"]:
             raise _damaged(identifier, where, "its fields are not those that were written together")
         if has_data and pointer.data is not None:
             digest = block_digest(pointer.data)
-            if digest != pointer.data_digest or len(pointer.data) != length:
-                raise DamagedBlockError(identifier, where, 0, length, document["digest"].hex(), digest.hex())
+            if digest != pointer.data_digest or len(pointer.data) != pointer.length:
+                raise DamagedBlockError(identifier, where, 0, pointer.length, document["digest"].hex(), digest.hex())
         return pointer
 
 

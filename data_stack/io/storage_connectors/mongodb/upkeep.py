@@ -72,6 +72,11 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
     found = []
     for file_id in {*chunked, *files, *dead}:
         file = files.get(file_id)
+        if file_id in needed and not dry_run and file is not None and _is_ours(file) and "replaced" in file["metadata"]:
+            # Of a resource that was moved meanwhile: another replacement begins another grace.
+            with connection.operation("mark", str(file_id)):
+                since = {"_id": file_id, "metadata.replaced": {"$eq": file["metadata"]["replaced"]}}
+                connection.writable("files").update_one(since, {"$unset": {"metadata.replaced": ""}})
         if file_id in needed or (file_id in records and file_id not in dead) or not (file is None or _is_ours(file)):
             continue
         reason = _reason(file_id, file, file_id in dead, now, grace_seconds)
@@ -90,8 +95,8 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
     with connection.operation("look for leases in", ""):
         leases = connection.writable("leases", durable=False)
         for lease in list(leases.find({})):
-            query = {"_id": lease["_id"], "value": lease.get("value")}
-            if is_left_by_the_dead(query["value"]) and (dry_run or leases.delete_one(query).deleted_count):
+            unchanged_lease = {"_id": lease["_id"], "value": lease.get("value")}
+            if is_left_by_the_dead(lease.get("value")) and (dry_run or leases.delete_one(unchanged_lease).deleted_count):
                 found.append(Garbage(f"lease of {lease['_id']!r:.200}", None, "its holder died"))
     return found
 
@@ -132,55 +137,49 @@ def _needed(connection: Connection) -> set[ObjectId]:
 
 def audit(connection: Connection) -> list[StoreFinding]:
     """Pointers whose document or file is damaged, files that lost chunks; and what lies about without harm."""
-    found = []
+    found: list[StoreFinding] = []
+
+    def note(name: str, problem: str, *, is_fault: bool = False) -> None:
+        found.append(StoreFinding(name, problem, is_fault))
+
+    bucket = connection.settings.bucket
     with connection.operation("audit", ""):
         pointers = list(connection.readable("resources").find({}, {"data": 0}))
     with connection.operation("audit", ""):
-        files = {
-            file["_id"]: file
-            for file in connection.readable("files").find({}, {"length": 1, "chunkSize": 1, "metadata": 1})
-            if _is_id(file["_id"])
-        }
+        listed = connection.readable("files").find({}, {"length": 1, "chunkSize": 1, "metadata": 1})
+        files = {file["_id"]: file for file in listed if _is_id(file["_id"])}
     with connection.operation("audit", ""):
         counts: dict[str, Any] = {"_id": "$files_id", "n": {"$sum": 1}, "first": {"$min": "$n"}, "last": {"$max": "$n"}}
-        groups = [_OBJECT_IDS, {"$group": counts}]
-        chunks = {group["_id"]: group for group in connection.readable("chunks").aggregate(groups)}
-        uploads = {record["file_id"] for record in connection.readable("uploads").find({}) if _is_id(record.get("file_id"))}
-        indexes = [index["key"] for index in connection.readable("chunks").list_indexes()]
-    needed = set()
+        groups = connection.readable("chunks").aggregate([_OBJECT_IDS, {"$group": counts}])
+        chunks = {group["_id"]: (group["n"], group["first"], group["last"]) for group in groups}
+        needed = {record["_id"] for record in connection.readable("uploads").find({}) if _is_id(record["_id"])}
+        indexes = [dict(index["key"]) for index in connection.readable("chunks").list_indexes()]
     for document in pointers:
         try:
             pointer = Pointer.of({**document, "_id": checked_identifier(document["_id"])}, connection.settings.name)
         except DataStackError as error:
-            found.append(StoreFinding(f"{document['_id']!r:.100}", str(error), True))
+            note(f"{document['_id']!r:.100}", str(error), is_fault=True)
             continue
         if pointer.file_id is None:
             continue
         needed.add(pointer.file_id)
-        file, group = files.get(pointer.file_id), chunks.get(pointer.file_id, {"n": 0, "first": 0, "last": -1})
-        if file is None:
-            problem = f"its file {pointer.file_id} is gone from {connection.settings.bucket}.files; store it again"
-            found.append(StoreFinding(pointer.identifier, problem, group["n"] == 0))
+        named, file = f"its file {pointer.file_id}", files.get(pointer.file_id)
+        group = chunks.get(pointer.file_id, (0, 0, -1))
+        if group != (pointer.n_chunks, 0, pointer.n_chunks - 1):
+            problem = f"{group[0]} chunks of {named} are there instead of {pointer.n_chunks}; store it again"
+            note(pointer.identifier, problem, is_fault=True)
+        elif file is None:
+            note(pointer.identifier, f"{named} is gone from {bucket}.files: other tools do not find it; store it again")
         elif (file.get("length"), file.get("chunkSize")) != (pointer.length, pointer.chunk_bytes):
-            problem = f"its file {pointer.file_id} has another length or chunk size: other tools will read it wrongly"
-            found.append(StoreFinding(pointer.identifier, problem, False))
-        if (group["n"], group["first"], group["last"]) != (pointer.n_chunks, 0, pointer.n_chunks - 1):
-            problem = f"{group['n']} chunks of its file {pointer.file_id} are there instead of {pointer.n_chunks}; store it again"
-            found.append(StoreFinding(pointer.identifier, problem, True))
-    bucket = connection.settings.bucket
+            note(pointer.identifier, f"{named} has another length or chunk size: other tools will read it wrongly")
     for file_id, file in files.items():
-        if file_id not in needed and _is_ours(file) and file_id not in uploads:
-            found.append(StoreFinding(f"file {file_id}", "no resource needs it; `data-stack gc` removes it in time", False))
-    found += [
-        StoreFinding(
-            f"chunks of {file_id}", f"there is no such file in {bucket}.files; `data-stack gc` removes them in time", False
-        )
-        for file_id in chunks
-        if file_id not in files and file_id not in needed and file_id not in uploads
-    ]
-    if chunks and {"files_id": 1, "n": 1} not in [dict(key) for key in indexes]:
-        problem = f"{bucket}.chunks lacks the index (files_id, n), so each read looks at all chunks; the next write makes it"
-        found.append(StoreFinding(f"{bucket}.chunks", problem, False))
+        if file_id not in needed and _is_ours(file):
+            note(f"file {file_id}", "no resource needs it; `data-stack gc` removes it in time")
+    for file_id in chunks:
+        if file_id not in files and file_id not in needed:
+            note(f"chunks of {file_id}", f"there is no such file in {bucket}.files; `data-stack gc` removes them in time")
+    if chunks and {"files_id": 1, "n": 1} not in indexes:
+        note(f"{bucket}.chunks", "lacks the index (files_id, n), so each read looks at all chunks; the next write makes it")
     return found
 
 

@@ -1,0 +1,73 @@
+"""What the exceptions of file systems mean, each of which has its own, and what of them may be shown."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+__all__ = ["is_credentials_error", "is_unreachable", "reason_of"]
+
+_BUSY: Final = {
+    errno.EBUSY, errno.EAGAIN, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EBUSY, errno.ETIMEDOUT, errno.EPIPE,
+    errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN,
+}  # fmt: skip
+#: What the clients below fsspec call a server that did not answer: botocore, aiohttp, azure, paramiko.
+_UNREACHABLE: Final = {
+    "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",
+    "ConnectionError", "TimeoutError", "TransferEncodingError", "HTTPException", "ProxyError", "NoValidConnectionsError",
+    "gaierror",
+}  # fmt: skip
+#: What paramiko derives from those, though the server did answer.
+_REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
+_WORD: Final = re.compile("[A-Z][a-z]+")
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether trying again may help: the server did not answer, broke off, or has too much to do."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in _BUSY:
+            return True
+        response = getattr(seen, "response", None)
+        if isinstance(response, Mapping):
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        else:
+            status = getattr(seen, "status", None) or getattr(seen, "status_code", None) or getattr(seen, "code", None)
+        if isinstance(status, int):
+            return status in (408, 429) or status >= 500
+        names = {each.__name__ for each in type(seen).__mro__}
+        if _REFUSED & names:
+            return False
+        if _UNREACHABLE & names:
+            return True
+        seen = seen.__cause__
+    return False
+
+
+def is_credentials_error(error: BaseException) -> bool:
+    """Whether the store refused who asks."""
+    return isinstance(error, PermissionError) or bool({"Credential", "Authentication"} & set(_WORD.findall(type(error).__name__)))
+
+
+def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
+    """What an exception says, without what may be secret; ``options`` are those of the file system."""
+    text = re.sub(r"//[^/@\s]*@", "//…@", str(error).split("\n")[0])
+    text = re.sub(r"\?\S+", "?…", text)
+    for secret in _secrets_in(options):
+        text = text.replace(secret, "…")
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+
+def _secrets_in(options: Any) -> Iterator[str]:
+    """All texts among options that an error must not repeat."""
+    if isinstance(options, Mapping):
+        for key, value in options.items():
+            if key not in ("endpoint_url", "region_name", "protocol", "host"):
+                yield from _secrets_in(value)
+    elif isinstance(options, (list, tuple)):
+        for value in options:
+            yield from _secrets_in(value)
+    elif isinstance(options, str) and len(options) > 3:
+        yield options

@@ -1,0 +1,111 @@
+"""The blocks of a resource in an object store, checked: from the parts that a pointer names, or from a file of another tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from data_stack.exception import DamagedBlockError, ResourceChangedError
+from data_stack.io.integrity import ALGORITHM, block_digest, digest_of_block
+from data_stack.io.storage_connectors.blocks import Blocks
+from data_stack.io.storage_connectors.fsspec.pointer import PART_BYTES, Pointer, part_path
+from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
+
+__all__ = ["ObjectBlocks", "adopted_blocks"]
+
+_ADOPTED_BLOCK_BYTES = 256 << 10
+
+
+class ObjectBlocks(Blocks):
+    """Reads by ranges of parts; each block is held against its digest.
+
+    Args:
+        files: the store.
+        pointer: says what the resource consists of.
+        current: what the store says now, for errors.
+        file: of another tool, that the resource is: it has no parts and no digests, but is of one version.
+    """
+
+    ahead_bytes = 2 * PART_BYTES
+
+    def __init__(
+        self, files: RemoteFiles, pointer: Pointer, current: Callable[[], Pointer | None], file: RemoteFile | None = None
+    ) -> None:
+        self._files, self._pointer, self._current, self._file = files, pointer, current, file
+        self.size, self.block_bytes, self.sha256 = pointer.size, pointer.block_bytes, pointer.sha256 or None
+        etag = "" if file is None else file.tag.partition("|")[0]  # the times behind it change with each copy
+        self.tag = f"{etag}, {self.size} bytes" if etag else None
+
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        if self._file is None and self._pointer.version is None:
+            return [self._pointer.inline[number * self.block_bytes :][: self.block_bytes] for number in numbers]
+        found: list[bytes] = []
+        runs = list(self._runs(numbers))
+        pieces = self._read(runs)
+        if self._file is not None:
+            # Asked afterwards: if it is the same file now, it was the same file while it was read.
+            now = self._files.info(self._file.path)
+            if now != self._file:
+                self._raise_changed(f"tag {self._file.tag}", None if now is None else f"tag {now.tag}")
+        for index, (first, n_blocks) in enumerate(runs):
+            piece, pieces[index] = pieces[index], None  # blocks are copies: let go of each piece as soon as it is cut up
+            view = memoryview(piece or b"")
+            for i in range(n_blocks):
+                data = bytes(view[i * self.block_bytes : (i + 1) * self.block_bytes])
+                if not self._is_right(first + i, data):  # it may have been damaged on its way only
+                    data = self._read([(first + i, 1)])[0] or b""
+                    if not self._is_right(first + i, data):
+                        self._raise_damaged(first + i, data)
+                found.append(data)
+        return found
+
+    def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Blocks that follow each other in one part: the first one, and how many."""
+        per_part = PART_BYTES // self.block_bytes
+        first, n_blocks = -1, 0
+        for number in numbers:
+            if n_blocks and number == first + n_blocks and number % per_part:
+                n_blocks += 1
+                continue
+            if n_blocks:
+                yield first, n_blocks
+            first, n_blocks = number, 1
+        if n_blocks:
+            yield first, n_blocks
+
+    def _read(self, runs: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        ranges = []
+        for first, n_blocks in runs:
+            start = first * self.block_bytes
+            end = min(start + n_blocks * self.block_bytes, self.size)
+            if self._file is None:
+                part = start // PART_BYTES
+                ranges.append((part_path(self._pointer.version, part), start - part * PART_BYTES, end - part * PART_BYTES))
+            else:
+                ranges.append((self._file.path, start, end))
+        return self._files.read_ranges(ranges)
+
+    def _is_right(self, number: int, data: bytes) -> bool:
+        if self._file is not None:
+            return len(data) == min(self.block_bytes, self.size - number * self.block_bytes)
+        return block_digest(data) == digest_of_block(self._pointer.blocks, number)
+
+    def _raise_damaged(self, number: int, data: bytes) -> None:
+        pointer = self._pointer
+        expected, actual, algorithm = digest_of_block(pointer.blocks, number).hex(), block_digest(data).hex(), ALGORITHM
+        if self._file is not None:
+            expected, actual, algorithm = str(self.size), str(number * self.block_bytes + len(data)), "size"
+        elif not data:
+            current = self._current()
+            if current != pointer:
+                self._raise_changed(f"sha256 {self.sha256}", None if current is None else f"sha256 {current.sha256}")
+            actual = "of nothing: it is missing"
+        raise DamagedBlockError(pointer.identifier, self._files.place, number, self.block_bytes, expected, actual, algorithm)
+
+    def _raise_changed(self, before: str, now: str | None) -> None:
+        raise ResourceChangedError(self._pointer.identifier, f"{before}, {self.size:,} bytes", now or "nothing")
+
+
+def adopted_blocks(files: RemoteFiles, identifier: str, file: RemoteFile, sha256: str | None) -> ObjectBlocks:
+    """The blocks of a file of another tool; ``sha256`` is what was found of it, if anything was."""
+    described = Pointer(identifier, file.size, sha256 or "", _ADOPTED_BLOCK_BYTES, b"", None)
+    return ObjectBlocks(files, described, lambda: None, file)
