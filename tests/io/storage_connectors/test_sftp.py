@@ -173,8 +173,8 @@ def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_
         options = server.options()
         silent = {**options, "port": listener.getsockname()[1]}
         blind = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.15, **silent)
-        connector = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.15, **options)
-        connector.set_resource("a", BIG)
+        FsspecStorageConnector("sftp://127.0.0.1/a", **options).set_resource("a", BIG)
+        connector = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.3, **options)
 
         def check(connector: FsspecStorageConnector) -> None:
             calls: list[Callable[[], object]] = [

@@ -388,10 +388,10 @@ class FsspecStorageConnector(StorageConnector):
                 yield piece
 
         def store(numbered: tuple[int, bytes]) -> None:
-            if version is not None:
-                self._files.put(part_path(version, numbered[0]), numbered[1])
+            self._files.put(part_path(version, numbered[0]), numbered[1])
 
-        for _ in waiting.map(store, enumerate(hashed()), at_once=_MOST_UPLOADS):
+        parts = enumerate(hashed())
+        for _ in parts if version is None else waiting.map(store, parts, at_once=_MOST_UPLOADS):
             pass
         inline = first if version is None else b""
         return Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes_for(size), blocks.digests(), version, inline)

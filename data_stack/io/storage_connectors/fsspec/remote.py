@@ -109,8 +109,7 @@ class RemoteFiles:
         if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
             raise ConfigError(f"a {self._protocol}:// URL names a place to store at, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
-        self._timeout_seconds = timeout_seconds
-        self._options = dict(options)
+        self._timeout_seconds, self._options = timeout_seconds, dict(options)
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
 
@@ -174,8 +173,11 @@ class RemoteFiles:
 
     def files(self, folder: str) -> list[RemoteFile]:
         """All files below a folder, however deep; none if there is no such folder."""
+        # By default fsspec leaves out in silence what cannot be listed; those that list by prefix do not.
+        lists_by_prefix = issubclass(self._class, (AsyncFileSystem, MemoryFileSystem))
+        strictly = {} if lists_by_prefix else {"on_error": _raise_unless_missing}
         try:
-            found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **self._strictly).values()
+            found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **strictly).values()
         except _MISSING:
             return []
         files = [self._described(info) for info in found if self._is_ours(info)]
@@ -235,21 +237,23 @@ class RemoteFiles:
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
         temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
-        for each in (temporary, path):
-            self._make_folder_of(each)
-        try:
-            handle = self._handle()
-            if isinstance(handle.file_system, LocalFileSystem):
-                with handle.file_system.open(self._full(temporary), "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-            else:
+        file_system = self._handle().file_system
+
+        def write() -> None:
+            if not isinstance(file_system, LocalFileSystem):
                 self._run("pipe_file", self._full(temporary), data)
+                return
+            with file_system.open(self._full(temporary), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+
+        try:
+            self._in_folder_of(temporary, write)
             n_written = self._run("info", self._full(temporary))["size"]
             if n_written != len(data):
                 raise OSError(errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored")
-            self._run("mv", self._full(temporary), self._full(path))
+            self._in_folder_of(path, lambda: self._run("mv", self._full(temporary), self._full(path)))
         except BaseException as error:
             if not is_unreachable(error):  # a sweep removes it later
                 with contextlib.suppress(Exception):
@@ -257,14 +261,21 @@ class RemoteFiles:
             raise
 
     def _create_exclusively(self, path: str, data: bytes) -> None:
-        self._make_folder_of(path)
-        handle = self._handle()
-        with handle.lock, handle.file_system.open(self._full(path), "xb") as file:
-            file.write(data)
+        def write() -> None:
+            handle = self._handle()
+            with handle.lock, handle.file_system.open(self._full(path), "xb") as file:
+                file.write(data)
 
-    def _make_folder_of(self, path: str) -> None:
-        with contextlib.suppress(OSError):  # somebody else may be making it; what else is wrong shows when the file is written
-            self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
+        self._in_folder_of(path, write)
+
+    def _in_folder_of(self, path: str, write: Callable[[], object]) -> None:
+        """Do ``write``; if that is what is missing, make the folder first."""
+        try:
+            write()
+        except _MISSING:
+            with contextlib.suppress(OSError):  # somebody else may be making it; what else is wrong shows in a moment
+                self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
+            write()
 
     def _puts_are_atomic(self) -> bool:
         """Whether a put is atomic by itself, as it is in object stores; others publish by renaming."""
@@ -277,13 +288,6 @@ class RemoteFiles:
         return False
 
     # ------------------------------------------------------------------ calls
-
-    @property
-    def _strictly(self) -> dict[str, Any]:
-        """Options with which a listing fails where a folder cannot be listed; by default fsspec leaves it out in silence."""
-        if issubclass(self._class, (AsyncFileSystem, MemoryFileSystem)):
-            return {}  # they list by prefix
-        return {"on_error": _raise_unless_missing}
 
     def _call(self, action: str, path: str, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
         return self._insist(action, path, lambda: self._run(method, *args, listing=listing, **kwargs))
@@ -315,21 +319,18 @@ class RemoteFiles:
                     self._disconnect()
                 if not is_away or attempt == _MOST_ATTEMPTS or is_late:
                     # Not chained: the exceptions of clients may hold URLs with credentials.
-                    self._fail(action, path, error, attempt, is_away=is_away)
+                    self._fail(action, path, error, is_away=is_away)
             attempt += 1
             time.sleep(wait)
 
-    def _fail(self, action: str, path: str, error: Exception, n_attempts: int = 1, *, is_away: bool = False) -> NoReturn:
+    def _fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
         number = error.errno if isinstance(error, OSError) else None
         where = f"could not {action} {path or 'the store'!r} in {self.place}: {self._reason(error)}"
         if number in FULL_ERRORS:
             raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
         if is_away:
-            tries = f"tried {n_attempts} times " if n_attempts > 1 else ""
-            raise StorageUnavailableError(
-                f"{where} ({tries}within {self._timeout_seconds:g} s). Check the network and the server, and try again.",
-                number,
-            ) from None
+            advice = f"(within {self._timeout_seconds:g} s). Check the network and the server, and try again."
+            raise StorageUnavailableError(f"{where} {advice}", number) from None
         if is_credentials_error(error):
             raise StorageError(f"{where}. Check the credentials and what they allow.", number) from None
         raise StorageError(f"{where}. The store is as it was.", number) from None
