@@ -73,7 +73,7 @@ setup(
         "numpy>=1.24",
         "platformdirs>=4.0",
         "pluggy>=1.5",
-        "requests>=2.32.4",
+        "certifi",
         "tqdm>=4.65",
         "urllib3>=2.6.3",
         "xxhash>=3.4",  # digests of blocks

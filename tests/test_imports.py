@@ -67,7 +67,6 @@ HEAVY = {
     "pyspark": set[str](),
     "obstore": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
-    "requests": {"data_stack.io.retriever.http"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
     "sklearn": {"data_stack.dataset.encoders.sklearn_state", "data_stack.dataset.splits.scikit_learn_splits"},

@@ -25,7 +25,6 @@ __all__ = ["examined"]
 _PACKAGES = {
     "numpy": "samples",
     "h5py": "HDF5",
-    "requests": "http and https",
     "torch": "tensors: '.[torch]'",
     "Pillow": "pictures: '.[images]'",
     "scikit-learn": "stratified splits, and the files of digits and iris: '.[sklearn]'",

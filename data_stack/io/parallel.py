@@ -50,16 +50,26 @@ class Workers(Generic[_Job]):
         if self._stop.is_set():
             raise Stopped
 
-    def run(self, tick: Callable[[], None] = lambda: None) -> None:
-        """Do all jobs; ``tick`` is called ten times a second."""
+    def run(
+        self,
+        tick: Callable[[], None] = lambda: None,
+        end: Callable[[], None] = lambda: None,
+        *,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
+        """Do all jobs; ``tick`` is called ten times a second, ``end`` once, when nothing more is to begin.
+
+        Whoever interrupts waits so long for threads to end; those that wait for a server are left behind.
+        """
         # Their threads are daemons: one that waits for a server does not keep the process of a user who interrupted it.
         running = {waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, self._jobs.qsize())))}
         try:
-            while wait(running, _TICK_SECONDS).not_done:
+            while wait(running, _TICK_SECONDS).not_done and not self._stop.is_set():
                 tick()
         finally:
             self._stop.set()
-            wait(running, _PATIENCE_SECONDS)
+            end()
+            wait(running, patience_seconds)
         if self._failure is not None:
             raise self._failure
 

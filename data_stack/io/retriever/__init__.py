@@ -1,7 +1,4 @@
-"""How resources arrive: from web servers, files, folders and installed packages, verified on the way.
-
-Importing this package imports no ``requests``; downloading does.
-"""
+"""How resources arrive: from web servers, files, folders and installed packages, verified on the way."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Resources from web servers, none of which is trusted.
 
-What plain ``requests`` lets through is caught here: a header sent one byte at a time is never timed out there, a
-resumed download is glued together from two versions of a file, a redirect's body is read whole (however large), a
-cookie or netrc password travels to another host, and the password of a URL stands in the text of its errors. So one
-exchange is one connection, made here (to an address that was checked) and cut from outside when it stalls, and
-redirects are followed by hand.
+What a plain client lets through is caught here: a header sent one byte at a time is never timed out, a resumed download is glued
+together from two versions of a file, a redirect's body is read whole (however large), a cookie or netrc password travels to
+another host, and the password of a URL stands in the text of its errors. So one exchange is one connection, cut from outside
+when it stalls, and redirects are followed by hand.
 """
 
 from __future__ import annotations
@@ -12,29 +11,21 @@ from __future__ import annotations
 import base64
 import contextlib
 import email.utils
-import errno
-import functools
 import http.client
 import os
 import random
 import re
-import select
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Final
-from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit, urlunsplit
+from typing import Final
+from urllib.parse import SplitResult, quote, unquote_to_bytes, urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
-import requests
-import requests.adapters
-import requests.utils
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
+import certifi
 
 from data_stack.exception import StorageError
-from data_stack.io.retriever.addresses import LINK_LOCAL, LOOPBACK, PUBLIC, address_scope, host_scope
 from data_stack.io.retriever.transfer import SourceError, Transfer, described_page, looks_like_page, printable, redacted, shown
 
 _READ_BYTES: Final = 1 << 20
@@ -46,9 +37,11 @@ _MAX_REQUESTS: Final = 100
 _OVERLAP_BYTES: Final = 256
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _TRANSIENT: Final = {408, 429}
+_PORTS: Final = {"http": 80, "https": 443}
 _STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
-_IN_PROGRESS: Final = {errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK}
+#: What a URL may have besides letters and digits, percent-encoded or not.
+_URL_CHARACTERS: Final = "!#$%&'()*+,/:;=?@[]~"
 
 
 def fetch_http(source: str, transfer: Transfer) -> None:
@@ -71,7 +64,7 @@ def fetch_http(source: str, transfer: Transfer) -> None:
             failure = error
         except StorageError:
             raise
-        except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
+        except (http.client.HTTPException, OSError, ValueError) as error:
             failure = download.failure(error)
         if not failure.transient:
             break
@@ -88,7 +81,7 @@ def fetch_http(source: str, transfer: Transfer) -> None:
             failure = error
             break
     said = "; then ".join(dict.fromkeys(filter(None, (before, failure.said))))
-    raise SourceError(redacted(said, source, *_proxies(source).values()))
+    raise SourceError(redacted(said, source, *filter(None, [_proxy(urlsplit(source))])))
 
 
 class _Download:
@@ -103,6 +96,7 @@ class _Download:
         self._origin = _origin(self._url)
         self._authorization = _basic_authorization(parts)
         self._etag = transfer.taken_up()
+        self._line: socket.socket
 
     def exchange(self) -> None:
         """Ask once, and take what comes.
@@ -113,12 +107,12 @@ class _Download:
         transfer = self._transfer
         if self._etag is None and transfer.size:
             transfer.restart()
-        with contextlib.closing(_Line(transfer)) as line, transfer.interruptible(line.cut):
+        with transfer.interruptible(self._cut):
             overlap = transfer.tail(_OVERLAP_BYTES)
-            with self._asked(line, transfer.size - len(overlap)) as response:
+            with self._asked(transfer.size - len(overlap)) as response:
                 self._check_status(response)
                 length = _length(response)
-                if overlap and response.status_code == 206:
+                if overlap and response.status == 206:
                     self._check_resumed(response, transfer.size - len(overlap), length)
                 else:
                     if overlap:
@@ -133,15 +127,14 @@ class _Download:
             self._transfer.check()
         except SourceError as ended:
             return ended
-        error = _root(error)
         said, transient = f"{type(error).__name__}: {error}", True
         if isinstance(error, ssl.SSLCertVerificationError):
             said, transient = f"its TLS certificate is refused: {error.verify_message}", False
         elif isinstance(error, socket.gaierror):
             said, transient = f"the host cannot be found: {error.strerror}", error.errno == socket.EAI_AGAIN
-        elif isinstance(error, (TimeoutError, urllib3.exceptions.TimeoutError)):
+        elif isinstance(error, TimeoutError):
             said = f"no answer within {self._transfer.timeout_seconds:g} s"
-        elif isinstance(error, (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)):
+        elif isinstance(error, http.client.IncompleteRead):
             said = f"the connection was cut after {self._progress()}"
         elif isinstance(error, OSError) and error.strerror:
             said = error.strerror[0].lower() + error.strerror[1:]
@@ -152,7 +145,7 @@ class _Download:
     # ------------------------------------------------------------------ asking
 
     @contextlib.contextmanager
-    def _asked(self, line: _Line, offset: int) -> Iterator[requests.Response]:
+    def _asked(self, offset: int) -> Iterator[http.client.HTTPResponse]:
         """The answer to one request, after redirects; its body is still to be read."""
         url = self._url
         for _ in range(_MAX_REDIRECTS + 1):
@@ -161,23 +154,54 @@ class _Download:
                 headers["Authorization"] = self._authorization
             if offset and self._etag:
                 headers |= {"Range": f"bytes={offset}-", "If-Range": self._etag}
-            request = requests.Request("GET", url, headers).prepare()
-            # Not by a Session: that would read netrc, keep cookies and read the body of a redirect whole.
-            with contextlib.closing(_Adapter(line)) as adapter, contextlib.ExitStack() as answer:
-                response = adapter.send(
-                    request,
-                    stream=True,
-                    timeout=self._transfer.timeout_seconds,
-                    verify=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True,
-                    proxies=_proxies(url),
+            parts = urlsplit(url)
+            with contextlib.closing(self._connected(parts, headers)) as connection, contextlib.closing(self._line):
+                target = url if _is_relayed(parts) else urlunsplit(("", "", parts.path or "/", parts.query, ""))
+                connection.request(
+                    "GET", quote(target, safe=_URL_CHARACTERS), headers={"Host": parts.netloc.encode("idna").decode(), **headers}
                 )
-                answer.callback(response.close)
-                if response.status_code not in _REDIRECTS:
-                    yield response
-                    return
-                url = self._redirected(url, response.headers.get("Location"))
-                line.redirected = True
+                with contextlib.closing(connection.getresponse()) as response:
+                    if response.status not in _REDIRECTS:
+                        yield response
+                        return
+                    url = self._redirected(url, response.headers.get("Location"))
         raise SourceError(f"redirects more than {_MAX_REDIRECTS} times")
+
+    def _connected(self, parts: SplitResult, headers: dict[str, str]) -> http.client.HTTPConnection:
+        """A connection to the host of a URL or to its proxy, encrypted where the URL says so."""
+        host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
+        seconds, proxy = self._transfer.timeout_seconds, _proxy(parts)
+        if proxy is None:
+            connection = http.client.HTTPConnection(host, port, timeout=seconds / 2)  # an address may swallow everything
+        else:
+            proxy_parts = urlsplit(proxy)
+            if proxy_parts.scheme != "http" or not proxy_parts.hostname:
+                raise SourceError("the proxy that the environment names is none of http://HOST:PORT")
+            connection = http.client.HTTPConnection(proxy_parts.hostname, proxy_parts.port or 80, timeout=seconds / 2)
+            authorization = _basic_authorization(proxy_parts)
+            own_headers = {"Proxy-Authorization": authorization} if authorization else {}
+            if parts.scheme == "https":
+                connection.set_tunnel(host, port, own_headers)
+            else:
+                headers |= own_headers
+        connection.connect()
+        connection.sock.settimeout(seconds)
+        # A duplicate, for cutting: a TLS socket must not be touched from another thread, the line below it may be.
+        self._line = connection.sock.dup()
+        try:
+            self._transfer.check()  # lest it was ended just before there was anything to cut
+            if parts.scheme == "https":
+                connection.sock = _tls_context().wrap_socket(connection.sock, server_hostname=host)
+        except BaseException:
+            self._line.close()
+            connection.close()
+            raise
+        return connection
+
+    def _cut(self) -> None:
+        """Make every wait for the other side end now; called by another thread."""
+        with contextlib.suppress(OSError, AttributeError):  # there is no line yet, or none any more
+            self._line.shutdown(socket.SHUT_RDWR)
 
     def _redirected(self, url: str, location: str | None) -> str:
         if not location:
@@ -193,16 +217,14 @@ class _Download:
             refused = "which is not encrypted, while the source is"
         elif not parts.hostname:
             refused = "which names no host"
-        elif _proxies(target) and host_scope(parts.hostname) < PUBLIC:
-            refused = "which is inside of the network"  # a proxy looks names up itself; the others are checked when connecting
         if refused:
             raise SourceError(f"redirects to {shown(target)[:200]}, {refused}")
         return _bare(parts)
 
     # ------------------------------------------------------------------ judging the answer
 
-    def _check_status(self, response: requests.Response) -> None:
-        status = response.status_code
+    def _check_status(self, response: http.client.HTTPResponse) -> None:
+        status = response.status
         if status in (200, 206):
             return
         if status == 416:
@@ -216,7 +238,7 @@ class _Download:
         transient = status in _TRANSIENT or status >= 500
         raise SourceError(said, transient, _retry_after(response) if transient else None)
 
-    def _check_resumed(self, response: requests.Response, offset: int, length: int | None) -> None:
+    def _check_resumed(self, response: http.client.HTTPResponse, offset: int, length: int | None) -> None:
         """A 206 continues exactly where we were, in exactly the same file; else all is asked for anew."""
         expected = self._transfer.expected_size
         match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
@@ -229,7 +251,7 @@ class _Download:
         if not fits or response.headers.get("ETag", self._etag) != self._etag:
             self._begin_again("resumes with another part or file than it was asked for")
 
-    def _check_whole(self, response: requests.Response, length: int | None) -> None:
+    def _check_whole(self, response: http.client.HTTPResponse, length: int | None) -> None:
         transfer, definition = self._transfer, self._transfer.definition
         if not transfer.has_digest:
             if _is_html(response) and not self._may_be_page():
@@ -238,7 +260,7 @@ class _Download:
                 raise SourceError(
                     f"answers encoded as {printable(response.headers['Content-Encoding'])[:40]}, which was not asked for"
                 )
-            if response.status_code == 206 and not _covers_all(response, length):
+            if response.status == 206 and not _covers_all(response, length):
                 raise SourceError("answers with a part, while the whole was asked for")
         if length is not None and length != definition.size:
             if definition.size is not None:
@@ -248,13 +270,13 @@ class _Download:
                 raise SourceError(f"announces {length:,} bytes, more than the limit of {transfer.limits.max_bytes:,}")
         transfer.expected_size = definition.size if length is None else length
         etag = response.headers.get("ETag", "").strip()
-        self._etag = etag if _STRONG_ETAG.fullmatch(etag) and response.status_code == 200 else None
+        self._etag = etag if _STRONG_ETAG.fullmatch(etag) and response.status == 200 else None
         transfer.keep(self._etag)
 
-    def _receive(self, response: requests.Response, length: int | None, overlap: bytes) -> None:
+    def _receive(self, response: http.client.HTTPResponse, length: int | None, overlap: bytes) -> None:
         transfer = self._transfer
-        read, n_received, seen = response.raw.read1, 0, b""
-        while data := read(_READ_BYTES, decode_content=False):
+        n_received, seen = 0, b""
+        while data := response.read1(_READ_BYTES):
             n_received += len(data)
             if len(seen) < len(overlap):
                 missing = len(overlap) - len(seen)
@@ -287,132 +309,6 @@ class _Download:
         return f"{self._transfer.size:,} " + ("bytes" if expected is None else f"of {expected:,} bytes")
 
 
-# ---------------------------------------------------------------------- the line
-
-
-class _Line:
-    """The connections of one exchange: to addresses that were checked, and cut from another thread when it is time."""
-
-    def __init__(self, transfer: Transfer) -> None:
-        self.redirected = False
-        self._transfer = transfer
-        self._minimum_scope = LINK_LOCAL
-        self._sockets: list[socket.socket] = []
-
-    def connect(self, connection: HTTPConnection) -> socket.socket:
-        """Open the TCP connection of ``connection``; what was looked up is what is connected to."""
-        proxied = connection.proxy is not None
-        addresses = self._look_up(connection._dns_host, connection.port)
-        if not proxied and self.redirected:
-            inside = [address for *_, address in addresses if address_scope(address[0]) < max(self._minimum_scope, LOOPBACK)]
-            if inside:
-                where = f"{printable(connection.host)[:100]} ({inside[0][0]})"
-                raise SourceError(f"redirects to {where}, an address inside of our own network, where no server may send us")
-        failure: OSError = OSError("the host has no address")
-        for i, (family, kind, protocol, _, address) in enumerate(addresses):
-            opened = socket.socket(family, kind, protocol)
-            try:
-                for option in connection.socket_options or ():
-                    opened.setsockopt(*option)
-                # An address that swallows everything must leave time for the next one.
-                self._open(opened, address, self._transfer.timeout_seconds / (len(addresses) - i + 1))
-                # A duplicate, for cutting: a TLS socket must not be touched from another thread, the line below it may be.
-                self._sockets.append(opened.dup())
-                self._transfer.check()  # lest it was ended just before there was anything to cut
-            except OSError as error:
-                failure = error
-                opened.close()
-            except BaseException:
-                opened.close()
-                raise
-            else:
-                self._minimum_scope = PUBLIC if proxied else max(self._minimum_scope, address_scope(address[0]))
-                return opened
-        raise failure
-
-    def cut(self) -> None:
-        """Make every wait for the other side end now."""
-        for line in list(self._sockets):
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        for line in self._sockets:
-            line.close()
-
-    def _look_up(self, host: str, port: int) -> list[Any]:
-        """Addresses of a host, asked for in a thread of their own: nothing can interrupt a resolver."""
-        found: list[Any] = []
-        done = threading.Event()
-
-        def look_up() -> None:
-            try:
-                found.append(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM))
-            except (OSError, ValueError) as error:  # UnicodeError is a ValueError
-                found.append(error)
-            done.set()
-
-        threading.Thread(target=look_up, name="data_stack resolver", daemon=True).start()
-        while not done.wait(0.1):
-            self._transfer.check()
-        if isinstance(found[0], Exception):
-            raise found[0]
-        return list(found[0])
-
-    def _open(self, opened: socket.socket, address: Any, patience: float) -> None:
-        give_up = time.monotonic() + patience
-        opened.setblocking(False)
-        poll = select.poll()
-        poll.register(opened, select.POLLOUT)
-        code = opened.connect_ex(address)
-        while code in _IN_PROGRESS and not poll.poll(100):
-            self._transfer.check()
-            if time.monotonic() > give_up:
-                raise TimeoutError
-        code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if code in _IN_PROGRESS else code
-        if code:
-            raise OSError(code, os.strerror(code))
-        opened.settimeout(self._transfer.timeout_seconds)
-
-
-class _Connection(HTTPConnection):
-    """An HTTP connection over a line."""
-
-    def __init__(self, *args: Any, line: _Line, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._line = line
-
-    def _new_conn(self) -> socket.socket:
-        return self._line.connect(self)
-
-
-class _TLSConnection(HTTPSConnection):
-    """An HTTPS connection over a line."""
-
-    def __init__(self, *args: Any, line: _Line, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._line = line
-
-    def _new_conn(self) -> socket.socket:
-        return self._line.connect(self)
-
-
-class _Adapter(requests.adapters.HTTPAdapter):
-    """Has requests connect over a line."""
-
-    def __init__(self, line: _Line) -> None:
-        self._line = line
-        super().__init__(pool_connections=1, pool_maxsize=1)
-
-    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
-        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        ours = {HTTPConnection: _Connection, HTTPSConnection: _TLSConnection}.get(pool.ConnectionCls)
-        if ours is not None:  # not so the connections of a SOCKS proxy
-            pool.ConnectionCls = functools.partial(ours, line=self._line)
-        return pool
-
-
 # ---------------------------------------------------------------------- small questions
 
 
@@ -423,7 +319,7 @@ def _bare(parts: SplitResult) -> str:
 
 def _origin(url: str) -> tuple[str, str | None, int]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
 
 
 def _basic_authorization(parts: SplitResult) -> str | None:
@@ -434,11 +330,28 @@ def _basic_authorization(parts: SplitResult) -> str | None:
     return "Basic " + base64.b64encode(unquote_to_bytes(user) + b":" + unquote_to_bytes(password)).decode("ascii")
 
 
-def _proxies(url: str) -> dict[str, str]:
-    return dict(requests.utils.get_environ_proxies(url))
+def _proxy(parts: SplitResult) -> str | None:
+    """The proxy that the environment names for a URL."""
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]) or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _length(response: requests.Response) -> int | None:
+def _is_relayed(parts: SplitResult) -> bool:
+    """Whether a proxy asks the server in our place, instead of passing our bytes on."""
+    return parts.scheme == "http" and _proxy(parts) is not None
+
+
+def _tls_context() -> ssl.SSLContext:
+    authorities = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or certifi.where()
+    if os.path.isdir(authorities):
+        return ssl.create_default_context(capath=authorities)
+    return ssl.create_default_context(cafile=authorities)
+
+
+def _length(response: http.client.HTTPResponse) -> int | None:
     """The announced length of the body in bytes; None if none was, or if the body comes in chunks."""
     announced = response.headers.get("Content-Length", "").strip()
     if "chunked" in response.headers.get("Transfer-Encoding", "").lower() or not re.fullmatch(r"[0-9]{1,18}", announced):
@@ -446,25 +359,25 @@ def _length(response: requests.Response) -> int | None:
     return int(announced)
 
 
-def _covers_all(response: requests.Response, length: int | None) -> bool:
+def _covers_all(response: http.client.HTTPResponse, length: int | None) -> bool:
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     return match is not None and int(match[1]) == 0 and int(match[2]) + 1 == int(match[3].replace("*", "0")) == length
 
 
-def _is_html(response: requests.Response) -> bool:
+def _is_html(response: http.client.HTTPResponse) -> bool:
     return response.headers.get("Content-Type", "").partition(";")[0].strip().lower() in ("text/html", "application/xhtml+xml")
 
 
-def _page(response: requests.Response) -> str:
+def _page(response: http.client.HTTPResponse) -> str:
     """An HTML page that came instead of data, by its title."""
     head = b""
-    with contextlib.suppress(requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
-        while len(head) < _PAGE_BYTES and (data := response.raw.read1(_PAGE_BYTES, decode_content=False)):
+    with contextlib.suppress(http.client.HTTPException, OSError, ValueError):
+        while len(head) < _PAGE_BYTES and (data := response.read1(_PAGE_BYTES)):
             head += data
     return described_page(head)
 
 
-def _retry_after(response: requests.Response) -> float | None:
+def _retry_after(response: http.client.HTTPResponse) -> float | None:
     """Seconds the server asks us to wait, given as a number or a date; None if it does not."""
     value = response.headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]{1,12}", value):
@@ -472,13 +385,3 @@ def _retry_after(response: requests.Response) -> float | None:
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     return None
-
-
-def _root(error: Exception) -> Exception:
-    """The innermost exception of those that requests and urllib3 wrap into each other."""
-    seen = set()
-    while id(error) not in seen:
-        seen.add(id(error))
-        inside = [part for part in (getattr(error, "reason", None), *error.args) if isinstance(part, Exception)]
-        error = inside[0] if inside else error
-    return error

@@ -7,9 +7,7 @@ import logging
 import math
 import os
 import re
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -25,6 +23,7 @@ from data_stack.exception import (
     SeveralRetrievalErrors,
     StorageError,
 )
+from data_stack.io.parallel import Workers
 from data_stack.io.progress import TransferBars, transfer_bars
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.file import copy_file, fetch_file, folder_definitions
@@ -45,13 +44,12 @@ from data_stack.util.logger import logger
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _OFFLINE: Final = "DATA_STACK_OFFLINE"
-_TICK_SECONDS: Final = 0.1
 #: How long a thread may take to notice that it is to end; one that sits in a hanging disk is left behind.
 _END_SECONDS: Final = 5.0
 
 
 def _fetch_http(source: str, transfer: Transfer) -> None:
-    from data_stack.io.retriever.http import fetch_http  # imports requests: only for those who download
+    from data_stack.io.retriever.http import fetch_http
 
     fetch_http(source, transfer)
 
@@ -220,58 +218,38 @@ class _Run:
         self.results: dict[str, RetrievedResource] = {}
         self._jobs, self._connector, self._fetchers, self._offline = jobs, connector, fetchers, offline
         self._timeout_seconds, self._limits = timeout_seconds, limits
-        self._pending = deque(jobs)
         self._failures: dict[str, RetrievalError] = {}
-        self._fatal: list[BaseException] = []
         self._transfers: dict[str, Transfer] = {}
         self._failed_hosts: set[str] = set()
-        self._news = threading.Event()
-        self._stopped = threading.Event()
+        self._workers: Workers[ResourceDefinition]
 
     def supervise(self, n_threads: int, bars: TransferBars | None) -> None:
         """Do all jobs; return when each is done, or raise."""
-        threads = [threading.Thread(target=self._work, name=f"data_stack retrieval {i}", daemon=True) for i in range(n_threads)]
-        try:
-            for thread in threads:
-                thread.start()
-            while not self._fatal and len(self.results) + len(self._failures) < len(self._jobs):
-                self._news.wait(_TICK_SECONDS)
-                self._news.clear()
-                now = time.monotonic()
-                under_way = dict(self._transfers)
-                for transfer in under_way.values():
-                    transfer.supervise(now)
-                if bars is not None:
-                    bars.draw(under_way)
-        finally:
-            self._stopped.set()
+
+        def look() -> None:
+            under_way = dict(self._transfers)
+            for transfer in under_way.values():
+                transfer.supervise(time.monotonic())
+            if bars is not None:
+                bars.draw(under_way)
+
+        def end() -> None:
             for transfer in list(self._transfers.values()):
                 transfer.end("interrupted")
-            give_up = time.monotonic() + _END_SECONDS
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join(max(0.0, give_up - time.monotonic()))
-        if self._fatal:
-            raise self._fatal[0]
+
+        self._workers = Workers(self._jobs, self._work, n_threads)
+        self._workers.run(look, end, patience_seconds=_END_SECONDS)
         failures = [self._failures[job.identifier] for job in self._jobs if job.identifier in self._failures]
         if failures:
             raise failures[0] if len(failures) == 1 else SeveralRetrievalErrors(failures)
 
-    def _work(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                job = self._pending.popleft()
-            except IndexError:
-                return
-            try:
-                self.results[job.identifier] = self._stored(job) or self._fetched(job)
-            except RetrievalError as error:
-                self._failures[job.identifier] = error
-            except BaseException as error:  # noqa: BLE001  # raised again by the supervising thread
-                self._fatal.append(error)
-            finally:
-                self._transfers.pop(job.identifier, None)
-                self._news.set()
+    def _work(self, job: ResourceDefinition) -> None:
+        try:
+            self.results[job.identifier] = self._stored(job) or self._fetched(job)
+        except RetrievalError as error:
+            self._failures[job.identifier] = error
+        finally:
+            self._transfers.pop(job.identifier, None)
 
     def _stored(self, definition: ResourceDefinition) -> RetrievedResource | None:
         """The resource as it is stored, unless it is missing or wrong."""
@@ -301,8 +279,7 @@ class _Run:
         with self._connector.get_resource(identifier) as resource:
             for chunk in binary_chunks(resource):
                 digest.update(chunk)
-                if self._stopped.is_set():
-                    raise SourceError("interrupted")
+                self._workers.check()
         return digest.hexdigest()
 
     def _fetched(self, definition: ResourceDefinition) -> RetrievedResource:
@@ -334,7 +311,8 @@ class _Run:
             logger.log(level, "resource %r could not be had from %s: %s", definition.identifier, *attempts[-1])
             if (host := _host(source)) is not None:
                 self._failed_hosts.add(host)
-            if self._stopped.is_set() or time.monotonic() > deadline:
+            self._workers.check()
+            if time.monotonic() > deadline:
                 break
         raise (CorruptSourceError if is_corrupt else RetrievalError)(definition.identifier, attempts, _expected(definition))
 
@@ -355,8 +333,7 @@ class _Run:
         def begin(writer: ResourceWriter) -> Transfer:
             transfer = Transfer(definition, writer, timeout_seconds=self._timeout_seconds, limits=self._limits, deadline=deadline)
             self._transfers[definition.identifier] = transfer
-            if self._stopped.is_set():
-                transfer.end("interrupted")
+            self._workers.check()
             return transfer
 
         return begin
