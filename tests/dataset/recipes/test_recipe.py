@@ -668,7 +668,7 @@ GOLDEN: dict[str, tuple[Callable[[], DatasetIteratorIF], str]] = {
     "dataset": (lambda: origin_source()[1:], "4f242901b03e6ea9d0fb1da1c4988db8685d2cbbe004cdea6eeca2aa9f14e581"),
     "client": (
         lambda: DatasetIteratorView(FixedClient(), range(2)),
-        "ff1fcfb7b6aba0c5a5cef5ae6c3f85158ed1686ad7fe0b7cb95ff308a8974098",
+        "d192a93ef612c21d5fa566f5d18fab06cd35112ee072ff16ef26b6feeaa8d1ce",
     ),
 }
 
