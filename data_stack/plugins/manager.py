@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pluggy
 
@@ -39,23 +39,10 @@ __all__ = ["PluginManager", "default_manager"]
 _Value = TypeVar("_Value")
 #: What data_stack.io.retriever fetches from by itself.
 _RETRIEVER_SCHEMES = {"file", "http", "https", "package"}
-#: What the command has by itself.
-_OWN_ENGINES = {"processes"}
 _SOURCE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)
-#: What data_stack.dataset.encoders has by itself; it must not be imported for this, it brings numpy.
-_ENCODER_KINDS = {
-    "categorical",
-    "class_mapping",
-    "continuous",
-    "features",
-    "image",
-    "one_hot",
-    "sklearn",
-    "text_labels",
-}
-_ENCODER_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
-_CODEC_TYPE = re.compile(r"[a-z_][A-Za-z0-9_.-]*", re.ASCII)
+_KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
+_TYPE = re.compile(r"[a-z_][A-Za-z0-9_.-]*", re.ASCII)
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("data_stack_"))
 
 
@@ -63,27 +50,20 @@ class _IncompatibleError(DataStackError):
     """A plugin was imported, but is not what this version of data_stack asks for."""
 
 
-@dataclass(frozen=True)
-class _Claims:
-    """What plugins may name by one hook, checked without importing what it is built on.
+class _Claim(NamedTuple):
+    """What plugins may name by one hook.
 
     Attributes:
-        called: what a name stands for, with a place for it: ``"the scheme {}://"``.
-        mapped: what the hook returns, in words: ``"schemes to functions"``.
-        item: the same of one item, with an example.
+        called: what a name stands for: ``"engine"``.
+        item: a name and its value in words, with an example.
         name: what a name looks like.
-        built_in: names that data_stack has by itself.
-        is_value: whether something is what may have such a name.
-        check: refuses a value that may have a name, but not this one.
+        check: says whether data_stack has a name by itself; raises TypeError for a value that is none of the kind.
     """
 
     called: str
-    mapped: str
     item: str
     name: re.Pattern[str]
-    built_in: Container[object]
-    is_value: Callable[[object], bool]
-    check: Callable[[str, Any], None] = lambda name, value: None
+    check: Callable[[str, Any], bool]
 
     def checked(self, results: list[object], taken: Container[object]) -> dict[str, Any]:
         """What a plugin's hook returned.
@@ -94,82 +74,59 @@ class _Claims:
         claimed: dict[str, Any] = {}
         for result in results:
             if not isinstance(result, Mapping):
-                raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of {self.mapped}")
+                raise _IncompatibleError(f"its hook returned {type(result).__name__}, not a mapping of names ({self.item})")
             for name, value in dict(result).items():
-                if not isinstance(name, str) or not self.name.fullmatch(name) or not self.is_value(value):
-                    raise _IncompatibleError(f"its hook returned {name!r:.80}: {value!r:.80}, not {self.item}")
-                self.check(name, value)
-                if name in self.built_in or name in taken:
-                    raise _IncompatibleError(f"{self.called.format(name)} is taken, by data_stack or another plugin")
+                try:
+                    if not isinstance(name, str) or not self.name.fullmatch(name):
+                        raise TypeError(f"not {self.item}")
+                    is_taken = name in taken or self.check(name, value)
+                except TypeError as error:
+                    raise _IncompatibleError(f"its hook returned {name!r:.80}: {value!r:.80}, {error}") from error
+                if is_taken:
+                    raise _IncompatibleError(f"the {self.called} {name!r} is taken, by data_stack or another plugin")
                 claimed[name] = value
         return claimed
 
 
-def _is_encoder_class(value: object) -> bool:
-    return (
-        isinstance(value, type)
-        and _descends(value, "data_stack.dataset.encoders.encoder", "Encoder")
-        and isinstance(getattr(value, "kind", None), str)
-    )
+def _is_function_besides(names: Container[str]) -> Callable[[str, Any], bool]:
+    def check(name: str, value: Any) -> bool:
+        if not callable(value):
+            raise TypeError("not a function")
+        return name in names
+
+    return check
 
 
-def _is_codec(value: object) -> bool:
-    return _descends(type(value), "data_stack.codecs.codec", "Codec")
+def _check_encoder(kind: str, value: Any) -> bool:
+    from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder  # brings numpy, as the plugin's class has done
 
-
-def _check_encoder(kind: str, value: Any) -> None:
-    """Refuse a class of encoders that is called otherwise, or lacks something."""
-    if value.kind != kind:
-        raise _IncompatibleError(f"its hook calls {kind!r:.80} an encoder whose kind is {value.kind!r:.80}")
+    if not isinstance(value, type) or not issubclass(value, Encoder):
+        raise TypeError("not a class of Encoder")
     if inspect.isabstract(value):
-        raise _IncompatibleError(f"the encoder {kind!r} is abstract: it lacks {', '.join(sorted(value.__abstractmethods__))}")
+        raise TypeError(f"which is abstract: it lacks {', '.join(sorted(value.__abstractmethods__))}")
+    if getattr(value, "kind", None) != kind:
+        raise TypeError(f"whose kind is {getattr(value, 'kind', None)!r:.80}")
+    return kind in BUILT_IN_KINDS
 
 
-def _check_codec_type(name: str, value: Any) -> None:
-    """Refuse a type that data_stack has by itself; the registry brings numpy, as the plugin's codec has done."""
+def _check_codec(name: str, value: Any) -> bool:
+    from data_stack.codecs import Codec
     from data_stack.codecs.registry import registered_types
 
-    if name in registered_types():
-        raise _IncompatibleError(f"the type of record column {name!r} is taken, by data_stack or another plugin")
-
-
-def _descends(value: type, module: str, name: str) -> bool:
-    return any((ancestor.__module__, ancestor.__qualname__) == (module, name) for ancestor in value.__mro__)
+    if not isinstance(value, Codec):
+        raise TypeError("not an object derived from Codec")
+    return name in registered_types()
 
 
 _STORAGE, _RETRIEVERS = "data_stack_storage_connectors", "data_stack_retrievers"
 _ENCODERS, _CODECS, _ENGINES = "data_stack_encoders", "data_stack_codecs", "data_stack_engines"
-_SCHEMES = ("the scheme {}://", "schemes to functions", "a scheme such as 's3' and a function", _SCHEME)
 #: By hook.
-_CLAIMS: Mapping[str, _Claims] = {
-    _STORAGE: _Claims(*_SCHEMES, BUILT_IN_STORAGE_SCHEMES, callable),
-    _RETRIEVERS: _Claims(*_SCHEMES, _RETRIEVER_SCHEMES, callable),
-    _ENGINES: _Claims(
-        "the engine '{}'",
-        "engines to functions",
-        "an engine such as 'spark' and a function",
-        _SCHEME,
-        _OWN_ENGINES,
-        callable,
-    ),
-    _ENCODERS: _Claims(
-        "the kind of encoder '{}'",
-        "kinds to classes of encoders",
-        "a kind such as 'tfidf' and a class of Encoder",
-        _ENCODER_KIND,
-        _ENCODER_KINDS,
-        _is_encoder_class,
-        _check_encoder,
-    ),
-    _CODECS: _Claims(
-        "the type of record column '{}'",
-        "types to codecs",
-        "a type such as 'dicom' and an object derived from Codec",
-        _CODEC_TYPE,
-        frozenset(),
-        _is_codec,
-        _check_codec_type,
-    ),
+_CLAIMS: Mapping[str, _Claim] = {
+    _STORAGE: _Claim("scheme", "a scheme such as 's3' and a function", _SCHEME, _is_function_besides(BUILT_IN_STORAGE_SCHEMES)),
+    _RETRIEVERS: _Claim("scheme", "a scheme such as 's3' and a function", _SCHEME, _is_function_besides(_RETRIEVER_SCHEMES)),
+    _ENGINES: _Claim("engine", "an engine such as 'spark' and a function", _SCHEME, _is_function_besides({"processes"})),
+    _ENCODERS: _Claim("kind of encoder", "a kind such as 'tfidf' and a class of Encoder", _KIND, _check_encoder),
+    _CODECS: _Claim("type of record column", "a type such as 'dicom' and an object derived from Codec", _TYPE, _check_codec),
 }
 
 

@@ -62,7 +62,7 @@ BROKEN = {
     "no_name": ("return {1: Reversed()}", "not a type such as 'dicom'"),
     "bad_name": ("return {'turned[]': Reversed()}", "not a type such as 'dicom'"),
     "upper": ("return {'Turned': Reversed()}", "not a type such as 'dicom'"),
-    "none": ("return None", "returned NoneType, not a mapping of types"),
+    "none": ("return None", "returned NoneType, not a mapping"),
 }
 
 

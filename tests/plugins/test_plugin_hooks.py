@@ -105,11 +105,11 @@ BROKEN = {
     "not_callable": (HOOK + "return {'remote': 1}", "incompatible", "'remote': 1"),
     "no_scheme": (HOOK + "return {'Remote://': print}", "incompatible", "'Remote://'"),
     "number": (HOOK + "return {1: print}", "incompatible", "1: "),
-    "built_in": (HOOK + "return {'remote': print, 'file': print}", "incompatible", "the scheme file:// is taken"),
+    "built_in": (HOOK + "return {'remote': print, 'file': print}", "incompatible", "the scheme 'file' is taken"),
     "http": (
         "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_retrievers(): return {'https': print}",
         "incompatible",
-        "the scheme https:// is taken",
+        "the scheme 'https' is taken",
     ),
     "attribute_raises": ("def __dir__(): return ['x']\ndef __getattr__(name): raise SystemExit(name)", "broken", "SystemExit"),
 }
@@ -146,7 +146,7 @@ def test_the_later_of_two_plugins_with_one_scheme_brings_nothing(site: Site, man
     assert set(schemes) == {"remote"}
     records = site.records(manager.records())
     assert (records["first"].state, records["second"].state) == ("ok", "incompatible")
-    assert "the scheme remote:// is taken" in str(records["second"].error)
+    assert "the scheme 'remote' is taken" in str(records["second"].error)
 
 
 def test_one_module_may_not_come_as_two_plugins(site: Site, manager: PluginManager) -> None:

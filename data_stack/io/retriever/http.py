@@ -157,9 +157,8 @@ class _Download:
             parts = urlsplit(url)
             with contextlib.closing(self._connected(parts, headers)) as connection, contextlib.closing(self._line):
                 target = url if _is_relayed(parts) else urlunsplit(("", "", parts.path or "/", parts.query, ""))
-                connection.request(
-                    "GET", quote(target, safe=_URL_CHARACTERS), headers={"Host": parts.netloc.encode("idna").decode(), **headers}
-                )
+                headers["Host"] = parts.netloc.encode("idna").decode()
+                connection.request("GET", quote(target, safe=_URL_CHARACTERS), headers=headers)
                 with contextlib.closing(connection.getresponse()) as response:
                     if response.status not in _REDIRECTS:
                         yield response
