@@ -256,16 +256,6 @@ def test_predicates_of_batches_may_be_of_columns_of_pandas_or_of_rows(numbers: P
         assert all(row["double"] == 2 * row["id"] and row["text"] == f"row {row['id']}" for row in rows)
 
 
-def test_a_function_that_says_one_thing_of_columns_and_another_of_rows_is_refused(numbers: Path) -> None:
-    pytest.importorskip("pandas")
-    ambiguous = in_lambda(["id", "maybe"], lambda number, maybe: maybe is None or number > 100)
-
-    with pytest.raises(ConfigError, match=r"row \d+: .* says False of it when given columns of pandas, and True"):
-        make_batch_reader(numbers, reader_pool_type="dummy", predicate=ambiguous)
-    with make_reader(numbers, predicate=ambiguous) as reader:
-        assert sorted(ids(reader)) == [number for number in range(N_ROWS) if number % 3 == 0 or number > 100]
-
-
 def test_a_function_that_fails_for_columns_and_for_rows_is_told_with_the_row(numbers: Path) -> None:
     with pytest.raises(ConfigError, match=r"row 0: .*ZeroDivisionError"):
         list(

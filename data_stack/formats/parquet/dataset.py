@@ -266,7 +266,7 @@ class ParquetDataset(AccessedDatasetIterator):
             else:
                 if wanted and not self._cache.has(group, names):  # nor any of the others: they are read beside it
                     others = [each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun]
-                    self._cache.expect(others, names, at_once=True)
+                    self._cache.expect(others, names)
                 columns = self._cache.columns(group, names, located.counts[number])
             held[number] = columns
             n_bytes += sum(columns[name].n_bytes for name in names)

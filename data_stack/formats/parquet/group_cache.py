@@ -100,17 +100,16 @@ class GroupCache:
             return 1
         return 3 if group in self._being_read or self._ahead.has(group) else 2
 
-    def expect(self, groups: Sequence[int], names: Sequence[str], *, at_once: bool = False) -> None:
+    def expect(self, groups: Sequence[int], names: Sequence[str]) -> None:
         """Read row groups in the background that will be asked for soon, see :class:`ReadAhead`; returns at once.
 
         Args:
             groups: the one that is wanted first comes first.
             names: of the columns.
-            at_once: whether they are asked for now, one after the other.
         """
         with self._lock:
             missing = [group for group in groups if not self._keeps(group, names) and group not in self._being_read]
-        self._ahead.expect(missing, names, self._last_bytes, self._max_bytes, at_once=at_once)
+        self._ahead.expect(missing, names, self._last_bytes, self._max_bytes)
 
     def kept(self, groups: Sequence[int], names: Sequence[str], n_taken: Sequence[int]) -> list[Columns] | None:
         """:meth:`columns` of several row groups if all of them are kept, else None."""

@@ -18,8 +18,6 @@ _MOST_BYTES = 16 << 20
 _MOST_REQUESTS = 16
 #: What waits while others were expected so many times is of an iteration that was broken off.
 _PATIENCE = 16
-#: So little of this machine that is wanted at once is read sooner than threads are started for it.
-_FEW_BYTES = 8 << 20
 
 #: Reads row groups of stores. Not with all else that waits: a thread in the midst of Arrow's code may crash Python at its end, so
 #: it is given a moment; a store may never answer.
@@ -42,9 +40,7 @@ class ReadAhead:
         self._expected: dict[int, _Expected] = {}
         self._n_calls = 0
 
-    def expect(
-        self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int, *, at_once: bool = False
-    ) -> None:
+    def expect(self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int) -> None:
         """Begin to read row groups, as far as there is room for them; what nobody came for since long ago goes.
 
         Args:
@@ -52,7 +48,6 @@ class ReadAhead:
             names: of the columns.
             group_bytes: what the last row group took that was read; one whose footer says more is taken to need that.
             max_bytes: what all of them may take; one may always be read.
-            at_once: whether they are asked for now, one after the other: nothing is begun that is had sooner that way.
         """
         begun: dict[int, _Expected] = {}
         try:
@@ -70,8 +65,6 @@ class ReadAhead:
                         break
                     room -= each.n_bytes
                     begun[group] = each
-                if at_once and not computing.has_threads and _is_little([each.reading for each in begun.values()]):
-                    begun.clear()
                 self._expected.update(begun)
             for each in begun.values():
                 each.reading.by_threads &= len(begun) == 1  # several keep the processors busy, with less coming and going
@@ -107,10 +100,6 @@ class ReadAhead:
             return expected.reading
         expected.is_over.wait()
         return expected.reading if expected.reading.is_decoded else None
-
-
-def _is_little(readings: Sequence[GroupReading]) -> bool:
-    return all(each.is_local for each in readings) and sum(each.stored_bytes for each in readings) < _FEW_BYTES
 
 
 class _Expected:

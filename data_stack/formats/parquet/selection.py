@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,33 +65,22 @@ class Located:
         return np.argsort(few, kind="stable"), np.cumsum([0, *self.counts])
 
 
-@dataclass(frozen=True)
 class Selection:
-    """Rows by position: those of the first row group, then those of the second, and so on.
+    """Rows by position: those of the first row group, then those of the second, and so on. It never changes.
 
-    Attributes:
+    Args:
         groups: the row groups that have any, ascending, shape ``(n_blocks,)``.
         rows: of each, the rows, ascending; None for all.
         lengths: of each, how many.
     """
 
-    groups: _Integers
-    rows: tuple[npt.NDArray[np.int32] | None, ...]
-    lengths: _Integers
-    n_rows: int = field(init=False)
-    _blocks: Stretches = field(init=False, repr=False)
-    _end_list: list[int] = field(init=False, repr=False)  # where one position is looked up, a list is five times as fast
-    _group_list: list[int] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        blocks = Stretches(self.lengths)
-        for name, value in (
-            ("_blocks", blocks),
-            ("n_rows", int(self.lengths.sum())),
-            ("_end_list", blocks.ends.tolist()),
-            ("_group_list", self.groups.tolist()),
-        ):
-            object.__setattr__(self, name, value)
+    def __init__(self, groups: _Integers, rows: tuple[npt.NDArray[np.int32] | None, ...], lengths: _Integers) -> None:
+        self.groups, self.rows, self.lengths = groups, rows, lengths
+        self.n_rows = int(lengths.sum())
+        self._blocks = Stretches(lengths)
+        # where one position is looked up, a list is five times as fast
+        self._end_list: list[int] = self._blocks.ends.tolist()
+        self._group_list: list[int] = groups.tolist()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Selection, (self.groups, self.rows, self.lengths)

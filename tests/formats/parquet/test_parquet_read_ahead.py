@@ -82,23 +82,6 @@ def test_what_is_read_ahead_is_there_when_it_is_asked_for(folder: Path) -> None:
     assert sorted(reads) == [(1, _NAME), (8, _NAME)]
 
 
-def test_few_bytes_that_are_wanted_at_once_are_read_without_starting_threads_for_them(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert soon(lambda: not readers())
-    dataset = ParquetDataset(folder)
-    reads = watched(dataset)
-
-    ids = dataset.read_batch([0, 99, 449])["id"]
-
-    assert ids.tolist() == [0, 99, 449]
-    assert sorted(reads) == [(group, threading.current_thread().name) for group in (0, 1, 8)]
-    assert not readers()
-    monkeypatch.setattr("data_stack.formats.parquet.read_ahead._FEW_BYTES", 1000)
-    dataset.read_batch([100, 150, 500])
-    assert readers()
-
-
 def test_only_the_columns_that_are_used_are_read_ahead(folder: Path) -> None:
     dataset = ParquetDataset(folder)
     dataset.read_column("id", [0])

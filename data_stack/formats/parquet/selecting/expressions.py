@@ -54,11 +54,8 @@ class _OfColumn(Predicate):
     """What is asked of the values of one column; unknown of null."""
 
     def __init__(self, field: str, modulus: int | None = None) -> None:
+        super().__init__([field])
         self._field, self._modulus = field, modulus
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self._field,)
 
     @property
     def _name(self) -> str:

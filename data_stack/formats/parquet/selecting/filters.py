@@ -51,19 +51,15 @@ class ArrowPredicate(Predicate):
             self._serialized = expression.__reduce__()[1][0].to_pybytes()
         except pa.ArrowException as error:
             raise ConfigError(f"columns of {shown(expression)} are named: {error}") from error
-        self._fields = _fields_in(self._serialized)
-        if not self._fields:
+        super().__init__(_fields_in(self._serialized))
+        if not self.fields:
             raise ConfigError(f"{shown(expression)} needs no field, so it says the same of all rows")
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return self._fields
 
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
         problem: Exception | None = None
         for type_of_nulls in _TYPES_OF_NULLS:
             try:
-                table = pa.table({name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self._fields})
+                table = pa.table({name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields})
                 found = pyarrow.dataset.dataset(table).to_table(columns={"found": self._expression}, use_threads=False)["found"]
                 if not pa.types.is_boolean(found.type):
                     raise TypeError(f"it gives values of type {found.type}, not bools")
@@ -85,7 +81,7 @@ def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType) -> pa.Arr
     return array.cast(type_of_nulls) if pa.types.is_null(array.type) else array
 
 
-def _fields_in(serialized: bytes) -> tuple[str, ...]:
+def _fields_in(serialized: bytes) -> set[str]:
     """The columns that a serialized expression names; of nested fields, the outermost ones."""
     with pa.ipc.open_file(serialized) as file:
         tokens = iter(re.findall(r"^(field_ref|nested_field_ref): '(.*)'$", file.schema.to_string(truncate_metadata=False), re.M))
@@ -93,7 +89,7 @@ def _fields_in(serialized: bytes) -> tuple[str, ...]:
     for kind, value in tokens:
         nested = [next(tokens)[1] for _ in range(int(value))] if kind == "nested_field_ref" else [value]
         names.add(nested[0])
-    return tuple(sorted(names))
+    return names
 
 
 def as_predicate(value: Any) -> Predicate:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.formats.parquet.selecting.petastorm_predicates import RowFunction, in_lambda
-from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, column_of
+from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, column_of
 
 __all__ = ["on_frames"]
 
@@ -15,9 +15,8 @@ __all__ = ["on_frames"]
 def on_frames(predicate: Predicate) -> Predicate:
     """A predicate whose function may be one of columns of pandas, as Petastorm's ``make_batch_reader`` has it.
 
-    The function is asked row by row, and is given the rows at once, as a DataFrame (``do_include``) or as Series (``in_lambda``).
-    What it raises, or gives no bool for each row for, it is no function of. If it is one of both, they must agree: ``~(speed >
-    3)`` is true of any row, ``speed is None or speed > 3`` of no column. Without pandas it is one of rows.
+    The function is given the rows at once, as a DataFrame (``do_include``) or as Series (``in_lambda``). Where it raises then, or
+    gives no bool for each row, and without pandas, it is asked row by row.
 
     Args:
         predicate: any; one that asks no function of rows is given back as it is.
@@ -29,28 +28,13 @@ def on_frames(predicate: Predicate) -> Predicate:
 
 class _OnFrames(Predicate):
     def __init__(self, predicate: RowFunction) -> None:
+        super().__init__(predicate.fields)
         self._predicate = predicate
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return self._predicate.fields
 
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
         answers = self._of_frame(columns)
-        try:
-            of_rows = self._predicate.mask(columns)
-        except PredicateError:
-            if answers is None:
-                raise
-            return answers, ~answers
-        if answers is not None and (answers != of_rows).any():
-            row = int(np.flatnonzero(answers != of_rows)[0])
-            raise PredicateError(
-                f"{self!r} says {bool(answers[row])} of it when given columns of pandas, and {not answers[row]} when given the "
-                f"row; say which is meant: in_lambda(…, batched=True) is given arrays, make_reader asks row by row",
-                row,
-            )
-        return of_rows, ~of_rows
+        answers = self._predicate.mask(columns) if answers is None else answers
+        return answers, ~answers
 
     def content(self) -> Any:
         return {"on_frames": self._predicate.content()}

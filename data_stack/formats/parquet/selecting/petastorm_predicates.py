@@ -74,10 +74,7 @@ class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
     def __init__(self, inclusion_values: Iterable[Any], predicate_field: str) -> None:
         self._members = Members(inclusion_values, "in_set")
         self._field = checked_field(predicate_field, "in_set")
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self._field,)
+        super().__init__([predicate_field])
 
     def _answers(self, columns: Columns) -> Bools:
         try:
@@ -118,10 +115,7 @@ class in_intersection(_TrueOrFalse):  # noqa: N801
     def __init__(self, inclusion_values: Iterable[Any], _predicate_field: str) -> None:
         self._members = Members(inclusion_values, "in_intersection")
         self._field = checked_field(_predicate_field, "in_intersection")
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self._field,)
+        super().__init__([_predicate_field])
 
     def _answers(self, columns: Columns) -> Bools:
         column = column_of(columns, self._field)
@@ -163,12 +157,6 @@ def values_for_functions(column: npt.NDArray[Any]) -> list[Any]:
 
 class RowFunction(_TrueOrFalse):
     """Asks a function row by row."""
-
-    _fields: tuple[str, ...]
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self._fields)))
 
     @abstractmethod
     def ask(self, values: Mapping[str, Any]) -> Any:
@@ -212,11 +200,12 @@ class in_lambda(RowFunction):  # noqa: N801
             raise ConfigError(f"in_lambda takes a list of at least one field, got {shown(predicate_fields)}")
         if not callable(predicate_func):
             raise ConfigError(f"in_lambda takes a function, got {shown(predicate_func)}")
-        self._fields = tuple(checked_field(name, "in_lambda") for name in predicate_fields)
+        super().__init__(checked_field(name, "in_lambda") for name in predicate_fields)
+        self._arguments = tuple(predicate_fields)
         self._function, self._state, self.is_batched = predicate_func, state_arg, batched
 
     def ask(self, values: Mapping[str, Any]) -> Any:
-        given = [values[name] for name in self._fields]
+        given = [values[name] for name in self._arguments]
         return self._function(*given) if self._state is None else self._function(*given, self._state)
 
     def _answers(self, columns: Columns) -> Bools:
@@ -236,11 +225,13 @@ class in_lambda(RowFunction):  # noqa: N801
         return answers
 
     def content(self) -> Any:
-        return {"in_lambda": [list(self._fields), _function_content(self._function), content_of(self._state), self.is_batched]}
+        return {"in_lambda": [list(self._arguments), _function_content(self._function), content_of(self._state), self.is_batched]}
 
     def __repr__(self) -> str:
         state = "" if self._state is None else f", {shown(self._state)}"
-        return f"in_lambda({list(self._fields)!r}, {shown_function(self._function)}{state}{', batched=True' * self.is_batched})"
+        return (
+            f"in_lambda({list(self._arguments)!r}, {shown_function(self._function)}{state}{', batched=True' * self.is_batched})"
+        )
 
 
 def _function_content(function: Any) -> Any:
@@ -257,10 +248,7 @@ class in_negate(_TrueOrFalse):  # noqa: N801
 
     def __init__(self, predicate: Any) -> None:
         self._predicate = _checked_predicate(predicate, "in_negate")
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return self._predicate.fields
+        super().__init__(self._predicate.fields)
 
     def _answers(self, columns: Columns) -> Bools:
         return ~self._predicate.mask(columns)
@@ -287,11 +275,8 @@ class in_reduce(_TrueOrFalse):  # noqa: N801
             raise ConfigError("in_reduce takes at least one predicate")
         if not callable(reduce_func):
             raise ConfigError(f"in_reduce takes a function such as all or any, got {shown(reduce_func)}")
+        super().__init__(name for predicate in self._predicates for name in predicate.fields)
         self._function = reduce_func
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return tuple(sorted({name for predicate in self._predicates for name in predicate.fields}))
 
     def _answers(self, columns: Columns) -> Bools:
         masks = np.stack([predicate.mask(columns) for predicate in self._predicates])
@@ -336,23 +321,19 @@ class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
             raise ConfigError(f"subset_index {subset_index} is not in [0, {len(fractions)}), the subsets that have a fraction")
         self._fractions, self._index = tuple(fractions), int(subset_index)
         self._field = checked_field(predicate_field, "in_pseudorandom_split")
+        super().__init__([predicate_field])
         # In floats, as Petastorm does: the last places decide in which part a bucket at a border lies.
         high_borders = [sum(fraction_list[: i + 1]) for i in range(len(fraction_list))]
         low = high_borders[subset_index - 1] if subset_index else 0
         self._low = math.ceil(low * (_N_BUCKETS - 1))
         self._high = math.ceil(high_borders[subset_index] * (_N_BUCKETS - 1))
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self._field,)
-
     def _answers(self, columns: Columns) -> Bools:
         column = column_of(columns, self._field)
         if column.ndim != 1:
             raise PredicateError(f"in {self!r}: the field's values are arrays of shape {column.shape[1:]}; split by one value")
         values = column.tolist() if column.dtype.kind in "biuSUO" else column  # the texts of others differ from Python's
-        buckets = _buckets([str(value) for value in values])
-        return np.asarray((buckets >= np.uint64(self._low)) & (buckets < np.uint64(self._high)))
+        return np.fromiter((self._low <= _bucket(str(value)) < self._high for value in values), bool, len(column))
 
     def content(self) -> Any:
         return {"in_pseudorandom_split": [list(self._fractions), self._index, self._field]}
@@ -361,14 +342,9 @@ class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
         return f"in_pseudorandom_split({list(self._fractions)!r}, {self._index}, {self._field!r})"
 
 
-def _buckets(texts: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """For each text its MD5, a number of 128 bits, modulo 2**63 - 1."""
-    md5 = hashlib.md5  # not to keep anything secret
-    digests = b"".join(md5(text.encode("utf-8"), usedforsecurity=False).digest() for text in texts)
-    halves = np.frombuffer(digests, dtype=">u8").astype(np.uint64).reshape(-1, 2)
-    modulus = np.uint64(_N_BUCKETS)
-    high = halves[:, 0] % modulus * np.uint64(2) % modulus  # 2**64 is 2, modulo 2**63 - 1
-    return np.asarray((high + halves[:, 1] % modulus) % modulus, dtype=np.uint64)
+def _bucket(text: str) -> int:
+    # not to keep anything secret
+    return int.from_bytes(hashlib.md5(text.encode("utf-8"), usedforsecurity=False).digest(), "big") % _N_BUCKETS
 
 
 class PetastormPredicate(RowFunction):
@@ -383,8 +359,8 @@ class PetastormPredicate(RowFunction):
         names = predicate.get_fields()
         if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
             raise ConfigError(f"get_fields() of {shown(predicate)} gives a set of names of fields, not {shown(names)}")
-        self._fields = tuple(checked_field(name, f"get_fields() of {shown(predicate)}") for name in names)
-        if not self._fields:
+        super().__init__(checked_field(name, f"get_fields() of {shown(predicate)}") for name in names)
+        if not self.fields:
             raise ConfigError(f"get_fields() of {shown(predicate)} names no field")
         self._predicate = predicate
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, NoReturn
@@ -65,14 +65,18 @@ class Predicate(ABC):
     negation: neither ``col("a") > 3`` nor ``~(col("a") > 3)`` selects a row without ``a``; ``col("a").is_null()`` does.
 
     Petastorm's own methods, ``get_fields`` and ``do_include``, are there as well.
+
+    Args:
+        fields: the columns that are needed.
+
+    Attributes:
+        fields: the columns that are needed, sorted, each once.
     """
 
     __array_ufunc__ = None  # numpy's own values leave operators to us
 
-    @property
-    @abstractmethod
-    def fields(self) -> tuple[str, ...]:
-        """The columns that are needed, sorted, each once."""
+    def __init__(self, fields: Iterable[str]) -> None:
+        self.fields = tuple(sorted(set(fields)))
 
     @abstractmethod
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
@@ -151,10 +155,7 @@ class _Combination(Predicate):
     def __init__(self, *parts: Predicate) -> None:
         kind = type(self)
         self._parts = tuple(inner for part in parts for inner in (part._parts if isinstance(part, kind) else (part,)))
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return tuple(sorted({name for part in self._parts for name in part.fields}))
+        super().__init__(name for part in parts for name in part.fields)
 
     def content(self) -> Any:
         return {self._sign: [part.content() for part in self._parts]}
@@ -193,11 +194,8 @@ class _Not(Predicate):
     """``~predicate``: true where it is false, and unknown where it is unknown."""
 
     def __init__(self, predicate: Predicate) -> None:
+        super().__init__(predicate.fields)
         self._predicate = predicate
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return self._predicate.fields
 
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
         true, false = self._predicate.truths(columns)
