@@ -12,7 +12,7 @@ from data_stack.formats.idx import IdxReader as IdxReader
 from data_stack.formats.idx import read_idx as read_idx
 from data_stack.formats.idx import write_idx as write_idx
 from data_stack.formats.image_folder import ImageFolderIterator as ImageFolderIterator
-from data_stack.formats.image_folder import ImageFolderWriter as ImageFolderWriter
+from data_stack.formats.image_folder_writer import ImageFolderWriter as ImageFolderWriter
 from data_stack.formats.numpy_arrays import NpzDatasetIterator as NpzDatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator as NumpyDatasetIterator
 from data_stack.formats.numpy_arrays import npz_keys as npz_keys
@@ -26,6 +26,6 @@ from data_stack.formats.torch_tensors import load_tensors as load_tensors
 from data_stack.formats.torch_tensors import save_tensors as save_tensors
 from data_stack.formats.torch_tensors import write_tensor as write_tensor
 from data_stack.formats.webdataset import WebDatasetIterator as WebDatasetIterator
-from data_stack.formats.webdataset import WebDatasetWriter as WebDatasetWriter
+from data_stack.formats.webdataset_writer import WebDatasetWriter as WebDatasetWriter
 
 __all__: list[str]

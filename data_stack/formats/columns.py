@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,29 +25,28 @@ from data_stack.util.forks import ForkLock
 __all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator", "of_files_only"]
 
 
-class Column(Protocol):
-    """One value for each sample.
+class Column(ABC):
+    """One value for each sample."""
 
-    One that fetches what is asked for may also have ``values(indices)``: a list of what ``value`` gives, in one request.
-    """
-
+    @abstractmethod
     def __len__(self) -> int:
         """Number of values."""
 
+    @abstractmethod
     def value(self, index: int) -> Any:
         """The value at ``index`` in ``[0, len(self))``; the caller's own."""
 
-    def read(self, indices: npt.NDArray[np.int64] | None) -> Any:
+    @abstractmethod
+    def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         """The values at ``indices``, each in ``[0, len(self))``, stacked; all values for None. The caller's own."""
 
+    def values(self, indices: IndexArrayOfInts) -> list[Any]:
+        """What :meth:`value` gives for each of ``indices``, in one request."""
+        rows = self.read(_wide(indices))
+        return list(rows) if rows.ndim > 1 else python_values(rows)
 
-def _values(column: Column, positions: npt.NDArray[np.int64]) -> list[Any]:
-    """The values at ``positions``, each by itself: in one request, of a column that has such."""
-    at_once: Callable[[npt.NDArray[np.int64]], list[Any]] | None = getattr(column, "values", None)
-    return [column.value(position) for position in positions.tolist()] if at_once is None else at_once(positions)
 
-
-class ArrayColumn:
+class ArrayColumn(Column):
     """A column that lies in memory, shape ``(n_samples, ...)``; values of a 1-dimensional one are Python scalars."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
@@ -184,7 +183,7 @@ class _ColumnsAccess(SourceAccess):
         return self._sample([column.value(position) for column in self.source._columns()])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        values = [_values(column, _wide(positions)) for column in self.source._columns()]
+        values = [column.values(positions) for column in self.source._columns()]
         return [self._sample(row) for row in zip(*values, strict=True)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
-import itertools
 import math
 import os
 import posixpath
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
@@ -26,17 +25,10 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.exact import python_values
 from data_stack.util.request_limit import check_request, limit_bytes
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["HDF5DatasetIterator", "dataset_keys", "write_hdf5"]
 
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30
-#: Rows of so few chunks are read one by one, rather than all chunks visited to find them.
-_FEW_CHUNKS = 8
-_MAX_KNOWN_CHUNKS = 1 << 20
-_MAX_RANGES = 1 << 12
 _MAX_SOFT_LINKS = 16
 _MAX_KEYS = 10_000
 #: Plain numbers of no more are read whole before they are trusted, of others rows here and there.
@@ -196,11 +188,11 @@ class _Recorder(PositionalFile):
             return 0
 
 
-class _DatasetColumn:
+class _DatasetColumn(Column):
     """The rows of one dataset, as HDF5 gives them."""
 
     def __init__(self, file: _File, dataset: Any) -> None:
-        self._file, self._chunks = file, _Chunks(file, dataset)
+        self._file = file
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
         self._length, self._name = len(dataset), dataset.name
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
@@ -215,10 +207,6 @@ class _DatasetColumn:
         with self._file.reading():
             value = self._dataset[index]
         return python_values(value) if isinstance(value, np.generic) else value
-
-    def values(self, indices: IndexArrayOfInts) -> list[Any]:
-        rows = self.read(indices)
-        return list(rows) if rows.ndim > 1 else python_values(rows)
 
     def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         n_rows, n_at_once = self._length if indices is None else len(indices), self.rows_at_once
@@ -243,67 +231,9 @@ class _DatasetColumn:
                 return np.asarray(self._dataset[:0])
             # HDF5 wants ascending positions without repeats.
             rows, places = np.unique(indices, return_inverse=True)
-            parts = [self._ascending(part) for part in self._chunks.brought(rows)]
-            return np.asarray((parts[0] if len(parts) == 1 else np.concatenate(parts))[places])
-
-    def _ascending(self, rows: IndexArrayOfInts) -> npt.NDArray[Any]:
-        # A run is read as a slice far faster than as a list.
-        is_run = rows[-1] - rows[0] == len(rows) - 1
-        values: npt.NDArray[Any] = self._dataset[rows[0] : rows[-1] + 1] if is_run else self._dataset[rows]
-        return values
-
-
-class _Chunks:
-    """Where the chunks of a dataset lie, so that those of a batch are fetched together before HDF5 asks for one by one."""
-
-    def __init__(self, file: _File, dataset: Any) -> None:
-        self._file, self._dataset = file, dataset
-        self._places: npt.NDArray[np.int64] | None = None
-
-    def brought(self, rows: IndexArrayOfInts) -> Iterator[IndexArrayOfInts]:
-        """Ascending rows in parts, each with its chunks at hand; in one part where that is of no use."""
-        chunk_shape = self._dataset.chunks
-        if chunk_shape is None or not self._file.resource.prefetches:
-            yield rows
-            return
-        numbers = rows // chunk_shape[0]
-        ends = np.append(np.flatnonzero(np.diff(numbers)) + 1, len(rows))
-        grid = [-(-size // step) for size, step in zip(self._dataset.shape, chunk_shape, strict=True)]
-        if len(ends) < _FEW_CHUNKS or math.prod(grid) > _MAX_KNOWN_CHUNKS:
-            yield rows
-            return
-        places = self._all_places(grid, chunk_shape)
-        chunks = [[(offset, size) for offset, size in places[numbers[end - 1]].tolist() if size] for end in ends.tolist()]
-        start = done = 0
-        while done < len(chunks):
-            # No more than there may be room for: the list would be long.
-            n_at_hand = self._file.resource.prefetch(list(itertools.islice(itertools.chain(*chunks[done:]), _MAX_RANGES)))
-            # As many whole rows of chunks as came; one at least, be it larger than what there is room for.
-            n_at_hand -= len(chunks[done])
-            done += 1
-            while done < len(chunks) and n_at_hand >= len(chunks[done]):
-                n_at_hand -= len(chunks[done])
-                done += 1
-            end = int(ends[done - 1])
-            yield rows[start:end]
-            start = end
-
-    def _all_places(self, grid: Sequence[int], chunk_shape: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Offset and size of each stored chunk, shape ``(chunks along the first axis, other chunks, 2)``.
-
-        HDF5 visits all chunks to say where one of them lies, so all of them are asked for, once.
-        """
-        if self._places is None:
-            places = np.zeros((*grid, 2), np.int64)
-
-            def note(chunk: Any) -> None:
-                place = tuple(offset // step for offset, step in zip(chunk.chunk_offset, chunk_shape, strict=True))
-                if 0 < chunk.size <= _MAX_CHUNK_BYTES and all(at < n for at, n in zip(place, grid, strict=True)):
-                    places[place] = chunk.byte_offset, chunk.size
-
-            self._dataset.id.chunk_iter(note)
-            self._places = places.reshape(grid[0], -1, 2)
-        return self._places
+            # A run is read as a slice far faster than as a list.
+            is_run = rows[-1] - rows[0] == len(rows) - 1
+            return np.asarray((self._dataset[rows[0] : rows[-1] + 1] if is_run else self._dataset[rows])[places])
 
 
 def dataset_keys(resource: Any) -> list[str]:

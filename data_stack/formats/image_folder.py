@@ -7,48 +7,39 @@ and what is known of each, by its column ``file_name`` (Hugging Face's ``imagefo
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import functools
 import io
 import json
-import math
 import os
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final
 
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError, StorageError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_errors import storage_errors
-from data_stack.util.exact import python_values
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
-__all__ = ["METADATA", "ImageFolderIterator", "ImageFolderWriter", "holds_images", "image_type_of_bytes"]
+__all__ = ["FILE_NAME", "METADATA", "PART", "ImageFolderIterator", "holds_images", "image_type_of_bytes"]
 
 #: Images too, but of a kind that no codec of ours reads.
 _OTHER_IMAGES: Final = frozenset((".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff"))
 METADATA: Final = ("metadata.jsonl", "metadata.csv")
 #: What is known of the images while they are being written.
-_PART: Final = ".metadata.jsonl.part"
+PART: Final = ".metadata.jsonl.part"
 _MAX_METADATA_BYTES: Final = 1 << 30
-_FILE_NAME: Final = "file_name"
-_CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
+FILE_NAME: Final = "file_name"
 
 
 def image_type_of_bytes(data: bytes) -> str | None:
@@ -93,7 +84,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
     in ``root`` itself make samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
     metadata, in the order of its lines. Images are read when they are asked for, labels without them.
 
-    Folders are looked through at the first access. A symbolic link is followed as long as it stays inside of ``root``. Files that
+    Folders are looked through at the first access. A symbolic link to a file inside of ``root`` is followed, one to a folder is
+    not. Files that
     are no images (by their endings) are passed over; so is whatever begins with a dot.
 
     Args:
@@ -194,9 +186,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _looked_through(self) -> _Index:
         names = self._file_names()
-        if _PART in names:
+        if PART in names:
             raise DatasetFileCorruptError(
-                f"{self._folder.name} is not finished: {_PART} is still there; write it to its end, or remove that file to read "
+                f"{self._folder.name} is not finished: {PART} is still there; write it to its end, or remove that file to read "
                 f"the images as they are"
             )
         wrong = next((name for name in names if os.path.splitext(name)[1].lower() in _OTHER_IMAGES), None)
@@ -234,7 +226,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         if len(data) > _MAX_METADATA_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
         rows = _jsonl_rows(data, what) if metadata.endswith(".jsonl") else _csv_rows(data, what)
-        paths = [row.pop(_FILE_NAME, None) for row in rows]
+        paths = [row.pop(FILE_NAME, None) for row in rows]
         known = set(images)
         for line, path in enumerate(paths):
             if not isinstance(path, str) or path not in known:
@@ -305,27 +297,22 @@ def _type_of(path: str) -> str:
 def _files_below(root: str) -> list[str]:
     real_root = os.path.realpath(root)
     found: list[str] = []
-    entered = {real_root}
-    waiting = [""]
-    while waiting:
-        folder = waiting.pop()
-        try:
+    folders = [""]
+    for folder in folders:  # which grows
+        with storage_errors("list", os.path.join(root, folder)):
             entries = list(os.scandir(os.path.join(root, folder)))
-        except OSError as error:
-            raise StorageError(f"could not list {os.path.join(root, folder)!r}: {error.strerror}", error.errno) from error
         for entry in entries:
-            name = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.name.startswith(".") and name != _PART:
+            if entry.name.startswith(".") and entry.name != PART:
                 continue
+            name = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_symlink():
                 real = os.path.realpath(entry.path)
                 if os.path.commonpath((real, real_root)) != real_root:
                     raise MaliciousFilePathError(f"{entry.path!r} is a link to {real!r}, outside of the folder of images")
-            if not entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(name)
+            elif not entry.is_dir():  # links to folders may form circles
                 found.append(name)
-            elif (real := os.path.realpath(entry.path)) not in entered:  # links may form circles
-                entered.add(real)
-                waiting.append(name)
     return found
 
 
@@ -337,7 +324,7 @@ def _jsonl_rows(data: bytes, what: str) -> list[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no JSON: {str(error)[:200]}") from error
         if not isinstance(row, dict):
-            raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no object with a {_FILE_NAME!r}")
+            raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no object with a {FILE_NAME!r}")
         rows.append(row)
     return rows
 
@@ -358,178 +345,8 @@ def _csv_rows(data: bytes, what: str) -> list[dict[str, Any]]:
                 values = [kind(row[name]) for row in rows]
             except ValueError:
                 continue
-            if name != _FILE_NAME:
+            if name != FILE_NAME:
                 for row, value in zip(made, values, strict=True):
                     row[name] = value
             break
     return made
-
-
-# ---------------------------------------------------------------------- writing
-
-
-class ImageFolderWriter:
-    """Writes images into one folder a class, and ``metadata.jsonl`` with all else that is known of them.
-
-    ::
-
-        with ImageFolderWriter("pets") as writer:
-            writer.append({"image": pixels, "class": "cat", "age": 3})  # pets/cat/000000.png
-
-    ``metadata.jsonl`` comes last; without it the folder is not finished. Opened again after a crash, a writer to a folder of this
-    machine goes on where it was (:func:`len` says with which sample); in a store it begins anew.
-
-    Args:
-        target: a path, a StorageConnector, a URL, or a Folder.
-        prefix: folder below it.
-
-    Raises:
-        ConfigError: there are images already, which were not left unfinished by such a writer.
-    """
-
-    def __init__(self, target: Any, *, prefix: str = "") -> None:
-        self._folder = folder_of(target, prefix)
-        self._length = 0
-        self._png: Codec | None = None
-        self._rows: IO[bytes] = self._resumed() if self._folder.path is not None else io.BytesIO()
-        self._is_closed = False
-
-    def __len__(self) -> int:
-        """Number of samples."""
-        return self._length
-
-    def append(self, sample: Mapping[str, Any]) -> int:
-        """Write a sample; its position.
-
-        Args:
-            sample: ``image``, an array of pixels (stored as PNG, which loses nothing) or the bytes of a JPEG, PNG or WebP file
-                (stored as they are); ``class``, the name of its folder, or ``label``, an int that becomes one; and whatever JSON
-                can hold.
-
-        Raises:
-            ConfigError: there is no image or it is none, its class cannot be the name of a folder, or another value is nothing
-                for JSON. Nothing of the sample was written.
-        """
-        if self._is_closed:
-            raise ConfigError(f"images of {self._folder.name!r} were closed; open another writer")
-        position = self._length
-        data, ending = self._encoded(sample, position)
-        folder = _class_folder(sample, position)
-        path = f"{folder}/{position:06d}.{ending}" if folder else f"{position:06d}.{ending}"
-        row = _json_line({_FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}, position)
-        if self._folder.path is None:
-            with self._folder.create(path) as file:
-                file.write(data)
-        else:
-            # Not durable one by one, which would take a thousand times as long: all of them are, when metadata.jsonl is there.
-            with self._errors():
-                (self._folder.path / folder).mkdir(parents=True, exist_ok=True)
-                (self._folder.path / path).write_bytes(data)
-        with self._errors():
-            self._rows.write(row)
-            self._rows.flush()
-        self._length += 1
-        return position
-
-    def close(self) -> None:
-        """Finish: write ``metadata.jsonl``."""
-        if self._is_closed:
-            return
-        if self._folder.path is not None:
-            os.sync()
-        with self._errors():
-            self._rows.seek(0)
-        with self._folder.create(METADATA[0]) as file:
-            while chunk := self._rows.read(1 << 20):
-                file.write(chunk)
-        self.abandon()
-        if self._folder.path is not None:
-            (self._folder.path / _PART).unlink(missing_ok=True)
-
-    def abandon(self) -> None:
-        """Leave the folder as it is, to be gone on with."""
-        self._is_closed = True
-        with contextlib.suppress(OSError):
-            self._rows.close()  # may fail again to write what a full disk refused
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if exc_type is None:
-            self.close()
-        else:
-            self.abandon()
-
-    # ------------------------------------------------------------------ inside
-
-    def _resumed(self) -> IO[bytes]:
-        """What is known of the images that are there already, whole lines only."""
-        folder = self._folder.path
-        if folder is None:
-            raise ConfigError("only a folder of this machine is gone on with")
-        names = self._folder.list_names()
-        if _PART not in names and names:
-            raise ConfigError(f"{self._folder.name!r} holds something already ({names[0]!r}); choose another folder")
-        with self._errors():
-            folder.mkdir(parents=True, exist_ok=True)
-            rows = open(folder / _PART, "a+b")
-            rows.seek(0)
-            data = rows.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            rows.truncate(len(whole))
-            self._length = whole.count(b"\n")
-        return rows
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return storage_errors("write images to", self._folder.name)
-
-    def _encoded(self, sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
-        value = sample.get("image")
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            kind = image_type_of_bytes(bytes(value[:16]))
-            if kind is None:
-                raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, no JPEG, PNG or WebP file")
-            return bytes(value), kind
-        if self._png is None:
-            self._png = codec_of("png")
-        try:
-            return self._png.encode(value), "png"
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"the image of sample {position} cannot be stored as PNG: {error}") from error
-
-
-def _class_folder(sample: Mapping[str, Any], position: int) -> str:
-    """The folder of a sample's class; none where it has neither class nor label."""
-    if "class" in sample:
-        name = sample["class"]
-    else:
-        label = _plain(sample.get("label"))
-        if not isinstance(label, int):
-            return ""
-        name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # no identifier of a store begins with "-"
-    if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
-        raise ConfigError(f"the class of sample {position}, {name!r:.80}, cannot be the name of a folder")
-    return name
-
-
-def _json_line(row: Mapping[str, Any], position: int) -> bytes:
-    plain = {name: _plain(value) for name, value in row.items()}
-    for name, value in plain.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"column {name!r} of sample {position} is {value}, which is no JSON")
-    try:
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"the metadata of images are JSON, which cannot hold sample {position}: {str(error)[:200]}; leave columns of arrays "
-            f"and bytes out, or choose another format"
-        ) from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.shape == ()):
-        return python_values(value)
-    return value

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.columns import Column
 from data_stack.io.positional import PositionalFile
 from data_stack.util.exact import python_values
 
@@ -30,7 +31,7 @@ def is_read_whole(file: PositionalFile, n_bytes: int) -> bool:
     return n_bytes <= (_WHOLE_REMOTE_BYTES if file.resource.prefetches else _WHOLE_FILE_BYTES)
 
 
-class StoredRowsColumn:
+class StoredRowsColumn(Column):
     """The rows of an array in C order, read when they are asked for; those of a batch in one request where the store can.
 
     Args:
@@ -60,10 +61,6 @@ class StoredRowsColumn:
     def value(self, index: int) -> Any:
         row = self._run(index, 1)[0]
         return row if self._row_shape else python_values(row)
-
-    def values(self, indices: IndexArrayOfInts) -> list[Any]:
-        rows = self.read(indices)
-        return list(rows) if self._row_shape else python_values(rows)
 
     def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         if indices is None:

@@ -5,9 +5,13 @@ The layout is an uncompressed zip file: ``archive/data.pkl`` names the tensors, 
 
 from __future__ import annotations
 
+import io
+import math
+import pickle
 import pickletools
 import re
 import zipfile
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +21,7 @@ import numpy.typing as npt
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
+from data_stack.formats.numpy_arrays import WriteOnly
 from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.positional import PositionalFile, check_apart, reading
 
@@ -36,6 +41,7 @@ __all__ = [
 ]
 
 _ZIP_MAGIC = b"PK\x03\x04"
+_ALIGNMENT = 64
 #: What the pickle of tensors names; and what else it may, of all that torch would call for it. The others make room for what is
 #: not there, a ``bytearray`` of any number of bytes for one, or run for what nobody stores.
 _NAMES_OF_TENSORS = re.compile(
@@ -188,7 +194,7 @@ class _StoredTensorColumn(StoredRowsColumn):
         return [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in super().values(indices)]
 
 
-class _TensorColumn:
+class _TensorColumn(Column):
     """A column that lies in memory as a tensor."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -200,6 +206,9 @@ class _TensorColumn:
     def value(self, index: int) -> Any:
         value = self._tensor[index]
         return value.clone() if value.dim() else value.item()
+
+    def values(self, indices: IndexArrayOfInts) -> list[Any]:
+        return [self.value(index) for index in indices.tolist()]
 
     def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         rows = self._tensor.clone() if indices is None else self._tensor[torch.from_numpy(indices)]
@@ -335,12 +344,44 @@ def save_tensors(file: Any, tensors: Any) -> None:
     torch.save(tensors, file)
 
 
-#: dtypes of numpy that torch has, by name.
-_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+class _Storage:
+    """Stands in the pickle for the bytes of the one tensor, which torch reads from ``data/0``."""
+
+    def __init__(self, dtype: np.dtype[Any], n_elements: int) -> None:
+        self.persistent_id = ("storage", getattr(torch, f"{_STORAGE_NAMES[dtype.name]}Storage"), "0", "cpu", n_elements)
+
+
+class _Tensor:
+    """Pickles as the tensor of ``shape`` on ``storage``, in the words torch.save() uses."""
+
+    def __init__(self, storage: _Storage, shape: tuple[int, ...]) -> None:
+        self._storage, self._shape = storage, shape
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        strides = tuple(math.prod(max(1, size) for size in self._shape[i + 1 :]) for i in range(len(self._shape)))
+        return torch._utils._rebuild_tensor_v2, (self._storage, 0, self._shape, strides, False, OrderedDict())
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, obj: Any) -> Any:
+        return obj.persistent_id if isinstance(obj, _Storage) else None
+
+
+_STORAGE_NAMES = {
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "float32": "Float",
+    "float64": "Double",
+    "bool": "Bool",
+}
 
 
 def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
-    """``torch.save`` one tensor, given as blocks of rows.
+    """Write one tensor from blocks of rows, without ever holding it; plain ``torch.load`` reads it.
 
     Args:
         file: any binary file open for writing; it need not be able to seek.
@@ -351,17 +392,31 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
     Raises:
         ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is none of these.
     """
-    native: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
-    if native.name not in _DTYPES:
-        raise ConfigError(f"a tensor of dtype {native} cannot be written; one of {', '.join(_DTYPES)} can")
-    whole = np.empty(tuple(map(int, shape)), native)
-    flat, n_written = whole.reshape(-1), 0
-    for block in blocks:
-        values = np.asarray(block).reshape(-1)
-        end = n_written + values.size
-        if end <= flat.size:
-            flat[n_written:end] = values
-        n_written = end
-    if n_written != flat.size:
-        raise ConfigError(f"blocks hold {n_written} elements, but shape {whole.shape} has {flat.size}")
-    torch.save(torch.from_numpy(whole), file)
+    stored_dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
+    if stored_dtype.name not in _STORAGE_NAMES:
+        raise ConfigError(f"a tensor of dtype {stored_dtype} cannot be written; one of {', '.join(_STORAGE_NAMES)} can")
+    whole, n_written = tuple(map(int, shape)), 0
+    n_elements, pickled = math.prod(whole), io.BytesIO()
+    _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(stored_dtype, n_elements), whole))
+    with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
+        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickled.getvalue())
+        archive.writestr(zipfile.ZipInfo("archive/byteorder"), b"little")
+        member = zipfile.ZipInfo("archive/data/0")
+        member.extra = _padding(archive.start_dir, member.filename)
+        with archive.open(member, "w", force_zip64=True) as stream:
+            for block in blocks:
+                array = np.ascontiguousarray(block, stored_dtype)
+                n_written += array.size
+                if array.size:
+                    stream.write(array.reshape(-1).view(np.uint8).data)
+        if n_written != n_elements:
+            raise ConfigError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
+        archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")
+
+
+def _padding(offset: int, filename: str) -> bytes:
+    """An extra field that lets the values begin at a multiple of 64 bytes, as torch aligns them for mapping."""
+    # local header, name, zip64 sizes, and the head of this very field
+    begin = offset + 30 + len(filename) + 20 + 4
+    length = -begin % _ALIGNMENT
+    return b"FB" + length.to_bytes(2, "little") + b"Z" * length

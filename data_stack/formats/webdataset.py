@@ -9,16 +9,11 @@ Source: WebDataset 1.0.2, https://github.com/webdataset/webdataset (``tariterato
 from __future__ import annotations
 
 import bisect
-import contextlib
 import json
 import operator
-import os
-import re
-import tarfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Union
 
 import numpy as np
@@ -31,12 +26,11 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.io.archives.archive import checked_name
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import LentFile
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.content import contents_of_resources
-from data_stack.io.folder import Folder, folder_of
+from data_stack.io.folder import Folder
 from data_stack.io.location import Location, is_path, location_of
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import call_in_forks
@@ -44,28 +38,25 @@ from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 __all__ = [
     "KEY",
     "SHARD_INDEX",
-    "FieldEncoder",
     "WebDatasetIterator",
-    "WebDatasetWriter",
     "column_of_field",
     "field_of_column",
     "shard_names",
     "type_of_field",
-    "write_shard",
 ]
 
 #: The field of a sample's key.
 KEY: Final = "__key__"
 #: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
 SHARD_INDEX: Final = "shardindex.json"
-_KIND: Final = "wids-shard-index-v1"
+INDEX_KIND: Final = "wids-shard-index-v1"
 
-_Type = Union[str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None]
+FieldType = Union[str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None]
 
 
 class _DecimalCodec(Codec):
@@ -82,13 +73,12 @@ class _DecimalCodec(Codec):
 _INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 #: Types of records whose bytes are no file: what their values are stored as.
 _STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
-_PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
+PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_member_bytes=1 << 44, max_members=1 << 27)
 #: An iteration reads so many samples together.
 _SAMPLES_AT_ONCE: Final = 64
 _MOST_OPEN: Final = 256
-_SHARD: Final = re.compile(r"(.*)-([0-9]{6,})\.tar", re.DOTALL)
-_BLOCK_BYTES: Final = 512
+BLOCK_BYTES: Final = 512
 #: So large may the table of a shard be for each file in it, or as a whole.
 _MOST_PLACES_A_FILE: Final = 64
 _FEW_PLACES: Final = 1 << 20
@@ -143,7 +133,7 @@ def shard_names(folder: Folder) -> list[str]:
         data = resource.read(_MAX_INDEX_BYTES)
     try:
         index = json.loads(data)
-        listed = [str(shard["url"]) for shard in index["shardlist"]] if index["__kind__"] == _KIND else None
+        listed = [str(shard["url"]) for shard in index["shardlist"]] if index["__kind__"] == INDEX_KIND else None
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DatasetFileCorruptError(f"{what} is damaged: it lists no shards ({str(error)[:200]})") from error
     if listed is None or any("/" in name or not name for name in listed):
@@ -158,7 +148,7 @@ def shard_names(folder: Folder) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _ShardIndex:
+class ShardIndex:
     """What a shard holds.
 
     Attributes:
@@ -174,7 +164,7 @@ class _ShardIndex:
 class _Index:
     """What all shards hold: their indices, the fields that are read, and how many samples lie before each shard."""
 
-    shards: list[_ShardIndex]
+    shards: list[ShardIndex]
     names: tuple[str, ...]
     starts: list[int]
 
@@ -197,7 +187,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
         fields: what samples shall have besides their key; None: whatever each of them has.
         types: how to decode other endings of fields, or these in another way: ``{"jpg": None, "depth": "npy"}``: a type of record
             column, a Codec, two functions (encode, decode), or None for bytes as they are.
-        lower_case: take fields that differ in case (``JPG``, ``jpg``) for one, as WebDataset does.
 
     Raises:
         ConfigError: at the first access: no shard has one of ``fields``, or a field is a pickle, which could run any code;
@@ -217,8 +206,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         shards: Any,
         *,
         fields: Sequence[str] | None = None,
-        types: Mapping[str, _Type] | None = None,
-        lower_case: bool = True,
+        types: Mapping[str, FieldType] | None = None,
     ) -> None:
         is_one = isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
         given = [shards] if is_one else list(shards)
@@ -229,7 +217,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
             raise ConfigError(f"fields are several names such as ['jpg', 'cls'], not {fields!r}")
         self._fields = None if fields is None else tuple(fields)
         self._types = dict(types or {})
-        self._lower_case = lower_case
         self._start_afresh()
 
     # ------------------------------------------------------------------ what there is
@@ -244,32 +231,15 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """The keys of all samples, in their order."""
         return [key for shard in self._indexed().shards for key in shard.keys]
 
-    def incomplete(self) -> str | None:
-        """A field that some sample lacks, if there is one; nothing is read for it but headers."""
-        return next((name for name in self._indexed().names if any(self._lacks(s, name) for s in self._indexed().shards)), None)
-
-    @staticmethod
-    def _lacks(shard: _ShardIndex, name: str) -> bool:
-        places = shard.fields.get(name)
-        return bool(shard.keys) if places is None else bool((places[:, 0] < 0).any())
-
-    def with_types(self, types: Mapping[str, _Type]) -> WebDatasetIterator:
-        """The same samples with these ``types``; the shards are not looked through again."""
-        other = WebDatasetIterator(self._shards, fields=self._fields, types=types, lower_case=self._lower_case)
-        other._index = self._indexed()
-        return other
-
     # ------------------------------------------------------------------ samples
 
     def make_access(self) -> SampleAccess:
         return _ShardsAccess(self)
 
-    def _samples(self, positions: Sequence[int]) -> list[dict[str, Any]]:
-        return self._read(positions, self._indexed().names, required=self._fields is not None)
-
-    def _read(self, positions: Sequence[int], names: Sequence[str], *, required: bool) -> list[dict[str, Any]]:
-        """The samples at ``positions`` with their keys and those of the fields ``names`` that they have."""
+    def _read(self, positions: Sequence[int], field: str | None = None) -> list[dict[str, Any]]:
+        """The samples at ``positions`` with their keys and fields, or only one of these, which they must have then."""
         index, request = self._indexed(), current_request()
+        names, required = (index.names, self._fields is not None) if field is None else ((field,), True)
         samples: list[dict[str, Any]] = []
         wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
         for position in positions:
@@ -314,12 +284,12 @@ class WebDatasetIterator(AccessedDatasetIterator):
         codec = self._codecs.get(name)
         if codec is None:
             ending = name.rpartition(".")[2]
-            if ending in _PICKLES and ending not in self._types:
+            if ending in PICKLES and ending not in self._types:
                 raise ConfigError(
                     f"field {name!r} is a pickle, which could run any code, and is never read; types={{{ending!r}: None}} gives "
                     f"its bytes as they are, fields=[…] leaves it out"
                 )
-            codec = self._codecs[name] = _codec_of_ending(ending, self._types)
+            codec = self._codecs[name] = codec_of_ending(ending, self._types)
         return codec
 
     # ------------------------------------------------------------------ where things are
@@ -351,7 +321,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return self._index
 
     def _looked_through(self) -> _Index:
-        shards = [_shard_index(shard, self._lower_case) for shard in self._shards]
+        shards = [shard_index(shard) for shard in self._shards]
         present = dict.fromkeys(name for shard in shards for name in shard.fields)
         names = tuple(present) if self._fields is None else self._fields
         for name in names:
@@ -366,7 +336,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return _Index(shards, names, starts)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"fields": self._fields, "types": self._types, "lower_case": self._lower_case}
+        return {"fields": self._fields, "types": self._types}
 
     def _start_afresh(self) -> None:
         self._index = None
@@ -379,7 +349,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         self._lock, self._open = threading.RLock(), ByteCache(_MOST_OPEN, lambda file: 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types", "_lower_case")}
+        return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -396,10 +366,10 @@ class _ShardsAccess(SourceAccess):
         return self.source._indexed().starts[-1]
 
     def sample(self, position: int) -> Sample:
-        return self.source._samples([position])[0]
+        return self.source._read([position])[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return self.source._samples(positions.tolist())
+        return self.source._read(positions.tolist())
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         rows = range(self.n_samples) if positions is None else positions.tolist()
@@ -410,7 +380,7 @@ class _ShardsAccess(SourceAccess):
         for first in range(start, stop, _SAMPLES_AT_ONCE):
             positions = range(first, min(first + _SAMPLES_AT_ONCE, stop))
             try:
-                samples: Iterable[dict[str, Any]] = self.source._samples(positions)
+                samples: Iterable[dict[str, Any]] = self.source._read(positions)
             except RequestLimitError:  # each may fit by itself
                 samples = map(self.sample, positions)
             yield from samples
@@ -430,24 +400,25 @@ class _ShardsAccess(SourceAccess):
             )
         if key == KEY:
             return stack_values([self.source._keyed(position)[2] for position in positions])
-        return stack_values([sample[key] for sample in self.source._read(positions, [str(key)], required=True)])
+        return stack_values([sample[key] for sample in self.source._read(positions, str(key))])
 
 
-def _codec_of_ending(ending: str, types: Mapping[str, _Type]) -> Codec:
+def codec_of_ending(ending: str, types: Mapping[str, FieldType]) -> Codec:
+    """How fields with that ending are stored."""
     given: Any = types[ending] if ending in types else type_of_field(ending)
     if given in ("i64", "u64", "int"):  # as text here, which has no size
         return _DecimalCodec()
     return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})
 
 
-def _shard_index(shard: Location, lower_case: bool) -> _ShardIndex:
+def shard_index(shard: Location) -> ShardIndex:
     """One look at the headers of a shard."""
     name = shard.full_name
     rows: dict[str, int] = {}
     found: dict[str, dict[int, tuple[int, int]]] = {}
     try:
         for path, offset, size in _members(shard):
-            key, field = _key_and_field(path, lower_case)
+            key, field = key_and_field(path)
             row = rows.setdefault(key, len(rows))
             if found.setdefault(field, {}).setdefault(row, (offset, size)) != (offset, size):
                 raise UnsafeArchiveError(f"{name!r} has two files {field!r} of sample {key!r}; which is meant cannot be known")
@@ -467,13 +438,14 @@ def _shard_index(shard: Location, lower_case: bool) -> _ShardIndex:
         table = np.full((len(rows), 2), -1, np.int64)
         table[list(places)] = list(places.values())
         fields[field] = table
-    return _ShardIndex(list(rows), fields)
+    return ShardIndex(list(rows), fields)
 
 
-def _key_and_field(path: str, lower_case: bool) -> tuple[str, str]:
+def key_and_field(path: str) -> tuple[str, str]:
+    """The key of a file's sample, and its field, in lower case as WebDataset has it."""
     folder, _, base = path.rpartition("/")
     stem, _, field = base.partition(".")
-    return (f"{folder}/{stem}" if folder else stem), (field.lower() if lower_case else field)
+    return (f"{folder}/{stem}" if folder else stem), field.lower()
 
 
 def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
@@ -481,8 +453,8 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
     name = shard.full_name
     with shard.open() as resource:
         lent = LentFile(resource)
-        head = lent.read_at(0, _BLOCK_BYTES)
-        if len(head) < _BLOCK_BYTES or not looks_like_tar(head):
+        head = lent.read_at(0, BLOCK_BYTES)
+        if len(head) < BLOCK_BYTES or not looks_like_tar(head):
             raise DatasetFileCorruptError(
                 f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
             )
@@ -494,248 +466,3 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
             # As WebDataset: what has no dot, or begins with one, is of no sample.
             if not member.is_folder and "." in base and not base.startswith("."):
                 yield member.name, member.offset, member.size
-
-
-# ---------------------------------------------------------------------- writing
-
-
-class WebDatasetWriter:
-    """Writes WebDataset shards ``NAME-000000.tar``, ``NAME-000001.tar`` …, the same bytes for the same samples.
-
-    ::
-
-        with WebDatasetWriter("train", name="train") as writer:
-            writer.append({"jpg": image, "cls": 7})
-
-    Each shard is there, whole, when it is full, and ``shardindex.json`` when the writer was closed. Opened again after a crash,
-    the writer goes on behind the last full shard: :func:`len` says with which sample.
-
-    Args:
-        target: a path, a StorageConnector, a URL, or a Folder.
-        prefix: folder below it.
-        name: what shards are called; None: like the folder.
-        shardlen: samples in each shard but the last.
-        types: as for :class:`WebDatasetIterator`.
-
-    Raises:
-        ConfigError: what lies there has other shards.
-    """
-
-    def __init__(
-        self,
-        target: Any,
-        *,
-        prefix: str = "",
-        name: str | None = None,
-        shardlen: int = 10_000,
-        types: Mapping[str, _Type] | None = None,
-    ) -> None:
-        if shardlen < 1:
-            raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
-        self._folder = folder_of(target, prefix)
-        self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
-        self._shardlen, self._encoder = shardlen, FieldEncoder(types)
-        self._full: list[tuple[str, int]] = self._finished_shards()
-        self._length = sum(n_samples for _, n_samples in self._full)
-        self._tar: _TarWriter | None = None
-        self._is_closed = False
-
-    def __len__(self) -> int:
-        """Number of samples: those of full shards, and what was appended since."""
-        return self._length
-
-    def append(self, sample: Mapping[str, Any]) -> int:
-        """Write a sample; its position.
-
-        Args:
-            sample: values by field. Bytes are stored as they are, others as what the field's name ends in says. ``__key__`` is
-                its key, by default its position in nine digits; other names that begin with ``__`` are left out.
-
-        Raises:
-            ConfigError: a field or key has no possible name, a key was there before, or a value is none of its type. Nothing
-                of the sample was written.
-        """
-        if self._is_closed:
-            raise ConfigError(f"shards of {self._folder.name!r} were closed; open another writer")
-        position = self._length
-        key, parts = _parts(sample, position, self._encoder)
-        if self._tar is None:
-            self._tar = _TarWriter(self._folder, self._shard(len(self._full)))
-        self._tar.add(key, parts)
-        self._length += 1
-        if self._tar.n_samples == self._shardlen:
-            self._finish_shard()
-        return position
-
-    def close(self) -> None:
-        """Finish the last shard, and list all of them in ``shardindex.json``."""
-        if not self._is_closed:
-            if self._tar is not None or not self._full:
-                self._tar = self._tar or _TarWriter(self._folder, self._shard(0))
-                self._finish_shard()
-            self._is_closed = True
-            shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
-            index = {"__kind__": _KIND, "wids_version": 1, "name": self._name, "shardlist": shards}
-            with self._folder.create(SHARD_INDEX) as file:
-                file.write(json.dumps(index, indent=1).encode())
-
-    def abandon(self) -> None:
-        """Leave the shard that is not full, and close."""
-        if self._tar is not None:
-            self._tar.abandon()
-            self._length -= self._tar.n_samples
-            self._tar = None
-        self._is_closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if exc_type is None:
-            self.close()
-        else:
-            self.abandon()
-
-    # ------------------------------------------------------------------ inside
-
-    def _shard(self, number: int) -> str:
-        return f"{self._name}-{number:06d}.tar"
-
-    def _finished_shards(self) -> list[tuple[str, int]]:
-        there = {name for name in self._folder.list_names() if _SHARD.fullmatch(name)}
-        finished: list[tuple[str, int]] = []
-        while (name := self._shard(len(finished))) in there:
-            finished.append((name, len(_shard_index(Location(self._folder, name), True).keys)))
-        wrong = sorted(there - {name for name, _ in finished})
-        if wrong:
-            raise ConfigError(f"{self._folder.full_name(wrong[0])} is there, a shard of another dataset; choose another folder")
-        for name, n_samples in finished[:-1]:
-            if n_samples != self._shardlen:
-                raise ConfigError(
-                    f"{self._folder.full_name(name)} has {n_samples} samples, not shardlen={self._shardlen}; go on with what it "
-                    f"was begun with, or choose another folder"
-                )
-        # A last shard that is not full is written again with what follows.
-        return finished if not finished or finished[-1][1] == self._shardlen else finished[:-1]
-
-    def _finish_shard(self) -> None:
-        tar, self._tar = self._tar, None
-        if tar is not None:
-            tar.finish()
-            self._full.append((tar.name, tar.n_samples))
-
-
-class FieldEncoder:
-    """Makes the bytes of fields. Threads may share one.
-
-    Args:
-        types: as for :class:`WebDatasetIterator`.
-    """
-
-    def __init__(self, types: Mapping[str, _Type] | None = None) -> None:
-        self._types = dict(types or {})
-        self._codecs: dict[str, Codec] = {}
-
-    def encoded(self, field: str, value: Any, position: int) -> bytes:
-        """The bytes of a value; bytes as they are.
-
-        Raises:
-            ConfigError: it is nothing that such a field holds; ``position`` says of which sample.
-        """
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return bytes(value)
-        ending = field.rpartition(".")[2]
-        if ending in _PICKLES and ending not in self._types:
-            raise ConfigError(f"field {field!r} would be a pickle, which is never written; give its bytes, or choose json or npy")
-        codec = self._codecs.get(ending)
-        if codec is None:
-            codec = self._codecs[ending] = _codec_of_ending(ending, self._types)
-        try:
-            return codec.encode(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
-
-
-def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
-    """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is there when it is whole.
-
-    Returns:
-        How many samples it has.
-
-    Raises:
-        ConfigError: as for :meth:`WebDatasetWriter.append`.
-    """
-    encoder, tar = FieldEncoder(), _TarWriter(folder, file)
-    try:
-        for position, sample in enumerate(samples):
-            tar.add(*_parts(sample, position, encoder))
-    except BaseException:
-        tar.abandon()
-        raise
-    tar.finish()
-    return tar.n_samples
-
-
-def _parts(sample: Mapping[str, Any], position: int, encoder: FieldEncoder) -> tuple[str, list[tuple[str, bytes]]]:
-    """The key of a sample, and its files."""
-    key = str(sample.get(KEY, f"{position:09d}"))
-    fields = sorted(field for field in sample if not field.startswith("__"))
-    if not fields:
-        raise ConfigError(f"sample {position} has no field that a shard could hold")
-    return key, [(_path(key, field), encoder.encoded(field, sample[field], position)) for field in fields]
-
-
-class _TarWriter:
-    """A tar in the making: plain headers without times or owners, pax headers where a name needs one."""
-
-    def __init__(self, folder: Folder, name: str) -> None:
-        self.name, self.n_samples = name, 0
-        self._stack = contextlib.ExitStack()
-        self._file = self._stack.enter_context(folder.create(name))
-        self._keys: set[str] = set()
-        self._size = 0
-
-    def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
-        if key in self._keys:
-            raise ConfigError(f"two samples of {self.name} have the key {key!r}; keys tell the files of a shard apart")
-        self._keys.add(key)
-        for path, data in parts:
-            info = tarfile.TarInfo(path)
-            info.size = len(data)
-            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
-            self._write(b"".join((header, data, bytes(-len(data) % _BLOCK_BYTES))))
-        self.n_samples += 1
-
-    def finish(self) -> None:
-        self._write(bytes(2 * _BLOCK_BYTES))
-        self._write(bytes(-self._size % tarfile.RECORDSIZE))
-        self._stack.close()
-
-    def abandon(self) -> None:
-        given_up = ConfigError("given up")
-        with contextlib.suppress(ConfigError):
-            self._stack.__exit__(ConfigError, given_up, None)
-
-    def _write(self, data: bytes) -> None:
-        self._size += len(data)
-        self._file.write(data)
-
-
-def _path(key: str, field: str) -> str:
-    """The name of a field's file.
-
-    Raises:
-        ConfigError: there is none that would be read as that field of that sample.
-    """
-    if not field or "/" in field or field.startswith(".") or field != field.lower():
-        raise ConfigError(f"a shard cannot have a field {field!r}: a field is lower-case, without '/', and begins with no dot")
-    path = f"{key}.{field}"
-    try:
-        is_name = checked_name(path, "a shard") == path
-    except UnsafeArchiveError as error:
-        raise ConfigError(f"a sample cannot have the key {key!r:.80}: {error}") from error
-    if not is_name or _key_and_field(path, True) != (key, field) or path.rpartition("/")[2].startswith("."):
-        raise ConfigError(f"a sample cannot have the key {key!r:.80}: a key is a relative path whose last part has no dot")
-    return path

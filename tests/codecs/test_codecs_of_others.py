@@ -32,7 +32,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import convert, records
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.records import RecordWriter
-from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.formats.webdataset import WebDatasetIterator
+from data_stack.formats.webdataset_writer import WebDatasetWriter
 
 DEGREES = [21.5, -3.25, 0.0]
 

@@ -18,11 +18,11 @@ from data_stack.dataset.encoders.stored import save_encoder
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
-from data_stack.formats.image_folder import ImageFolderWriter
+from data_stack.formats.image_folder_writer import ImageFolderWriter
 from data_stack.formats.parquet import ParquetWriter, SingleFieldIndex, build_indexes
 from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
-from data_stack.formats.webdataset import WebDatasetWriter
+from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.repository.splits import save_splits
 

@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
-from data_stack.formats.image_folder import ImageFolderIterator, ImageFolderWriter
+from data_stack.formats.image_folder import ImageFolderIterator
+from data_stack.formats.image_folder_writer import ImageFolderWriter
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (6, 5, 4, 3), dtype=np.uint8)
@@ -108,7 +109,6 @@ def test_images_beside_classes_and_of_other_kinds_are_refused(folder: Path) -> N
 
 
 def test_links_are_followed_inside_and_refused_outside(folder: Path) -> None:
-    (folder / "cow").symlink_to(folder / "dog")
     (folder / "cat" / "link.png").symlink_to(folder / "dog" / "2.png")
     (folder / "dog" / "circle").symlink_to(folder)
 

@@ -24,7 +24,8 @@ from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetWriter, PngCodec, Schema
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.formats.webdataset import WebDatasetIterator
+from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.archives import open_archive, open_decompressed
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for, limit_bytes

@@ -23,12 +23,14 @@ from data_stack.exception import ConfigError, LoaderStateError, ResourceChangedE
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.idx import IdxDatasetIterator, write_idx
-from data_stack.formats.image_folder import ImageFolderIterator, ImageFolderWriter
+from data_stack.formats.image_folder import ImageFolderIterator
+from data_stack.formats.image_folder_writer import ImageFolderWriter
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter, col, in_lambda
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator
-from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.formats.webdataset import WebDatasetIterator
+from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.loader import Loader

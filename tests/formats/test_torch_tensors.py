@@ -42,9 +42,20 @@ def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape:
 
     loaded = torch.load(written(tensor))
 
-    assert (loaded.dtype, loaded.shape) == (tensor.dtype, tensor.shape)
+    assert (loaded.dtype, loaded.shape, loaded.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
     assert torch.equal(loaded, tensor)
     assert torch.equal(load_tensors(written(tensor)), tensor)
+
+
+def test_a_written_tensor_can_be_mapped_and_is_aligned(tmp_path: Path) -> None:
+    path = tmp_path / "t.pt"
+    with path.open("wb") as file:
+        write_tensor(file, [np.arange(6, dtype=np.float32)] * 50, shape=(50, 6), dtype=np.float32)
+
+    loaded = torch.load(path, mmap=True)
+
+    assert loaded.data_ptr() % 64 == 0
+    assert torch.equal(loaded, torch.arange(6.0).expand(50, 6))
 
 
 def test_blocks_are_converted() -> None:

@@ -27,7 +27,8 @@ from data_stack.formats.hdf5 import HDF5DatasetIterator, write_hdf5
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, write_npz
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator, load_tensors, write_tensor
-from data_stack.formats.webdataset import WebDatasetIterator, WebDatasetWriter
+from data_stack.formats.webdataset import WebDatasetIterator
+from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource
 

@@ -107,8 +107,7 @@ def convert(
     source, kind = _open(source, source_format, location)
     with contextlib.closing(source):
         source = source.selected(parsed_columns(columns))
-        target_kind = find_target_format(location) if target_format is None else checked_format(target_format)
-        goal = TARGETS[target_kind](location, shardlen)
+        goal = TARGETS[checked_format(target_format or find_target_format(location))](location, shardlen)
         goal.check(source)
         was_finished = goal.is_finished(source)
         with _nothing_left_of_failures(location):
@@ -119,7 +118,7 @@ def convert(
         types = {name: column.type for name, column in source.schema.items()}
         seconds = time.perf_counter() - started
         return ConversionReport(
-            source.name, location.full_name, kind, target_kind, types, len(source), n_there, n_verified, seconds
+            source.name, location.full_name, kind, goal.kind, types, len(source), n_there, n_verified, seconds
         )
 
 

@@ -235,9 +235,6 @@ def _open_webdataset(location: Location) -> Source:
     if not shards:
         raise ConfigError(f"{location.full_name} holds no .tar")
     values = WebDatasetIterator(shards)
-    missing = values.incomplete()
-    if missing is not None:
-        raise ConfigError(f"not every sample of {location.full_name} has a field {missing!r}; convert the others: --columns …")
     columns = [column_of_field(each) for each in values.fields]
     keys: dict[str, ColumnKey] = {
         (column if columns.count(column) == 1 else each): each for column, each in zip(columns, values.fields, strict=True)
@@ -249,7 +246,7 @@ def _open_webdataset(location: Location) -> Source:
     stored = None
     if any(column.type in media_types() for column in schema.values()):
         endings = {str(each).rpartition(".")[2] for each in keys.values()}
-        stored = values.with_types({ending: None for ending in endings if type_of_field(ending) in media_types()})
+        stored = WebDatasetIterator(shards, types={ending: None for ending in endings if type_of_field(ending) in media_types()})
     if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
         schema = {KEY: Column("utf8"), **schema}
     return Source("", values, schema, {KEY: KEY, **keys}, stored)

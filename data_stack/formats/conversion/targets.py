@@ -15,10 +15,12 @@ from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion.source import Source, size_of
-from data_stack.formats.image_folder import METADATA, ImageFolderWriter
+from data_stack.formats.image_folder import METADATA
+from data_stack.formats.image_folder_writer import ImageFolderWriter
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.manifest import MANIFEST
-from data_stack.formats.webdataset import KEY, SHARD_INDEX, WebDatasetWriter, field_of_column, write_shard
+from data_stack.formats.webdataset import KEY, SHARD_INDEX, field_of_column
+from data_stack.formats.webdataset_writer import WebDatasetWriter, write_shard
 from data_stack.io.location import Location
 from data_stack.util.request_limit import check_request
 
@@ -389,11 +391,11 @@ class _Torch(_OneFile):
             raise ConfigError(f"column {name!r} is of dtype {dtype}, which torch cannot hold; map it to another, or leave it out")
 
     def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
-        import torch
+        from data_stack.formats.torch_tensors import save_tensors, tensor_of
 
         memory = io.BytesIO()  # torch aborts the process where a file of Python cannot be written
         native = {name: values.astype(values.dtype.newbyteorder("=")) for name, values in columns.items()}
-        torch.save({name: torch.from_numpy(values) for name, values in native.items()}, memory)
+        save_tensors(memory, {name: tensor_of(values, values.dtype.name) for name, values in native.items()})
         file.write(memory.getbuffer())
 
 

@@ -154,19 +154,12 @@ class Cells:
                 raise
             except Exception as error:  # noqa: BLE001  # as above
                 self._refuse(field.name, None, error, number)
-        folders = None
-        if self._partitions:
-            folders = []
-            parts = [
-                columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
-                for field in self._partitions.fields
-            ]
-            lists = [part.tolist() if isinstance(part, np.ndarray) and part.dtype.kind != "M" else part for part in parts]
-            for row, values in enumerate(zip(*lists, strict=True)):
-                try:
-                    folders.append(self._partitions.folder([plain_value(value) for value in values]))
-                except CellValueError as error:
-                    self._refuse(self._partitions.fields[error.row].name, number + row, error, number)
+        parts = [
+            columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
+            for field in self._partitions.fields
+        ]
+        lists = [part.tolist() if isinstance(part, np.ndarray) and part.dtype.kind != "M" else part for part in parts]
+        folders = self._folders_of([[plain_value(value) for value in each] for each in lists], number)
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema), folders
 
     def stored(self, table: pa.Table, number: int) -> list[CellBatch]:
@@ -191,23 +184,30 @@ class Cells:
                 row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
                 self._refuse(field.name, number + row, ValueError("the cell is null, and the field is not nullable"), number)
             columns.append(column)
-        folders = self._folders_of(table, number) if self._partitions else None
+        absent = [None] * len(table)
+        folders = self._folders_of(
+            [
+                table.column(field.name).to_pylist() if field.name in table.column_names else absent
+                for field in self._partitions.fields
+            ],
+            number,
+        )
         batches, start = [], 0
         for batch in pa.Table.from_arrays(columns, schema=self.arrow_schema).to_batches():
             batches.append((batch, None if folders is None else folders[start : start + batch.num_rows]))
             start += batch.num_rows
         return batches
 
-    def _folders_of(self, table: pa.Table, number: int) -> list[str]:
-        fields = self._partitions.fields
-        absent = [None] * len(table)
-        values = [table.column(field.name).to_pylist() if field.name in table.column_names else absent for field in fields]
+    def _folders_of(self, columns: Sequence[Sequence[Any]], number: int) -> list[str] | None:
+        """The folder of each row, by the values of the columns that are folders; None without such."""
+        if not self._partitions:
+            return None
         folders = []
-        for row, each in enumerate(zip(*values, strict=True)):
+        for row, values in enumerate(zip(*columns, strict=True)):
             try:
-                folders.append(self._partitions.folder(each))
+                folders.append(self._partitions.folder(values))
             except CellValueError as error:
-                self._refuse(fields[error.row].name, number + row, error, number)
+                self._refuse(self._partitions.fields[error.row].name, number + row, error, number)
         return folders
 
     # ------------------------------------------------------------------ refusals

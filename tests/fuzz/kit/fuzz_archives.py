@@ -17,7 +17,8 @@ from fuzz_readings import Attempt, Violation, same
 
 from data_stack.codecs import codec_of
 from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, WebDatasetWriter, shard_names
+from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, shard_names
+from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo

@@ -13,8 +13,8 @@ from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.cells import binary_of_rows, cell_bytes, cell_views
-from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_arrays, checked_scalar
+from data_stack.formats.parquet.codecs.cells import cell_bytes, cell_views
+from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
@@ -48,24 +48,15 @@ class BinaryCells(ArrowCodec):
         return pa.binary()
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        return not has_nulls and self._layout(field, field.shape) is not None
+        return not has_nulls and self._layout(field) is not None
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         return self._adapted(field).encode(_checked(field, value))
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        arrays = checked_arrays(field, values) if field.shape else None
-        layout = None if arrays is None or not arrays.nbytes else self._layout(field, arrays.shape[1:], arrays.dtype)
-        if arrays is None or layout is None:
-            if isinstance(values, np.ndarray) and values.dtype != object and values.ndim > 1:
-                values = list(values)  # views of each
-            return super()._encode_column(field, values)
-        n_header = len(layout.header)
-        rows = np.empty((len(arrays), n_header + arrays.nbytes // len(arrays)), np.uint8)
-        rows[:, :n_header] = np.frombuffer(layout.header, np.uint8)
-        rows[:, n_header:] = arrays.reshape(len(arrays), -1).view(np.uint8)
-        cells = binary_of_rows(rows)
-        return super()._encode_column(field, values) if cells is None else cells
+        if isinstance(values, np.ndarray) and values.dtype != object and values.ndim > 1:
+            values = list(values)  # views of each
+        return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         codec = self._adapted(field)
@@ -100,12 +91,12 @@ class BinaryCells(ArrowCodec):
             )
         return self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
 
-    def _layout(self, field: FieldLike, shape: tuple[int | None, ...], dtype: Any = None) -> FixedLayout | None:
+    def _layout(self, field: FieldLike) -> FixedLayout | None:
         """How all cells lie, if the codec knows that from their dtype and shape."""
-        if not shape or not isinstance(field.dtype, np.dtype):
+        if not field.shape or not isinstance(field.dtype, np.dtype):
             return None
-        layout = self._adapted(field).fixed_layout(Column(self.codec.type_name, dtype or field.dtype, shape))
-        return layout if layout is not None and layout.shape == shape else None
+        layout = self._adapted(field).fixed_layout(Column(self.codec.type_name, field.dtype, field.shape))
+        return layout if layout is not None and layout.shape == field.shape else None
 
 
 class _Decoder:

@@ -11,10 +11,7 @@ import pyarrow as pa
 
 from data_stack.formats.parquet.codecs.buffers import null_mask
 
-__all__ = ["CellViews", "as_binary", "binary_of_rows", "cell_bytes", "cell_views", "plain_cells"]
-
-#: What the offsets of a column of type binary can count.
-_MAX_BYTES = (1 << 31) - 1
+__all__ = ["CellViews", "as_binary", "cell_bytes", "cell_views", "plain_cells"]
 
 
 def plain_cells(cells: pa.Array) -> pa.Array:
@@ -113,16 +110,6 @@ def cell_views(cells: pa.Array) -> CellViews:
     """
     data, offsets = cell_bytes(cells)
     return CellViews(data, offsets, null_mask(cells) if cells.null_count else None)
-
-
-def binary_of_rows(rows: npt.NDArray[np.uint8]) -> pa.Array | None:
-    """The rows of an array of bytes, shape ``(n, size)``, as cells of type binary; None if they are too many for one array."""
-    n_rows, size = rows.shape
-    if rows.size > _MAX_BYTES:
-        return None
-    offsets = np.arange(n_rows + 1, dtype=np.int64) * size
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(rows))]
-    return pa.Array.from_buffers(pa.binary(), n_rows, buffers)
 
 
 def _lists_of_views(cells: pa.Array) -> pa.LargeListArray:

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.fitting import as_dtype, fits_shape
+from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.dataset.iterator.stacking import as_array, exact_array
 from data_stack.formats.parquet.types import FieldLike, numpy_dtype
 
-__all__ = ["FieldValues", "checked_array", "checked_arrays", "checked_scalar", "is_missing", "same_time"]
+__all__ = ["FieldValues", "checked_array", "checked_scalar", "is_missing", "same_time"]
 
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: one each, or an array of shape ``(n, ...)``."""
@@ -53,74 +53,23 @@ def checked_scalar(field: FieldLike, value: Any) -> Any:
 
 
 def checked_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
-    """``value`` as an array of the field's dtype and shape.
-
-    An array or tensor has that dtype; what has none, such as a list of Python's numbers, is converted if that changes nothing.
+    """``value`` as an array of the field's dtype and shape, as :func:`~data_stack.codecs.fitting.fit_array` takes it; text and
+    times likewise.
 
     Raises:
         TypeError, ValueError: it has another one.
     """
     dtype = numpy_dtype(field.dtype)
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a field of its own")
     has_dtype = hasattr(value, "__array__") or hasattr(value, "__array_interface__") or hasattr(value, "detach")
-    array = as_array(value) if has_dtype else _array_of(value, dtype)
-    if not fits_shape(array.shape, field.shape):
-        raise ValueError(f"a value of shape {field.shape} is expected, this one has shape {array.shape}")
-    if array.dtype == dtype:
-        return array
     if dtype.kind in "US":
-        return _checked_text(array, dtype.kind)
-    if array.dtype.newbyteorder("=") == dtype:
-        return array.astype(dtype)
-    if has_dtype:
-        raise TypeError(f"an array of dtype {dtype} is expected, this one is of dtype {array.dtype}; convert it with astype()")
-    return as_dtype(array, dtype)
-
-
-def checked_arrays(field: FieldLike, values: FieldValues) -> npt.NDArray[Any] | None:
-    """Values of one shape and of the field's dtype as one array in C order, shape ``(n, ...)``; None for any others."""
-    if not len(values):
-        return None
-    if not isinstance(values, np.ndarray) or values.dtype == object:
-        first = values[0]
-        if type(first) is not np.ndarray or not all(
-            type(value) is np.ndarray and value.dtype == first.dtype and value.shape == first.shape for value in values
-        ):
-            return None
-        if not _is_dtype(first.dtype, field.dtype) or not fits_shape(first.shape, field.shape):
-            return None
-        return np.stack(list(values))
-    if (
-        isinstance(values, np.ma.MaskedArray)
-        or not _is_dtype(values.dtype, field.dtype)
-        or not fits_shape(values.shape[1:], field.shape)
-    ):
-        return None
-    return np.ascontiguousarray(values)
-
-
-def _is_dtype(found: np.dtype[Any], expected: Any) -> bool:
-    if not isinstance(expected, np.dtype):
-        return False
-    return found == expected or (found.kind == expected.kind and found.kind in "US" and bool(found.itemsize) and found.isnative)
-
-
-def _array_of(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An array of a list, a number, a string."""
-    if dtype.kind in "Mm":
-        return np.asarray(value, dtype)
-    try:
-        array = np.asarray(value, object) if dtype.kind in "USO" else exact_array(value)
-        if array is None:
-            array = np.asarray(value)
-            if array.dtype.kind in "fc":
-                raise ValueError(f"no dtype holds the numbers of {value!r:.60} as they are")
-    except OverflowError as error:
-        raise ValueError(f"{value!r:.60} does not fit into dtype {dtype}") from error
-    if array.dtype.kind == "f" and dtype.kind == "f":
-        return as_dtype(array, dtype, rounds=True)  # Python's floats have more digits than float32
-    return array
+        array = _checked_text(as_array(value) if has_dtype else np.asarray(value, object), dtype.kind)
+        check_shape(array.shape, field.shape)
+        return array
+    if not has_dtype and dtype.kind in "mM":
+        value = np.asarray(value, dtype)
+    elif not has_dtype and exact_array(value) is None and np.asarray(value).dtype.kind in "fc":
+        raise ValueError(f"no dtype holds the numbers of {value!r:.60} as they are")
+    return fit_array(value, dtype, field.shape)
 
 
 def _checked_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.codecs.fitting import as_dtype
+from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, CellValueError
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
 from data_stack.formats.parquet.codecs.cells import plain_cells
 from data_stack.formats.parquet.codecs.checks import (
     FieldValues,
     checked_array,
-    checked_arrays,
     checked_scalar,
     is_missing,
     same_time,
@@ -37,8 +35,6 @@ from data_stack.formats.parquet.columns import (
 from data_stack.formats.parquet.types import FieldLike, described_type, element_type, is_list, type_described
 
 __all__ = ["ListCodec", "NestedCodec", "ScalarCodec", "TensorCodec"]
-
-_NONE = type(None)
 
 
 class _TypedCodec(ArrowCodec):
@@ -124,8 +120,7 @@ class ListCodec(_TypedCodec):
     def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = element_type(field.dtype, self.type)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
-            array = checked_array(field, value)
-            return array.tolist() if array.dtype == np.float16 else array
+            return _stored_array(checked_array(field, value), type_)
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
@@ -134,14 +129,14 @@ class ListCodec(_TypedCodec):
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         flat_type = element_type(field.dtype, self.type)
-        flat, offsets, is_null = _joined_lists(field, values)
-        if flat is None:
+        if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "biuf" or values.size >= 1 << 31:
             return super()._encode_column(field, values)
+        if isinstance(values, np.ma.MaskedArray) or values.dtype != field.dtype or not fits_shape(values.shape[1:], field.shape):
+            return super()._encode_column(field, values)
+        offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
         try:
-            elements = pa.array(flat).cast(flat_type)
-            mask = None if is_null is None else pa.array(is_null)
-            return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements, type=pa.list_(flat_type), mask=mask)
-        except (pa.ArrowException, ValueError, OverflowError):
+            return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)).cast(flat_type), type=pa.list_(flat_type))
+        except (pa.ArrowException, ValueError, OverflowError):  # which row it was is found one by one
             return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
@@ -181,26 +176,7 @@ class TensorCodec(_TypedCodec):
         return pa.fixed_shape_tensor(element_type(field.dtype, self.type), sizes)
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return checked_array(field, value).reshape(-1)
-
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        type_ = self.arrow_type(field)
-        arrays = checked_arrays(field, values)
-        is_null = None
-        if arrays is None:
-            found: list[Any] = []
-            for row, value in enumerate(values):
-                try:
-                    found.append(None if is_missing(value) else checked_array(field, value))
-                except (TypeError, ValueError) as error:
-                    raise CellValueError(row, str(error)) from error
-            is_null = np.array([each is None for each in found], bool)
-            nothing = np.zeros(_sizes(field), field.dtype)
-            arrays = np.stack([nothing if each is None else each for each in found]) if found else nothing[None][:0]
-        elements = pa.array(np.ascontiguousarray(arrays).reshape(-1)).cast(type_.value_type)
-        mask = pa.array(is_null) if is_null is not None and is_null.any() else None
-        lists = pa.FixedSizeListArray.from_arrays(elements, type=type_.storage_type, mask=mask)
-        return pa.ExtensionArray.from_storage(type_, lists)
+        return _stored_array(checked_array(field, value).reshape(-1), element_type(field.dtype, self.type))
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         permutation = getattr(cells.type, "permutation", None)
@@ -276,46 +252,18 @@ class NestedCodec(ArrowCodec):
 
 
 def _cells_at_once(field: FieldLike, values: FieldValues, type_: pa.DataType) -> pa.Array | None:
-    """Cells of values that are all plain ones; None where each must be looked at.
+    """Cells of an array of numbers or times; None where each value must be looked at.
 
     Raises:
         pyarrow.ArrowException, TypeError, ValueError, OverflowError: one of them does not fit.
     """
     dtype = field.dtype
-    if dtype is Decimal or not isinstance(dtype, np.dtype) or dtype.kind == "O":
+    if not isinstance(values, np.ndarray) or isinstance(values, np.ma.MaskedArray) or not isinstance(dtype, np.dtype):
         return None
-    if isinstance(values, np.ndarray) and values.dtype.kind not in "OUST":
-        if values.ndim != 1 or isinstance(values, np.ma.MaskedArray):
-            return None
-        array = as_dtype(values, dtype)
-        return _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
-    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    if dtype.kind in "mM":
-        nothing = np.array("NaT", dtype)[()]
-        times = [nothing if is_missing(value) else checked_scalar(field, value) for value in values]
-        return _time_cells(np.array(times, dtype), type_)
-    types: set[type] = set(map(type, values)) - {_NONE}
-    if dtype.kind in "US":
-        return pa.array(values, type_) if types <= _TEXTS[dtype.kind] else None
-    if dtype.kind not in "biuf" or not types <= {_PYTHON[dtype.kind], dtype.type}:
+    if values.ndim != 1 or values.dtype.kind in "OUST" or dtype.kind == "O":
         return None
-    is_null = np.fromiter((value is None for value in values), bool, len(values))
-    has_nulls = bool(is_null.any())
-    array = np.array([0 if value is None else value for value in values] if has_nulls else values)
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            cast = array.astype(dtype)
-        if (np.isinf(cast) & ~np.isinf(array.astype(np.float64))).any():
-            return None
-    elif dtype.kind == "b":
-        cast = array.astype(dtype)
-    else:
-        cast = as_dtype(array, dtype)
-    return pa.array(cast, mask=is_null if has_nulls else None).cast(type_)
-
-
-_TEXTS: dict[str, set[type]] = {"U": {str, np.str_}, "S": {bytes, np.bytes_}}
-_PYTHON: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float}
+    array = as_dtype(values, dtype)
+    return _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
 
 
 def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
@@ -344,6 +292,11 @@ def _stored_scalar(value: Any, type_: pa.DataType) -> Any:
     return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow takes no dates of numpy's
 
 
+def _stored_array(array: npt.NDArray[Any], type_: pa.DataType) -> Any:
+    """Numbers as ``pyarrow.array`` takes them for a list: it looks at Python's whether they fit into another type."""
+    return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
+
+
 def _stored_nested(value: Any, type_: pa.DataType) -> Any:
     """A nested value as ``pyarrow.array`` takes it: what we read is what it takes, but for some times of numpy."""
     types = pa.types
@@ -366,35 +319,6 @@ def _stored_nested(value: Any, type_: pa.DataType) -> Any:
 def _has_none(value: Any) -> bool:
     is_array = isinstance(value, np.ndarray)
     return (value.dtype == object if is_array else isinstance(value, (list, tuple))) and any(each is None for each in value)
-
-
-def _joined_lists(
-    field: FieldLike, values: FieldValues
-) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-    """Lists of numbers end to end, where each begins, and which are null; None for those that must be looked at one by one."""
-    nothing = np.zeros(1, np.int64)
-    if not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "biuf":
-        return None, nothing, None
-    arrays = checked_arrays(field, values)
-    if arrays is not None:
-        return arrays.reshape(-1), np.arange(len(arrays) + 1, dtype=np.int64) * arrays.shape[1], None
-    if isinstance(values, np.ndarray) and values.dtype != object:
-        return None, nothing, None
-    found: list[npt.NDArray[Any]] = []
-    empty = np.empty(0, field.dtype)
-    for value in values:
-        try:
-            found.append(empty if value is None else checked_array(field, value))
-        except (TypeError, ValueError, OverflowError):  # which is told, or has a null in it
-            return None, nothing, None
-    if not found:
-        return None, nothing, None
-    sizes = np.fromiter(map(len, found), np.int64, len(found))
-    offsets = np.concatenate([nothing, np.cumsum(sizes)])
-    if offsets[-1] >= 1 << 31:
-        return None, nothing, None
-    is_null = np.fromiter((value is None for value in values), bool, len(found))
-    return np.concatenate(found), offsets, is_null if is_null.any() else None
 
 
 # ---------------------------------------------------------------------- reading

@@ -1,0 +1,274 @@
+"""Writes WebDataset's shards, the same bytes for the same samples."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from data_stack.codecs.codec import Codec
+from data_stack.exception import ConfigError, UnsafeArchiveError
+from data_stack.formats.webdataset import (
+    BLOCK_BYTES,
+    INDEX_KIND,
+    KEY,
+    PICKLES,
+    SHARD_INDEX,
+    FieldType,
+    codec_of_ending,
+    key_and_field,
+    shard_index,
+)
+from data_stack.io.archives.archive import checked_name
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.location import Location
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["WebDatasetWriter", "write_shard"]
+
+_SHARD: Final = re.compile(r"(.*)-([0-9]{6,})\.tar", re.DOTALL)
+
+
+class WebDatasetWriter:
+    """Writes WebDataset shards ``NAME-000000.tar``, ``NAME-000001.tar`` …, the same bytes for the same samples.
+
+    ::
+
+        with WebDatasetWriter("train", name="train") as writer:
+            writer.append({"jpg": image, "cls": 7})
+
+    Each shard is there, whole, when it is full, and ``shardindex.json`` when the writer was closed. Opened again after a crash,
+    the writer goes on behind the last full shard: :func:`len` says with which sample.
+
+    Args:
+        target: a path, a StorageConnector, a URL, or a Folder.
+        prefix: folder below it.
+        name: what shards are called; None: like the folder.
+        shardlen: samples in each shard but the last.
+        types: as for :class:`~data_stack.formats.webdataset.WebDatasetIterator`.
+
+    Raises:
+        ConfigError: what lies there has other shards.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        prefix: str = "",
+        name: str | None = None,
+        shardlen: int = 10_000,
+        types: Mapping[str, FieldType] | None = None,
+    ) -> None:
+        if shardlen < 1:
+            raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
+        self._folder = folder_of(target, prefix)
+        self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
+        self._shardlen, self._encoder = shardlen, _FieldEncoder(types)
+        self._full: list[tuple[str, int]] = self._finished_shards()
+        self._length = sum(n_samples for _, n_samples in self._full)
+        self._tar: _TarWriter | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """Number of samples: those of full shards, and what was appended since."""
+        return self._length
+
+    def append(self, sample: Mapping[str, Any]) -> int:
+        """Write a sample; its position.
+
+        Args:
+            sample: values by field. Bytes are stored as they are, others as what the field's name ends in says. ``__key__`` is
+                its key, by default its position in nine digits; other names that begin with ``__`` are left out.
+
+        Raises:
+            ConfigError: a field or key has no possible name, a key was there before, or a value is none of its type. Nothing
+                of the sample was written.
+        """
+        if self._is_closed:
+            raise ConfigError(f"shards of {self._folder.name!r} were closed; open another writer")
+        position = self._length
+        key, parts = _parts(sample, position, self._encoder)
+        if self._tar is None:
+            self._tar = _TarWriter(self._folder, self._shard(len(self._full)))
+        self._tar.add(key, parts)
+        self._length += 1
+        if self._tar.n_samples == self._shardlen:
+            self._finish_shard()
+        return position
+
+    def close(self) -> None:
+        """Finish the last shard, and list all of them in ``shardindex.json``."""
+        if not self._is_closed:
+            if self._tar is not None or not self._full:
+                self._tar = self._tar or _TarWriter(self._folder, self._shard(0))
+                self._finish_shard()
+            self._is_closed = True
+            shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
+            index = {"__kind__": INDEX_KIND, "wids_version": 1, "name": self._name, "shardlist": shards}
+            with self._folder.create(SHARD_INDEX) as file:
+                file.write(json.dumps(index, indent=1).encode())
+
+    def abandon(self) -> None:
+        """Leave the shard that is not full, and close."""
+        if self._tar is not None:
+            self._tar.abandon()
+            self._length -= self._tar.n_samples
+            self._tar = None
+        self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            self.close()
+        else:
+            self.abandon()
+
+    # ------------------------------------------------------------------ inside
+
+    def _shard(self, number: int) -> str:
+        return f"{self._name}-{number:06d}.tar"
+
+    def _finished_shards(self) -> list[tuple[str, int]]:
+        there = {name for name in self._folder.list_names() if _SHARD.fullmatch(name)}
+        finished: list[tuple[str, int]] = []
+        while (name := self._shard(len(finished))) in there:
+            finished.append((name, len(shard_index(Location(self._folder, name)).keys)))
+        wrong = sorted(there - {name for name, _ in finished})
+        if wrong:
+            raise ConfigError(f"{self._folder.full_name(wrong[0])} is there, a shard of another dataset; choose another folder")
+        for name, n_samples in finished[:-1]:
+            if n_samples != self._shardlen:
+                raise ConfigError(
+                    f"{self._folder.full_name(name)} has {n_samples} samples, not shardlen={self._shardlen}; go on with what it "
+                    f"was begun with, or choose another folder"
+                )
+        # A last shard that is not full is written again with what follows.
+        return finished if not finished or finished[-1][1] == self._shardlen else finished[:-1]
+
+    def _finish_shard(self) -> None:
+        tar, self._tar = self._tar, None
+        if tar is not None:
+            tar.finish()
+            self._full.append((tar.name, tar.n_samples))
+
+
+class _FieldEncoder:
+    """Makes the bytes of fields."""
+
+    def __init__(self, types: Mapping[str, FieldType] | None = None) -> None:
+        self._types = dict(types or {})
+        self._codecs: dict[str, Codec] = {}
+
+    def encoded(self, field: str, value: Any, position: int) -> bytes:
+        """The bytes of a value; bytes as they are.
+
+        Raises:
+            ConfigError: it is nothing that such a field holds; ``position`` says of which sample.
+        """
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+        ending = field.rpartition(".")[2]
+        if ending in PICKLES and ending not in self._types:
+            raise ConfigError(f"field {field!r} would be a pickle, which is never written; give its bytes, or choose json or npy")
+        codec = self._codecs.get(ending)
+        if codec is None:
+            codec = self._codecs[ending] = codec_of_ending(ending, self._types)
+        try:
+            return codec.encode(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
+
+
+def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
+    """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is there when it is whole.
+
+    Returns:
+        How many samples it has.
+
+    Raises:
+        ConfigError: as for :meth:`WebDatasetWriter.append`.
+    """
+    encoder, tar = _FieldEncoder(), _TarWriter(folder, file)
+    try:
+        for position, sample in enumerate(samples):
+            tar.add(*_parts(sample, position, encoder))
+    except BaseException:
+        tar.abandon()
+        raise
+    tar.finish()
+    return tar.n_samples
+
+
+def _parts(sample: Mapping[str, Any], position: int, encoder: _FieldEncoder) -> tuple[str, list[tuple[str, bytes]]]:
+    """The key of a sample, and its files."""
+    key = str(sample.get(KEY, f"{position:09d}"))
+    fields = sorted(field for field in sample if not field.startswith("__"))
+    if not fields:
+        raise ConfigError(f"sample {position} has no field that a shard could hold")
+    return key, [(_path(key, field), encoder.encoded(field, sample[field], position)) for field in fields]
+
+
+class _TarWriter:
+    """A tar in the making: plain headers without times or owners, pax headers where a name needs one."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self.name, self.n_samples = name, 0
+        self._stack = contextlib.ExitStack()
+        self._file = self._stack.enter_context(folder.create(name))
+        self._keys: set[str] = set()
+        self._size = 0
+
+    def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
+        if key in self._keys:
+            raise ConfigError(f"two samples of {self.name} have the key {key!r}; keys tell the files of a shard apart")
+        self._keys.add(key)
+        for path, data in parts:
+            info = tarfile.TarInfo(path)
+            info.size = len(data)
+            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
+            self._write(b"".join((header, data, bytes(-len(data) % BLOCK_BYTES))))
+        self.n_samples += 1
+
+    def finish(self) -> None:
+        self._write(bytes(2 * BLOCK_BYTES))
+        self._write(bytes(-self._size % tarfile.RECORDSIZE))
+        self._stack.close()
+
+    def abandon(self) -> None:
+        given_up = ConfigError("given up")
+        with contextlib.suppress(ConfigError):
+            self._stack.__exit__(ConfigError, given_up, None)
+
+    def _write(self, data: bytes) -> None:
+        self._size += len(data)
+        self._file.write(data)
+
+
+def _path(key: str, field: str) -> str:
+    """The name of a field's file.
+
+    Raises:
+        ConfigError: there is none that would be read as that field of that sample.
+    """
+    if not field or "/" in field or field.startswith(".") or field != field.lower():
+        raise ConfigError(f"a shard cannot have a field {field!r}: a field is lower-case, without '/', and begins with no dot")
+    path = f"{key}.{field}"
+    try:
+        is_name = checked_name(path, "a shard") == path
+    except UnsafeArchiveError as error:
+        raise ConfigError(f"a sample cannot have the key {key!r:.80}: {error}") from error
+    if not is_name or key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):
+        raise ConfigError(f"a sample cannot have the key {key!r:.80}: a key is a relative path whose last part has no dot")
+    return path
