@@ -15,7 +15,7 @@ EXTRAS = {
     "parquet": ["pyarrow>=23.0.1"],
     "audio": ["soundfile>=0.12"],
     "video": ["av>=14.0"],
-    "zstd": ["zstandard>=0.21; python_version < '3.14'"],
+    "zstd": ["zstandard>=0.21"],
     "yaml": ["PyYAML>=6.0"],
 }
 EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]

@@ -65,12 +65,6 @@ class ArrayCodec(Codec):
             return None
         return FixedLayout(bytes(record[:offset]), dtype, shape)
 
-    def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
-        dtype, shape, offset = _parsed(record)
-        if shape != out.shape or dtype != out.dtype:
-            raise ValueError(f"an array of dtype {dtype}, shape {shape}, where {out.dtype}, {out.shape} belongs")
-        out[...] = _viewed(dtype, shape, memoryview(record)[offset:])
-
 
 def storable(value: Any) -> npt.NDArray[Any]:
     """``value`` as an array that its bytes, dtype and shape describe whole.

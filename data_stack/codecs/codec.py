@@ -89,21 +89,11 @@ class FixedLayout:
         return len(self.header) + self.dtype.itemsize * math.prod(self.shape)
 
 
-#: Ways of a codec that must fit to its encode and decode.
-_SHORTCUTS = ("fixed_layout", "layout_of", "decode_into", "decode_rows")
-
-
-def _depth(codec_class: type, name: str) -> int:
-    """How far up the ancestry ``name`` is defined."""
-    return next(depth for depth, ancestor in enumerate(codec_class.__mro__) if name in vars(ancestor))
-
-
 class Codec(ABC):
     """Turns values into bytes, and these into the values again.
 
     A codec keeps nothing between two calls, so that any number of threads may use it; it pickles. It never runs what it reads.
-    Two methods are required; the others make it fast. A subclass that redefines one of the two gets the defaults of those
-    others that it does not redefine along with it.
+    Two methods are required; the others make it fast.
 
     ::
 
@@ -133,11 +123,9 @@ class Codec(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Whoever redefines what a record is has lost the ways around it that its parent knew.
-        depths = {name: _depth(cls, name) for name in ("encode", "decode", *_SHORTCUTS)}
-        for name in _SHORTCUTS:
-            if depths[name] > min(depths["encode"], depths["decode"]):
-                setattr(cls, name, vars(Codec)[name])
+        own = vars(cls)
+        if cls.fixed_layout is not Codec.fixed_layout and own.keys() & {"encode", "decode"} and "fixed_layout" not in own:
+            raise TypeError(f"{cls.__qualname__} changes what a record is: it has to define fixed_layout and layout_of, too")
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:

@@ -11,8 +11,8 @@ pixels     simplejpeg 1.9  OpenCV 5.0      Pillow 13.0
 512 x 512  770; 1,020      660; 1,070      560; 890
 =========  ==============  ==============  =============
 
-All leave Python's lock while they decode, and give the same pixels. simplejpeg alone also decodes into memory that it is given,
-and tells of data that end too early inside of a file, where the others fill up with grey.
+All leave the GIL while they decode, and give the same pixels. simplejpeg alone tells of data that end too early inside of a file,
+where the others fill up with grey.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.images import ImageCodec, check_range, pillow
@@ -80,20 +79,7 @@ class JpgCodec(ImageCodec):
         if self.subsampling not in ("444", "422", "420"):
             raise ConfigError(f"subsampling of a JPEG is '444', '422' or '420', not {self.subsampling!r:.60}")
 
-    def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
-        if out.dtype != np.uint8 or not out.flags.c_contiguous:
-            super().decode_into(record, out)
-            return
-        if self.channel_axis and out.ndim == 3 and out.shape[2] == 1:
-            out = out[:, :, 0]
-        pixels = self._decoded(record, out)
-        if pixels.base is not out and pixels is not out:
-            if pixels.shape != out.shape:
-                raise ValueError(f"an image of shape {pixels.shape} where {out.shape} belongs")
-            out[...] = pixels
-
-    def _decoded(self, record: bytes, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """The pixels; in ``out`` if simplejpeg decodes it, after a check of its shape."""
+    def _decoded(self, record: bytes) -> npt.NDArray[Any]:
         if simplejpeg is None or self.mode == "RGBA":
             return self._by_pillow(record)
         try:
@@ -103,15 +89,12 @@ class JpgCodec(ImageCodec):
             if colours not in ("Gray", "YCbCr", "RGB"):
                 return self._by_pillow(record)
             is_grey = self.mode == "L" or (self.mode is None and colours == "Gray")
-            shape = (height, width) if is_grey else (height, width, 3)
-            if out is not None and out.shape != shape:
-                raise ValueError(f"an image of shape {shape} where {out.shape} belongs")
-            pixels: npt.NDArray[Any] = simplejpeg.decode_jpeg(record, "GRAY" if is_grey else "RGB", buffer=out)
+            pixels: npt.NDArray[Any] = simplejpeg.decode_jpeg(record, "GRAY" if is_grey else "RGB")
         except ValueError as error:
             if not self.strict or any(warning in str(error) for warning in _HARMLESS):
                 return self._by_pillow(record)
             raise
-        return pixels.reshape(shape)
+        return pixels[:, :, 0] if is_grey else pixels
 
     def _opened(self, record: bytes) -> ImageFile.ImageFile:
         image = super()._opened(record)

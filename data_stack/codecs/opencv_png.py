@@ -16,16 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "END",
     "HEAD_BYTES",
     "SIGNATURE",
     "PlainPng",
     "check_chunks",
     "decoded_png",
+    "encoded_png",
     "has_one_part",
     "opencv",
     "plain_png",
-    "reading_flags",
 ]
 
 #: What a plain file begins with: a signature, then the chunk IHDR, with its checksum.
@@ -59,10 +58,6 @@ class PlainPng(NamedTuple):
     is_deep_colour: bool
 
 
-#: Heads that were met: the images of a column mostly have one. None for what is not plain.
-_HEADS: dict[bytes, PlainPng | None] = {}
-
-
 @functools.cache
 def opencv() -> ModuleType | None:
     """OpenCV, if it is installed; imported when it is first asked for, since that takes a fifth of a second."""
@@ -74,27 +69,9 @@ def opencv() -> ModuleType | None:
     return module
 
 
-@functools.lru_cache(maxsize=_MAX_HEADS)
-def reading_flags(shape: tuple[int, ...]) -> tuple[int, bool]:
-    """How OpenCV is asked for an image of this shape, and whether it then gives blue first."""
-    cv2 = opencv()
-    if len(shape) == 3 and shape[2] == 3 and cv2 is not None and hasattr(cv2, "IMREAD_COLOR_RGB"):
-        # OpenCV 4.10 or later, without a pass over the pixels to exchange red and blue
-        return cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION, False
-    return -1, len(shape) == 3  # as it is stored
-
-
 def plain_png(record: bytes) -> PlainPng | None:
     """What a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced, claims to hold; None for any other, and damaged ones."""
-    head = record[:HEAD_BYTES]
-    try:
-        return _HEADS[head]
-    except KeyError:
-        pass
-    if len(_HEADS) >= _MAX_HEADS:
-        _HEADS.clear()
-    plain = _HEADS[head] = _parsed_head(head)
-    return plain
+    return _parsed_head(record[:HEAD_BYTES])
 
 
 def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
@@ -106,7 +83,8 @@ def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
     cv2 = opencv()
     if cv2 is None or plain.n_pixels > _MAX_PIXELS or not (has_one_part(record) or check_chunks(record)):
         return None
-    flags, has_bgr = reading_flags(plain.shape)
+    is_rgb = plain.shape[2:] == (3,)
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION if is_rgb else cv2.IMREAD_UNCHANGED
     try:
         pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), flags)
     except cv2.error:  # its limits of size
@@ -115,12 +93,26 @@ def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
         raise ValueError("a png image is damaged: its pixels cannot be decompressed")
     if pixels.shape != plain.shape or pixels.dtype != plain.dtype:
         return None
-    if not has_bgr:
+    return pixels if is_rgb else exchanged(pixels)
+
+
+def encoded_png(pixels: npt.NDArray[Any], compress_level: int) -> bytes | None:
+    """A PNG file of uint16 pixels of three or four channels, which Pillow cannot write; None where OpenCV is not installed."""
+    cv2 = opencv()
+    if cv2 is None:
+        return None
+    _, data = cv2.imencode(".png", exchanged(pixels), [cv2.IMWRITE_PNG_COMPRESSION, compress_level])
+    record: bytes = data.tobytes()
+    return record
+
+
+def exchanged(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Pixels whose red and blue have changed places. (Not by cvtColor: its threads are gone in a process that was forked.)"""
+    if pixels.ndim < 3:
         return pixels
-    # Not by cvtColor: its threads are gone in a process that was forked.
-    exchanged: npt.NDArray[Any] = pixels.copy()
-    exchanged[..., 0], exchanged[..., 2] = pixels[..., 2], pixels[..., 0]
-    return exchanged
+    turned: npt.NDArray[Any] = pixels.copy()
+    turned[..., 0], turned[..., 2] = pixels[..., 2], pixels[..., 0]
+    return turned
 
 
 def has_one_part(record: bytes) -> bool:
@@ -144,7 +136,7 @@ def check_chunks(record: bytes) -> bool:
         ValueError: it is cut short or damaged.
     """
     offset, name, is_plain, n_bytes, crc32 = 8, b"", True, len(record), zlib.crc32
-    if _HEADS.get(record[:HEAD_BYTES]) is not None:  # whose checksum was right
+    if _parsed_head(record[:HEAD_BYTES]) is not None:  # whose checksum was right
         offset = HEAD_BYTES
     view = memoryview(record)
     try:
@@ -162,6 +154,7 @@ def check_chunks(record: bytes) -> bool:
     return False  # something comes behind its end
 
 
+@functools.lru_cache(maxsize=_MAX_HEADS)
 def _parsed_head(head: bytes) -> PlainPng | None:
     if len(head) < HEAD_BYTES:
         return None

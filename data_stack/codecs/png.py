@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from data_stack.codecs.opencv_png import (
     PlainPng,
     check_chunks,
     decoded_png,
+    encoded_png,
     has_one_part,
     opencv,
     plain_png,
@@ -50,7 +50,7 @@ class PngCodec(ImageCodec):
         mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for what is stored.
         max_pixels: what a record may claim to hold.
         compress_level: 0 (none) to 9.
-        deep: store and read the 16 bits of images of shape ``(h, w, 3)`` and ``(h, w, 4)`` too; reading them needs OpenCV.
+        deep: store and read the 16 bits of images of shape ``(h, w, 3)`` and ``(h, w, 4)`` too, which needs OpenCV.
     """
 
     compress_level: int = 6
@@ -73,7 +73,7 @@ class PngCodec(ImageCodec):
             if pixels is not None:
                 return pixels
             if plain.is_deep_colour:
-                raise MissingDependencyError("a coloured PNG image of 16 bits", "opencv-python-headless", "images")
+                raise _needs_opencv()
         return self._by_pillow(record)
 
     def _plain(self, record: bytes) -> PlainPng | None:
@@ -90,13 +90,10 @@ class PngCodec(ImageCodec):
         is_deep = column.dtype == np.uint16 and column.shape is not None
         return ImageCodec.adapt(replace(self, deep=True) if is_deep and not self.deep else self, column)
 
-    def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
-        pixels = self.decode(record)
-        if pixels.shape != out.shape or pixels.dtype != out.dtype:
-            raise ValueError(f"an image of shape {pixels.shape}, dtype {pixels.dtype} where {out.shape}, {out.dtype} belongs")
-        out[...] = pixels
-
     def decode_rows(self, records: Iterable[bytes], out: npt.NDArray[Any]) -> None:
+        if type(self).decode is not ImageCodec.decode:  # a subclass's own
+            super().decode_rows(records, out)
+            return
         # Small grey images of one size, one behind the other: what their head says is looked at once.
         cv2, shape, dtype = opencv(), out.shape[1:], out.dtype
         head, is_small_grey = b"", False
@@ -133,23 +130,16 @@ class PngCodec(ImageCodec):
 
     def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
         if pixels.dtype.newbyteorder("=") == np.uint16:
-            if pixels.ndim == 3:  # which Pillow cannot write
-                return _deep_png(pixels, self.compress_level)
+            if pixels.ndim == 3:
+                record = encoded_png(pixels.astype(np.uint16, copy=False), self.compress_level)
+                if record is None:
+                    raise _needs_opencv()
+                return record
             pixels = pixels.astype("<u2", copy=False)
         stream = io.BytesIO()
         pillow().fromarray(pixels).save(stream, format="PNG", compress_level=self.compress_level)
         return stream.getvalue()
 
 
-def _deep_png(pixels: npt.NDArray[Any], compress_level: int) -> bytes:
-    """A PNG file of uint16 pixels of shape (h, w, 3) or (h, w, 4) (https://www.w3.org/TR/png-3/)."""
-    height, width, channels = pixels.shape
-    rows = pixels.astype(">u2").reshape(height, -1).view(np.uint8)
-    # Each row less the one above, filter 2, which compresses best of those that need no choice.
-    filtered = np.full((height, 1 + rows.shape[1]), 2, np.uint8)
-    filtered[0, 1:], filtered[1:, 1:] = rows[0], rows[1:] - rows[:-1]
-    head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((16, 2 if channels == 3 else 6, 0, 0, 0))
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(filtered.tobytes(), compress_level)), (b"IEND", b""))
-    return SIGNATURE + b"".join(
-        len(data).to_bytes(4, "big") + name + data + zlib.crc32(name + data).to_bytes(4, "big") for name, data in chunks
-    )
+def _needs_opencv() -> MissingDependencyError:
+    return MissingDependencyError("a coloured PNG image of 16 bits", "opencv-python-headless", "images")

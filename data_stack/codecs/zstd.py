@@ -1,9 +1,8 @@
-"""Compression around any other codec, by Python's own zstd from 3.14 on, by the package zstandard before."""
+"""Compression around any other codec, by the package zstandard."""
 
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from dataclasses import dataclass
 from types import ModuleType
@@ -18,10 +17,6 @@ from data_stack.util.request_limit import check_request, current_request
 @functools.cache
 def _zstd() -> ModuleType:
     try:
-        if sys.version_info >= (3, 14):
-            from compression import zstd
-
-            return zstd
         import zstandard
     except ImportError as error:
         raise MissingDependencyError("a column of zstd(…)", "zstandard", "zstd") from error
@@ -98,64 +93,44 @@ def _too_large(max_bytes: int) -> ValueError:
     )
 
 
-if sys.version_info >= (3, 14):
+#: Making one costs more than using it, and threads cannot share it.
+_own = threading.local()
 
-    def _compressed(data: bytes, level: int) -> bytes:
-        zstd = _zstd()
-        options = {zstd.CompressionParameter.compression_level: level, zstd.CompressionParameter.checksum_flag: 1}
-        return zstd.compress(data, options=options)
 
-    def _decompressed(record: bytes, max_bytes: int) -> bytes:
-        request, zstd = current_request(), _zstd()
-        max_bytes = min(max_bytes, max(1, request.limit_bytes - request.n_bytes))
-        decompressor = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
-        try:
-            data = decompressor.decompress(record, max_length=max_bytes + 1)
-        except zstd.ZstdError as error:
-            raise ValueError(f"a zstd record is damaged: {error}") from error
-        if len(data) > max_bytes:
+def _compressed(data: bytes, level: int) -> bytes:
+    compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
+    if level not in compressors:
+        compressors[level] = _zstd().ZstdCompressor(level=level, write_checksum=True)
+    compressed: bytes = compressors[level].compress(data)
+    return compressed
+
+
+def _decompressed(record: bytes, max_bytes: int) -> bytes:
+    zstandard = _zstd()
+    decompressor = _own.__dict__.get("decompressor")
+    if decompressor is None:
+        decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << _MAX_WINDOW_LOG)
+    try:
+        # A frame says how much it unpacks to. Believed as far as it is harmless; a liar is found out either way.
+        stated = zstandard.frame_content_size(record)
+        if stated > max_bytes:
             raise _too_large(max_bytes)
-        if not decompressor.eof or decompressor.unused_data:
-            raise ValueError("a zstd record is cut short, or goes on after its end")
-        return data
-
-else:
-    #: Making one costs more than using it, and threads cannot share it.
-    _own = threading.local()
-
-    def _compressed(data: bytes, level: int) -> bytes:
-        compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
-        if level not in compressors:
-            compressors[level] = _zstd().ZstdCompressor(level=level, write_checksum=True)
-        compressed: bytes = compressors[level].compress(data)
-        return compressed
-
-    def _decompressed(record: bytes, max_bytes: int) -> bytes:
-        zstandard = _zstd()
-        decompressor = _own.__dict__.get("decompressor")
-        if decompressor is None:
-            decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << _MAX_WINDOW_LOG)
-        try:
-            # A frame says how much it unpacks to. Believed as far as it is harmless; a liar is found out either way.
-            stated = zstandard.frame_content_size(record)
-            if stated > max_bytes:
+        if stated > _HARMLESS_BYTES:
+            check_request(stated, _WHAT)
+        if 0 < stated <= max(_HARMLESS_BYTES, _PLAUSIBLE_RATIO * len(record)):
+            data: bytes = decompressor.decompress(record, allow_extra_data=False)
+            return data
+        frame, pieces, n_bytes = decompressor.decompressobj(), [], 0
+        for start in range(0, len(record), _PIECE_BYTES):
+            if frame.eof:
+                break
+            pieces.append(frame.decompress(record[start : start + _PIECE_BYTES]))
+            n_bytes += len(pieces[-1])
+            if n_bytes > max_bytes:
                 raise _too_large(max_bytes)
-            if stated > _HARMLESS_BYTES:
-                check_request(stated, _WHAT)
-            if 0 < stated <= max(_HARMLESS_BYTES, _PLAUSIBLE_RATIO * len(record)):
-                data: bytes = decompressor.decompress(record, allow_extra_data=False)
-                return data
-            frame, pieces, n_bytes = decompressor.decompressobj(), [], 0
-            for start in range(0, len(record), _PIECE_BYTES):
-                if frame.eof:
-                    break
-                pieces.append(frame.decompress(record[start : start + _PIECE_BYTES]))
-                n_bytes += len(pieces[-1])
-                if n_bytes > max_bytes:
-                    raise _too_large(max_bytes)
-                check_request(n_bytes, _WHAT)
-        except zstandard.ZstdError as error:
-            raise ValueError(f"a zstd record is damaged: {error}") from error
-        if not frame.eof or frame.unused_data or start + _PIECE_BYTES < len(record):
-            raise ValueError("a zstd record is cut short, or goes on after its end")
-        return b"".join(pieces)
+            check_request(n_bytes, _WHAT)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"a zstd record is damaged: {error}") from error
+    if not frame.eof or frame.unused_data or start + _PIECE_BYTES < len(record):
+        raise ValueError("a zstd record is cut short, or goes on after its end")
+    return b"".join(pieces)

@@ -245,8 +245,6 @@ def stored_sources(folder: Path) -> Iterator[tuple[str, DatasetIteratorIF]]:
             writer.append({"image": image, "row": row, "blob": row.tobytes()})
     with RecordReader(folder / "records") as reader:
         yield "records", reader
-    with RecordReader(folder / "records", cache_columns=["image", "row"]) as reader:
-        yield "cached records", reader
 
 
 def columns_of(batch: Any) -> list[Any]:

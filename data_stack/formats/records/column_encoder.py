@@ -202,10 +202,10 @@ def _rows(values: _Array, layout: FixedLayout) -> Part:
     """The rows of an array as records of one layout."""
     n, n_header, n_bytes = len(values), len(layout.header), layout.record_bytes
     rows = np.ascontiguousarray(values, layout.dtype)
-    data: Any = rows.tobytes()
-    if n_header:
-        records = np.empty((n, n_bytes), np.uint8)
-        records[:, :n_header] = np.frombuffer(layout.header, np.uint8)
-        records[:, n_header:] = np.frombuffer(data, np.uint8).reshape(n, n_bytes - n_header)
-        data = records.data
-    return Part(data, np.full(n, n_bytes, np.uint64), layout)
+    if not n_header:
+        return Part(rows.tobytes(), np.full(n, n_bytes, np.uint64), layout)
+    records = np.empty((n, n_bytes), np.uint8)
+    records[:, :n_header] = np.frombuffer(layout.header, np.uint8)
+    if rows.size:
+        records[:, n_header:] = rows.reshape(-1).view(np.uint8).reshape(n, n_bytes - n_header)
+    return Part(records.data, np.full(n, n_bytes, np.uint64), layout)

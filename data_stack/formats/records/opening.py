@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from data_stack.codecs.registry import Codecs
@@ -13,17 +13,15 @@ from data_stack.formats.records.record_files import Incomplete
 from data_stack.formats.records.sharded import ShardedRecordReader, shard_names
 from data_stack.io.folder import folder_of
 
-__all__ = ["open_records"]
+__all__ = ["open"]
 
 
-def open_records(
+def open(  # noqa: A001  # records.open("train")
     source: Any,
     *,
     prefix: str = "",
     codecs: Codecs | None = None,
     columns: Sequence[str] | None = None,
-    cache_index: bool = False,
-    cache_columns: Iterable[str] = (),
     mapped: bool = True,
     verified: bool = True,
     incomplete: Incomplete = "raise",
@@ -46,8 +44,6 @@ def open_records(
     options: dict[str, Any] = {
         "codecs": codecs,
         "columns": columns,
-        "cache_index": cache_index,
-        "cache_columns": cache_columns,
         "mapped": mapped,
         "verified": verified,
         "incomplete": incomplete,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,23 +25,20 @@ from data_stack.dataset.iterator.indices import checked_index
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
-from data_stack.formats.records.columns import Places, ValueColumn, sequences_of
+from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.reading_options import DEFAULTS, Mask, check_column, checked_options, checked_part, names_of
 from data_stack.formats.records.record_files import Access, Incomplete, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["DEFAULTS", "Mask", "RecordReader", "checked_options", "opened_with"]
-
-Mask = Mapping[str, Any]
-"""What to read of a sample: by column True, False, or a range or slice of a sequence."""
+__all__ = ["RecordReader", "opened_with"]
 
 #: An iteration reads blocks of about this size, which fits into a processor's cache, and of at most so many samples.
 _BLOCK_BYTES = 1 << 18
@@ -87,8 +83,6 @@ class RecordReader(AccessedDatasetIterator):
         prefix: folder below ``source``.
         codecs: by type, codecs of one's own, which go before those that are built in; None as a codec gives bytes as they are.
         columns: those that are wanted, in this order; None for all, in the order of their names. Others are never touched.
-        cache_index: read index files into memory when they are first needed, as is good where files are read by range.
-        cache_columns: columns whose records are read into memory, likewise.
         mapped: map files into memory.
         verified: hold blocks against the manifest. What a store checks itself is not checked twice.
         incomplete: what to do without a manifest if the columns do not hold the same samples, as after a kill or a cut: an error
@@ -109,8 +103,6 @@ class RecordReader(AccessedDatasetIterator):
         prefix: str = "",
         codecs: Codecs | None = None,
         columns: Sequence[str] | None = None,
-        cache_index: bool = False,
-        cache_columns: Iterable[str] = (),
         mapped: bool = True,
         verified: bool = True,
         incomplete: Incomplete = "raise",
@@ -119,18 +111,15 @@ class RecordReader(AccessedDatasetIterator):
         self._options = options = checked_options(
             codecs=codecs,
             columns=columns,
-            cache_index=cache_index,
-            cache_columns=cache_columns,
             mapped=mapped,
             verified=verified,
             incomplete=incomplete,
         )
-        cached = options["cache_columns"]
-        self._files = RecordFiles(self._folder, Access(bool(mapped), bool(verified), bool(cache_index), cached))
+        self._files = RecordFiles(self._folder, Access(bool(mapped), bool(verified)))
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
-        for name in (*cached, *self._keys):
-            _check_column(name, types)
+        for name in self._keys:
+            check_column(name, types)
         self._codecs: dict[str, Codec] = {name: self._codec(name, codecs) for name in self._keys}
         #: Whether values count for the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
@@ -241,8 +230,8 @@ class RecordReader(AccessedDatasetIterator):
             columns = dict.fromkeys(names_of("columns", columns), True)
         wanted = {}
         for name, part in columns.items():
-            _check_column(name, self._codecs)
-            wanted[name] = _checked_part(name, part, name in self._sequences)
+            check_column(name, self._codecs)
+            wanted[name] = checked_part(name, part, name in self._sequences)
         wanted = {name: part for name, part in wanted.items() if part is not False}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
         for name, part in wanted.items():
@@ -258,7 +247,7 @@ class RecordReader(AccessedDatasetIterator):
 
     def _sample(self, position: int) -> Sample:
         if self._references is not None:
-            return next(_samples(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
+            return next(samples_of(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
         values = self._values
         if values is None:
             values = self._values = [(name, self._column(name).value) for name in self._keys]
@@ -276,12 +265,12 @@ class RecordReader(AccessedDatasetIterator):
                 for position in range(start, stop):
                     yield self[position]
             else:
-                yield from _samples(keys, columns)
+                yield from samples_of(keys, columns)
             start = stop
 
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
         """Columns of some samples: stacked, or lists of the values by themselves."""
-        places = _as_places(positions)
+        places = as_places(positions)
         if not self._counts:
             return self._read_places(names, places, stacked)
         with decoding_for(current_request()):
@@ -324,7 +313,7 @@ class RecordReader(AccessedDatasetIterator):
         """
         verify_files(self._folder)
         if self._files.manifest is None:
-            options = {**self._options, "columns": None, "cache_columns": (), "cache_index": False}
+            options = {**self._options, "columns": None}
             with opened_with(type(self), self._folder, options, self.provided_codecs) as whole:
                 for start in range(0, len(whole), _VERIFIED_AT_ONCE):
                     whole._read(whole._keys, range(start, min(start + _VERIFIED_AT_ONCE, len(whole))), stacked=False)
@@ -337,6 +326,8 @@ class RecordReader(AccessedDatasetIterator):
     def release(self) -> None:
         """Let go of all files until they are needed again; what other threads read at the moment is left to them."""
         self._values, self._opened = None, {}
+        if self._references is not None:
+            self._references.release()
 
     def close(self) -> None:
         """Let go of all files; nothing can be read afterwards."""
@@ -383,7 +374,7 @@ class RecordReader(AccessedDatasetIterator):
         if manifest is not None and manifest.count > MAX_RECORDS:
             raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
         if files.has_references:
-            self._references = SampleReferences(files.bag(REFS), files.types)
+            self._references = SampleReferences(lambda: files.bag(REFS), files.types)
             if manifest is not None and len(self._references) < manifest.count:
                 raise DatasetFileCorruptError(
                     f"{self._folder.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
@@ -404,10 +395,7 @@ class RecordReader(AccessedDatasetIterator):
             self._check_open()
             # Two threads may both open it; what the slower one opened is closed when nobody uses it any more.
             n_records = None if self._files.has_references else self._n_stored
-            kind, own = self._files.types[name], self._options["codecs"] or ()
-            column = self._opened[name] = self._files.column(
-                name, self._codecs[name], n_records, is_own_codec=any(one in kind for one in own)
-            )
+            column = self._opened[name] = self._files.column(name, self._codecs[name], n_records)
         return column
 
     def _check_open(self) -> None:
@@ -445,7 +433,7 @@ class _RecordAccess(SourceAccess):
         return self.source._sample(position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return list(_samples(self.source._keys, self.source._read(self.source._keys, positions, stacked=False)))
+        return list(samples_of(self.source._keys, self.source._read(self.source._keys, positions, stacked=False)))
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
         reader = self.source
@@ -471,47 +459,6 @@ class _RecordAccess(SourceAccess):
 
     def tell_content(self) -> dict[str, Any]:
         return self.source._files.content(self.source._keys)
-
-
-def _samples(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[Sample]:
-    """Samples out of columns. Two and three columns are written out, which takes a third of the time."""
-    if len(keys) == 2:
-        key, key_2 = keys
-        for a, b in zip(*columns, strict=True):
-            yield {key: a, key_2: b}
-    elif len(keys) == 3:
-        key, key_2, key_3 = keys
-        for a, b, c in zip(*columns, strict=True):
-            yield {key: a, key_2: b, key_3: c}
-    else:
-        for values in zip(*columns, strict=True):
-            yield dict(zip(keys, values, strict=True))
-
-
-def checked_options(**options: Any) -> dict[str, Any]:
-    """The options of a reader as they are kept.
-
-    Raises:
-        ConfigError: one is none.
-    """
-    if options["incomplete"] not in ("raise", "prefix"):
-        raise ConfigError(f"incomplete is 'raise' or 'prefix', not {options['incomplete']!r:.80}")
-    columns = options["columns"]
-    options["columns"] = None if columns is None else names_of("columns", columns)
-    options["cache_columns"] = tuple(names_of("cache_columns", options["cache_columns"]))
-    return {name: bool(value) if isinstance(DEFAULTS[name], bool) else value for name, value in options.items()}
-
-
-#: Of the options, those that a pickle leaves out.
-DEFAULTS: Mapping[str, Any] = {
-    "codecs": None,
-    "columns": None,
-    "cache_index": False,
-    "cache_columns": (),
-    "mapped": True,
-    "verified": True,
-    "incomplete": "raise",
-}
 
 
 def opened_with(
@@ -550,53 +497,3 @@ def _reopened(
         )
     reader._length = length
     return reader
-
-
-def names_of(what: str, names: Any) -> list[str]:
-    """Several names of columns, each once.
-
-    Raises:
-        ConfigError: they are none.
-    """
-    listed = None if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
-    if listed is None or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
-        raise ConfigError(f"{what} are named by a list of strings, each once, not by {names!r:.80}")
-    if what == "columns" and not listed:
-        raise ConfigError("at least one column is to be read")
-    return listed
-
-
-def _check_column(name: object, known: Collection[str]) -> None:
-    if name not in known:
-        raise ConfigError(f"there is no column {name!r:.80}{did_you_mean(str(name), known)}; there are: {', '.join(known)}")
-
-
-def _checked_part(name: str, part: Any, is_sequence: bool) -> bool | slice:
-    """A part of a column that is asked for, as True, False or a slice from 0 on, of step 1."""
-    if isinstance(part, (bool, np.bool_)):
-        return bool(part)
-    if not isinstance(part, (range, slice)):
-        raise ConfigError(f"a part of column {name!r} is True, False, or a range of its sequence, not {part!r:.80}")
-    if not is_sequence:
-        raise ConfigError(f"column {name!r} has one value for each sample, and no range of it can be read")
-    try:
-        start = 0 if part.start is None else operator.index(part.start)
-        stop = MAX_RECORDS if part.stop is None else operator.index(part.stop)
-        step = 1 if part.step is None else operator.index(part.step)
-    except TypeError:
-        raise ConfigError(f"a range of column {name!r} has integers, not {part!r:.80}") from None
-    if step != 1 or not 0 <= start <= stop:
-        raise ConfigError(f"a range of column {name!r} has step 1, and begins at 0 or later and before it ends; not {part!r:.80}")
-    return slice(start, stop)
-
-
-def _as_places(positions: range | IndexArrayOfInts) -> Places:
-    """The same, as a range if they follow each other."""
-    if isinstance(positions, range):
-        return positions
-    n = len(positions)
-    if n > 1:
-        first = int(positions[0])
-        if int(positions[-1]) - first == n - 1 and np.array_equal(positions, np.arange(first, first + n)):
-            return range(first, first + n)
-    return positions.astype(np.int64, copy=False)

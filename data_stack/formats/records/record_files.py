@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from data_stack.codecs.codec import Codec, Column, FunctionCodec
+from data_stack.codecs.codec import Codec, Column
 from data_stack.exception import (
     DatasetFileCorruptError,
     ResourceChangedError,
@@ -28,6 +28,9 @@ from data_stack.util.logger import logger
 
 __all__ = ["Access", "Incomplete", "RecordFiles"]
 
+#: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
+_LOADED_INDEX_BYTES = 1 << 20
+
 Incomplete = Literal["raise", "prefix"]
 """What to do with a dataset without manifest whose columns do not hold the same samples."""
 
@@ -39,14 +42,10 @@ class Access:
     Attributes:
         mapped: map them where that is possible.
         verified: hold blocks against the manifest.
-        cache_index: keep indexes in memory.
-        cache_columns: keep the records of these columns in memory.
     """
 
     mapped: bool = True
     verified: bool = True
-    cache_index: bool = False
-    cache_columns: tuple[str, ...] = ()
 
 
 class RecordFiles:
@@ -157,11 +156,11 @@ class RecordFiles:
             DatasetFileCorruptError: a file is missing, cut short, or has no index.
         """
         bag, *indexes = self._files_of(name)
-        file = self._open(bag, name in self._access.cache_columns)
+        file = self._open(bag)
         if not indexes:
             ends, n_bytes = ends_of_bag(name, file)
             return Bag(name, file, n_bytes, ends)
-        index = self._open(indexes[0], self._access.cache_index)
+        index = self._open(indexes[0], load_bytes=_LOADED_INDEX_BYTES)
         if n_records is None:
             return Bag(name, file, file.size, ends_of_index(index, file.size))
         if n_records * 8 > index.size:
@@ -171,23 +170,17 @@ class RecordFiles:
             )
         return Bag(name, file, file.size, Ends(index, 0, n_records))
 
-    def column(self, name: str, codec: Codec, n_records: int | None, *, is_own_codec: bool = False) -> ValueColumn:
-        """The values of a column; ``n_records`` as for :meth:`bag`.
-
-        Of what a codec of the caller's own gives, the manifest knows nothing.
-        """
+    def column(self, name: str, codec: Codec, n_records: int | None) -> ValueColumn:
+        """The values of a column; ``n_records`` as for :meth:`bag`."""
         column = self.schema[name]
-        decoded = Column(column.type) if is_own_codec else column
-        if isinstance(codec, FunctionCodec):  # functions of one's own give what they like, whatever others of the type gave
-            column = Column(column.type)
         record_bytes = None if self.manifest is None else self.manifest.record_bytes[name]
         if not record_bytes:  # of no size there could be any number of records, whatever size the file has
-            return RaggedColumn(self.bag(name, n_records), codec, decoded)
+            return RaggedColumn(self.bag(name, n_records), codec, column)
         if self.has_references:
             stored = self.bag(name)
             file, n_bytes, n_records = stored.file, stored.n_bytes, len(stored)
         else:
-            file, n_records = self._open(bag_name(name), name in self._access.cache_columns), n_records or 0
+            file, n_records = self._open(bag_name(name)), n_records or 0
             n_bytes = file.size
         if n_records * record_bytes != n_bytes:
             raise DatasetFileCorruptError(
@@ -202,7 +195,7 @@ class RecordFiles:
             )
         if layout is not None and layout.record_bytes == record_bytes and has_rows(layout):
             return FixedColumn(bag, layout, column.dtype)
-        return RaggedColumn(bag, codec, decoded)
+        return RaggedColumn(bag, codec, column)
 
     def count_samples(self, references: SampleReferences | None, incomplete: Incomplete) -> int:
         """The number of samples of a dataset without manifest: what all columns have.
@@ -269,7 +262,7 @@ class RecordFiles:
         files = [] if path is None else [path / file for name in self.types for file in self._files_of(name)]
         return {str(file): file.stat().st_ino for file in files if file.exists()}
 
-    def _open(self, file: str, loaded: bool) -> StoredFile:
+    def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
         record = self._record(file)
         if file not in self._names:
             raise self._missing(file)
@@ -280,7 +273,7 @@ class RecordFiles:
                 record,
                 mapped=self._access.mapped,
                 verified=self._access.verified,
-                loaded=loaded,
+                load_bytes=load_bytes,
                 checks=self._checks.get(file),
             )
         except ResourceNotFoundError as error:

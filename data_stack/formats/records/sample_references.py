@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +21,29 @@ class SampleReferences:
     """What ``refs.bag`` tells: for each sample which records of each column are its own.
 
     Args:
-        bag: its records.
+        open_bag: opens its records.
         types: of the columns by name.
     """
 
-    def __init__(self, bag: Bag, types: Mapping[str, str]) -> None:
-        self.bag, self._names = bag, list(types)
+    def __init__(self, open_bag: Callable[[], Bag], types: Mapping[str, str]) -> None:
+        self._open_bag, self._names = open_bag, list(types)
+        self._opened: Bag | None = None
         self._are_sequences = [kind.endswith("[]") for kind in types.values()]
 
     def __len__(self) -> int:
         return len(self.bag)
+
+    @property
+    def bag(self) -> Bag:
+        """Its records."""
+        bag = self._opened
+        if bag is None:
+            bag = self._opened = self._open_bag()
+        return bag
+
+    def release(self) -> None:
+        """Let go of the file until it is needed again."""
+        self._opened = None
 
     def many(self, positions: _Integers) -> dict[str, tuple[_Integers, _Integers]]:
         """Of each column the first record and the count, for each sample; whether it has these is for :meth:`check` to say.

@@ -40,7 +40,8 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import DEFAULTS, Mask, RecordReader, checked_options, opened_with
+from data_stack.formats.records.reader import RecordReader, opened_with
+from data_stack.formats.records.reading_options import DEFAULTS, Mask, checked_options
 from data_stack.formats.records.record_files import Incomplete
 from data_stack.io.folder import Folder, folder_of
 
@@ -63,7 +64,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
     Shards are opened when they are first read, and no more than some hundred files are open at a time.
 
     Args:
-        source, prefix, codecs, columns, cache_index, cache_columns, mapped, verified: as for RecordReader.
+        source, prefix, codecs, columns, mapped, verified: as for RecordReader.
         incomplete: likewise, of each shard by itself.
         shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
 
@@ -82,8 +83,6 @@ class ShardedRecordReader(AccessedDatasetIterator):
         prefix: str = "",
         codecs: Codecs | None = None,
         columns: Sequence[str] | None = None,
-        cache_index: bool = False,
-        cache_columns: Iterable[str] = (),
         mapped: bool = True,
         verified: bool = True,
         incomplete: Incomplete = "raise",
@@ -104,8 +103,6 @@ class ShardedRecordReader(AccessedDatasetIterator):
         options = checked_options(
             codecs=codecs,
             columns=columns,
-            cache_index=cache_index,
-            cache_columns=cache_columns,
             mapped=mapped,
             verified=verified,
             incomplete=incomplete,

@@ -133,7 +133,7 @@ class StoredFile:
         record: what the manifest says of it; None where there is no manifest.
         mapped: whether to map it into memory where the operating system can.
         verified: whether to hold blocks against the manifest.
-        loaded: whether to read it into memory.
+        load_bytes: up to which size it is read into memory where it is not mapped.
         checks: what was found of it when it was open before.
 
     Attributes:
@@ -155,7 +155,7 @@ class StoredFile:
         *,
         mapped: bool = True,
         verified: bool = True,
-        loaded: bool = False,
+        load_bytes: int = 0,
         checks: BlockChecks | None = None,
     ) -> None:
         self.name = folder.full_name(file)
@@ -171,7 +171,7 @@ class StoredFile:
                 )
         self.size = size if record is None else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
-        if self.buffer is None and mapped and not loaded:
+        if self.buffer is None and mapped:
             self.buffer = _mapped(resource, self.size)
         # A store that checks each read has checked what is not mapped.
         is_checked = verified and record is not None and (self.buffer is not None or not folder.checks_reads)
@@ -179,7 +179,7 @@ class StoredFile:
             checks = BlockChecks(self.name, self.size, record.blocks if is_checked and record is not None else None)
         self.checks = checks
         ranges.checks = self.checks
-        if loaded and self.buffer is None:
+        if self.buffer is None and self.size <= load_bytes:
             self.buffer = ranges.read_exactly_at(0, self.size)
         self._ranges = ranges if self.buffer is None else None
         self._view = memoryview(b"" if self.buffer is None else self.buffer)

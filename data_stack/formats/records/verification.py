@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
@@ -13,11 +11,11 @@ from data_stack.formats.records.record_files import Access, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockDamage
 from data_stack.io.folder import Folder
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, differing_blocks, digests_of_blocks
+from data_stack.io.integrity import Digest, differing_blocks
 
 __all__ = ["verify_files"]
 
-_READ_BYTES = 16 * BLOCK_BYTES
+_READ_BYTES = 1 << 20
 _SAMPLES_AT_ONCE = 1 << 12
 
 
@@ -32,7 +30,7 @@ def verify_files(folder: Folder) -> None:
     if manifest is not None:
         for file, record in manifest.files.items():
             _verify_file(folder, file, record)
-    references = SampleReferences(files.bag(REFS), files.types) if files.has_references else None
+    references = SampleReferences(lambda: files.bag(REFS), files.types) if files.has_references else None
     if manifest is None:
         files.count_samples(references, "raise")
     n_records = {}
@@ -56,23 +54,14 @@ def verify_files(folder: Folder) -> None:
 
 
 def _verify_file(folder: Folder, file: str, record: FileRecord) -> None:
-    name = folder.full_name(file)
-    digest, n_read = hashlib.sha256(), 0
+    name, digest = folder.full_name(file), Digest()
     with folder.open(file) as resource:
-        while n_read < record.size:
-            data = b""
-            wanted = min(_READ_BYTES, record.size - n_read)
-            while len(data) < wanted and (more := resource.read(wanted - len(data))):
-                data += more
-            if not data:
-                break
+        while digest.size < record.size and (data := resource.read(min(_READ_BYTES, record.size - digest.size))):
             digest.update(data)
-            recorded = record.blocks[n_read // BLOCK_BYTES * DIGEST_BYTES :]
-            for block in differing_blocks(digests_of_blocks(data), recorded):
-                raise BlockDamage(name, n_read // BLOCK_BYTES + block)
-            n_read += len(data)
-    if n_read != record.size or digest.hexdigest() != record.sha256:
+    for block in differing_blocks(digest.blocks, record.blocks):
+        raise BlockDamage(name, block)
+    if digest.size != record.size or digest.sha256 != record.sha256:
         raise DatasetFileCorruptError(
-            f"{name} is damaged: its first {record.size:,} bytes have the SHA-256 {digest.hexdigest()}, and had {record.sha256} "
-            f"when the dataset was finished. Restore the file from a copy, or write the dataset again"
+            f"{name} is damaged: its first {record.size:,} bytes have the SHA-256 {digest.sha256}, and had {record.sha256} when "
+            f"the dataset was finished. Restore the file from a copy, or write the dataset again"
         )

@@ -21,8 +21,9 @@ from data_stack.util.forks import call_in_forks
 
 __all__ = ["RecordWriter", "checked_length"]
 
-#: So many bytes of samples are written at once; at first so many samples.
+#: So many bytes of samples that were appended are written at once; of columns so many, and at first so many samples.
 _WRITE_BYTES = 1 << 20
+_COLUMN_BYTES = 4 << 20
 _FIRST_SAMPLES = 64
 #: After so long a checkpoint is made by itself.
 _CHECKPOINT_SECONDS = 30.0
@@ -186,7 +187,7 @@ class RecordWriter:
             }
             self._put(parts, stop - start)
             n_bytes = sum(memoryview(part.data).nbytes for part in parts.values())
-            n_at_once = max(1, min(16 * n_at_once, (stop - start) * _WRITE_BYTES // max(1, n_bytes)))
+            n_at_once = max(1, min(16 * n_at_once, (stop - start) * _COLUMN_BYTES // max(1, n_bytes)))
             start = stop
 
     def flush(self) -> None:

@@ -137,12 +137,6 @@ def test_a_mode_is_converted_as_by_pillow() -> None:
     assert np.array_equal(PngCodec(mode="RGB").decode(record), pixels_of((6, 5, 3)))
 
 
-@pytest.mark.parametrize("out", [np.empty((6, 5, 3), np.uint8), np.empty((5, 6), np.uint8), np.empty((6, 5), np.uint16)])
-def test_an_image_goes_only_where_it_fits(out: npt.NDArray[Any]) -> None:
-    with pytest.raises(ValueError, match="belongs"):
-        PngCodec().decode_into(PngCodec().encode(pixels_of((6, 5))), out)
-
-
 def test_without_opencv_pillow_decodes_the_same_and_16_bit_colours_name_what_is_missing() -> None:
     program = (
         "import sys; sys.modules['cv2'] = None\n"

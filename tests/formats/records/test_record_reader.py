@@ -96,7 +96,7 @@ class TestRecordReaderByRange(TestRecordReader):
 class TestRecordReaderInMemory(TestRecordReader):
     @pytest.fixture
     def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
-        with RecordReader(tmp_path, columns=EVEN, cache_index=True, cache_columns=["mat", "name"]) as reader:
+        with RecordReader(tmp_path, columns=EVEN) as reader:
             yield reader
 
 
@@ -141,7 +141,7 @@ class TestRecordReaderOfSequences(DatasetIteratorContract):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     n=st.integers(0, 9), data=st.data(), manifest=st.booleans(), n_before=st.sampled_from([0, 80]),
-    options=st.sampled_from([{}, {"mapped": False}, {"cache_index": True, "mapped": False}, {"verified": False}]),
+    options=st.sampled_from([{}, {"mapped": False}, {"verified": False}]),
 )  # fmt: skip
 def test_all_ways_to_the_samples_agree(
     tmp_path_factory: pytest.TempPathFactory, n: int, data: st.DataObject, manifest: bool, n_before: int, options: dict[str, Any]
@@ -204,8 +204,6 @@ def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) ->
 
     with pytest.raises(ConfigError):
         RecordReader(tmp_path, columns=columns)
-    with pytest.raises(ConfigError):
-        RecordReader(tmp_path, cache_columns=["nothing"])
 
 
 def test_a_slip_in_a_column_is_answered_with_what_was_meant(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def check(store: Any, prefix: str = "", n: int = N, **options: Any) -> None:
         assert reader.read_column("words", [5, 3]).tolist() == [["w0", "w1"], []]
 
 
-@pytest.mark.parametrize("options", [{}, {"cache_index": True}, {"cache_columns": ["id"], "mapped": False}])
+@pytest.mark.parametrize("options", [{}, {"mapped": False}])
 def test_a_dataset_in_memory(options: dict[str, Any]) -> None:
     store = InMemoryStorageConnector()
     write(store, "a/b/")
@@ -94,7 +94,6 @@ def test_a_dataset_in_mongodb(mongodb_uri: str) -> None:
         write(store)
 
         check(store)
-        check(store, cache_index=True)
 
 
 def test_a_dataset_in_s3(s3_server: S3Server) -> None:
@@ -134,7 +133,7 @@ class _CountingStore(InMemoryStorageConnector):
         return resource
 
 
-def test_a_batch_is_one_request_a_column_and_one_for_an_index() -> None:
+def test_a_batch_is_one_request_a_column() -> None:
     store = _CountingStore()
     write(store)
     indices = [3, 4, 5, 390, 391, 7]
@@ -144,25 +143,12 @@ def test_a_batch_is_one_request_a_column_and_one_for_an_index() -> None:
         store.requests.clear()
         reader.read_batch(indices)
 
-        assert sorted(name for name, _, _ in store.requests) == ["id.bag", "text.bag", "text.idx", "x.bag"]
+        assert sorted(name for name, _, _ in store.requests) == ["id.bag", "text.bag", "x.bag"]
         assert {name: n_ranges for name, n_ranges, _ in store.requests}["x.bag"] == 2  # neighbours are one range
         assert sum(size for _, _, size in store.requests) < 25_000  # of 120,000: what lies close is read along
         store.requests.clear()
         reader.read_column("x", range(100, 120))
         assert [name for name, _, _ in store.requests] == ["x.bag"]
-
-
-def test_with_its_index_in_memory_only_data_is_requested() -> None:
-    store = _CountingStore()
-    write(store)
-
-    with RecordReader(store, prefix="plain", cache_index=True, cache_columns=["id"]) as reader:
-        reader[0]
-        store.requests.clear()
-        reader.read_batch([5, 3])
-        reader[7]
-
-        assert {name for name, _, _ in store.requests} == {"text.bag", "x.bag"}
 
 
 def test_a_range_of_a_sequence_is_one_request() -> None:

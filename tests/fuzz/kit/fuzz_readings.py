@@ -140,10 +140,6 @@ class Reading:
             Violation: it broke a promise; or whatever else came out of it that is no error of ours.
         """
         options: dict[str, Any] = {"mapped": self._chance.random() < 0.7}
-        if self._chance.random() < 0.2:
-            options["cache_index"] = True
-        if self._truth and self._chance.random() < 0.15:
-            options["cache_columns"] = [self._chance.choice(list(self._truth[0]))]
         if self._chance.random() < 0.05:
             options["verified"] = False
             self._promise = "lies" if self._promise == "truth" else self._promise
