@@ -8,10 +8,10 @@ as well.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from bson import Binary, ObjectId
+from bson import ObjectId
 from pymongo import ReadPreference
 from pymongo.client_session import ClientSession
 
@@ -119,31 +119,17 @@ def insert_chunks(
     chunks = connection.writable("chunks", durable=False)
     batch_size = max(1, _BATCH_BYTES // connection.settings.chunk_bytes)
 
-    def send(first: int, batch: list[bytes]) -> None:
+    numbered = enumerate(pieces)
+
+    def send(batch: list[tuple[int, bytes]]) -> None:
         beat()
+        documents = [
+            {"_id": ObjectId(), "files_id": file_id, "n": n, "data": data, "digest": chunk_digest(file_id, n, data)}
+            for n, data in batch
+        ]
         with connection.operation("store", identifier):
-            chunks.insert_many(
-                [
-                    {
-                        "_id": ObjectId(),
-                        "files_id": file_id,
-                        "n": n,
-                        "data": Binary(data),
-                        "digest": Binary(chunk_digest(file_id, n, data)),
-                    }
-                    for n, data in enumerate(batch, first)
-                ],
-                ordered=False,
-            )
+            chunks.insert_many(documents, ordered=False)
 
-    for _ in waiting.map(lambda batch: send(*batch), _numbered_batches(pieces, batch_size), at_once=1):
+    batches = iter(lambda: list(itertools.islice(numbered, batch_size)), [])
+    for _ in waiting.map(send, batches, at_once=1):
         pass
-
-
-def _numbered_batches(pieces: Iterable[bytes], batch_size: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Pieces in batches, each with the number of its first one."""
-    rest = iter(pieces)
-    first = 0
-    while batch := list(itertools.islice(rest, batch_size)):
-        yield first, batch
-        first += len(batch)

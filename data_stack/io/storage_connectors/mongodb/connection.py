@@ -83,9 +83,9 @@ class Connection:
 
     def _begin_in_fork(self) -> None:
         """What a fork inherits is left alone: its sockets are the parent's."""
+        _INHERITED.append(self._client)
         if self._closing is not None:
             self._closing.detach()
-            _INHERITED.append(self._client)
         self._begin()
 
     # ------------------------------------------------------------------ collections

@@ -34,7 +34,6 @@ class GridFSFile:
         if type(filename) is not str:
             raise TypeError(f"a filename is a str, not {type(filename).__name__}")
         settings = dataclasses.replace(settings, bucket=bucket)
-        settings = Settings.checked(**{field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)})
         document = _document(connection_of(settings), {"filename": filename}, filename)
         return cls(settings, document["_id"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bson import Binary
 from pymongo.errors import DuplicateKeyError
 
 from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents
@@ -48,7 +47,7 @@ class LeaseDocuments:
             self._leases().delete_one({"_id": path})
 
     def _put(self, path: str, data: bytes, condition: dict[str, Any], *, upsert: bool) -> None:
-        update = {"$set": {"value": Binary(data)}, "$currentDate": {"beat": True}}
+        update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
         self._leases().update_one({"_id": path, **condition}, update, upsert=upsert)
 
     def _leases(self) -> Documents:

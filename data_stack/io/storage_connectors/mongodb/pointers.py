@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bson import Binary, Int64, ObjectId
+from bson import Int64, ObjectId
 
 from data_stack.exception import DamagedBlockError, DatasetFileCorruptError
 from data_stack.io.integrity import block_digest
@@ -67,7 +67,7 @@ class Pointer:
 
     def update(self) -> dict[str, Any]:
         """The update that makes a document of the collection ``resources`` this pointer, in one step."""
-        of_data = {"data": Binary(self.data or b""), "digest": Binary(self.data_digest or b"")}
+        of_data = {"data": self.data or b"", "digest": self.data_digest or b""}
         of_file = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}
         content, absent = (of_data, of_file) if self.file_id is None else (of_file, of_data)
         return {
@@ -76,7 +76,7 @@ class Pointer:
                 "length": Int64(self.length),
                 "sha256": self.sha256,
                 "write_id": self.write_id,
-                "check": Binary(self._check()),
+                "check": self._check(),
                 **content,
             },
             "$unset": dict.fromkeys(absent, ""),

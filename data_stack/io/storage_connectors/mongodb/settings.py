@@ -77,9 +77,7 @@ class Settings:
             if options.get(option) is None:
                 options.pop(option, None)
                 options |= {option: given[in_uri]} if in_uri in given else {}
-        settings = cls(uri, database, **options)
-        settings._check(match["query"] or "")
-        return settings
+        return cls(uri, database, **options)
 
     @classmethod
     def of_url(cls, url: str) -> Settings:
@@ -115,7 +113,7 @@ class Settings:
         """Options that the connection string sets by itself, in lower case."""
         return {name.lower() for name, _ in parse_qsl(self.uri.partition("?")[2], keep_blank_values=True)}
 
-    def _check(self, query: str) -> None:
+    def __post_init__(self) -> None:
         bucket: Any = self.bucket
         if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket) or bucket.endswith(".") or ".." in bucket:
             raise ConfigError(
@@ -132,8 +130,7 @@ class Settings:
             )
         if not 0 <= self.inline_bytes <= 8 << 20:
             raise ConfigError(f"inline_bytes has to lie between 0 and 8 MiB (a document holds 16), got {self.inline_bytes!r}")
-        names = {name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-        if names & _UNVERIFIED and not self.allow_invalid_certificates:
+        if self.options_given() & _UNVERIFIED and not self.allow_invalid_certificates:
             raise ConfigError(
                 "the connection string turns the check of the server's certificate off; name the authority with tlsCAFile=…, "
                 "or pass allow_invalid_certificates=True (in a URL: allowInvalidCertificates=true) if anybody may be the server"
