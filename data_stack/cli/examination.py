@@ -103,9 +103,16 @@ def _store(settings: Settings) -> dict[str, Any]:
     except DataStackError as error:
         return {"store": "none", "usable": False, "problem": str(error)}
     found: dict[str, Any] = {"store": repr(connector), "usable": True, "answers": True, "writable": True}
-    if isinstance(connector, FileStorageConnector):
-        found |= _folder(connector.root_path)
     try:
+        if isinstance(connector, FileStorageConnector):
+            path = connector.root_path
+            while not os.path.lexists(path):
+                path = os.path.dirname(path)
+            found |= {"exists": path == connector.root_path, "free": shutil.disk_usage(path).free}
+            if not found["exists"]:  # it is made at the first write, if it can be
+                if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
+                    raise NotADirectoryError(f"the folder {connector.root_path!r} is not there and cannot be made")
+                return found
         connector.has_resource(_PROBE)
     except (DataStackError, OSError) as error:
         return found | {"usable": False, "answers": False, "writable": False, "problem": str(error)}
@@ -118,28 +125,8 @@ def _store(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _folder(path: str) -> dict[str, Any]:
-    """Whether there is a folder, and the room around it; a store that does not exist yet is made at the first write."""
-    existing = path
-    while not os.path.isdir(existing) and os.path.dirname(existing) != existing:
-        existing = os.path.dirname(existing)
-    found: dict[str, Any] = {"exists": existing == path}
-    try:
-        found["free"] = shutil.disk_usage(existing).free
-    except OSError as error:
-        found["problem"] = str(error)
-    return found
-
-
 def _try_to_write(connector: StorageConnector) -> None:
-    """Store, read and delete a few bytes; a folder that does not exist yet is only asked whether it could be made."""
-    if isinstance(connector, FileStorageConnector) and not os.path.isdir(connector.root_path):
-        above = os.path.dirname(connector.root_path)
-        while not os.path.lexists(above):
-            above = os.path.dirname(above)
-        if os.path.lexists(connector.root_path) or not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
-            raise NotADirectoryError(f"the folder {connector.root_path!r} is not there and cannot be made")
-        return
+    """Store, read and delete a few bytes."""
     identifier = f"{_PROBE}-{os.getpid()}"
     connector.set_resource(identifier, [b"data_stack"])
     with connector.get_resource(identifier) as resource:

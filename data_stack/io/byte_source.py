@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["ByteSource", "PositionalRaw"]
+__all__ = ["ByteSource", "PositionalRaw", "Positioned"]
 
 
 class ByteSource(ABC):
@@ -75,13 +75,19 @@ class ByteSource(ABC):
         """Let go of handles. Reading afterwards is an error of the caller."""
 
 
-class PositionalRaw(io.RawIOBase):
-    """A raw stream with a position of its own over a ByteSource, so that no two processes share one."""
+class Positioned(io.RawIOBase):
+    """A raw stream with a position of its own, over what a subclass reads by position."""
 
-    def __init__(self, source: ByteSource, position: int = 0) -> None:
-        self.source = source
-        self._position = position
-        self._owner = True
+    _position = 0
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Length in bytes."""
+
+    @abstractmethod
+    def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
+        """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer only at the end."""
 
     def readable(self) -> bool:
         return True
@@ -89,15 +95,13 @@ class PositionalRaw(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer) -> int:
-        n_read = self.source.readinto_at(self._position, memoryview(buffer).cast("B"))
+    def readinto(self, buffer: Buffer, /) -> int:
+        n_read = self.readinto_at(self._position, memoryview(buffer).cast("B"))
         self._position += n_read
         return n_read
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position}.get(whence)
-        if start is None:
-            start = self.source.size
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        start = (0, self._position, self.size if whence == os.SEEK_END else 0)[whence]
         if start + offset < 0:
             raise ValueError(f"negative seek position {start + offset}")
         self._position = start + offset
@@ -105,6 +109,22 @@ class PositionalRaw(io.RawIOBase):
 
     def tell(self) -> int:
         return self._position
+
+
+class PositionalRaw(Positioned):
+    """A raw stream over a ByteSource, so that no two processes share one position."""
+
+    def __init__(self, source: ByteSource, position: int = 0) -> None:
+        self.source = source
+        self._position = position
+        self._owner = True
+
+    @property
+    def size(self) -> int:
+        return self.source.size
+
+    def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
+        return self.source.readinto_at(offset, buffer)
 
     def fileno(self) -> int:
         return self.source.fileno()

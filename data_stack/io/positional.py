@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
+from data_stack.io.byte_source import Positioned
 from data_stack.io.location import as_resource
 from data_stack.io.resources import StreamedResource
 from data_stack.util.isolation import ISOLATION, run_apart
@@ -48,7 +49,7 @@ class Readable(Protocol):
         """At most ``size`` bytes; none at the end."""
 
 
-class PositionalFile(io.RawIOBase):
+class PositionalFile(Positioned):
     """Reads a resource by position, so that any number of readers, threads and forked processes share it.
 
     Closing it leaves the resource open.
@@ -66,7 +67,6 @@ class PositionalFile(io.RawIOBase):
         if isinstance(resource, PositionalFile):
             resource, self._pid = resource.resource, resource._pid
         self.resource: StreamedResource = as_resource(resource)
-        self._position = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionalFile, (self.resource,)
@@ -120,27 +120,6 @@ class PositionalFile(io.RawIOBase):
     def buffered(self) -> io.BufferedReader:
         """Another file over the same resource, at its start, that reads ahead."""
         return io.BufferedReader(PositionalFile(self), 1 << 17)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer, /) -> int:
-        n_read = self.readinto_at(self._position, buffer)
-        self._position += n_read
-        return n_read
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        start = (0, self._position, self.size if whence == os.SEEK_END else 0)[whence]
-        if start + offset < 0:
-            raise ValueError(f"negative seek position {start + offset}")
-        self._position = start + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
 
     def _check_usable(self) -> None:
         # A forked child shares the position of its parent's open file: each would read what the other sought.

@@ -77,12 +77,6 @@ class StorageConnectorContract(StorageUpkeepContract):
         assert_same_bytes(content(connector, "a"), CONTENT)
         assert not file.closed
 
-    def test_storing_replaces(self, connector: StorageConnector) -> None:
-        connector.set_resource("a", CONTENT)
-        connector.set_resource("a", b"shorter")
-
-        assert content(connector, "a") == b"shorter"
-
     def test_a_source_that_fails_leaves_what_was_there(self, connector: StorageConnector) -> None:
         def failing() -> Iterator[bytes]:
             yield CONTENT
@@ -209,15 +203,6 @@ class StorageConnectorContract(StorageUpkeepContract):
             assert_same_bytes(b"".join(resource), CONTENT)  # iterating begins at the start
         assert resource.closed
 
-    def test_resources_read_at_once_do_not_disturb_each_other(self, connector: StorageConnector) -> None:
-        connector.set_resource("a", CONTENT)
-
-        with connector.get_resource("a") as first, connector.get_resource("a") as second:
-            pieces = [(first.read(997), second.read(997)) for _ in range(302)]
-
-        assert_same_bytes(b"".join(a for a, _ in pieces), CONTENT)
-        assert_same_bytes(b"".join(b for _, b in pieces), CONTENT)
-
     def test_threads_read_one_resource_by_position(self, connector: StorageConnector) -> None:
         connector.set_resource("a", CONTENT)
         offsets = [i * 7919 % len(CONTENT) for i in range(400)]
@@ -339,17 +324,6 @@ class StorageConnectorContract(StorageUpkeepContract):
             writer.result()
 
         assert set(seen) - {None} <= set(versions)
-
-    def test_whoever_reads_goes_on_reading_what_was_opened(self, connector: StorageConnector) -> None:
-        connector.set_resource("a", CONTENT)
-        with connector.get_resource("a") as resource:
-            beginning = resource.read(100)
-
-            connector.set_resource("a", b"new" * 200_000)
-
-            # The error is the other honest answer, of a store that keeps no old versions.
-            with contextlib.suppress(ResourceChangedError):
-                assert_same_bytes(beginning + resource.read(), CONTENT)
 
     def test_whoever_reads_a_resource_that_is_replaced_and_deleted_is_never_given_other_bytes(
         self, connector: StorageConnector

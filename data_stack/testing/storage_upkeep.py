@@ -163,15 +163,6 @@ class StorageUpkeepContract:
         with connector.lease("a/lease") as third:
             assert third.acquire()
 
-    def test_cleaning_up_leaves_resources_and_live_writers_alone(self, connector: StorageConnector) -> None:
-        connector.set_resource("a", CONTENT)
-        with connector.create("b") as file:
-            file.write(CONTENT)
-            connector.remove_abandoned()
-
-        assert_same_bytes(content(connector, "a"), CONTENT)
-        assert_same_bytes(content(connector, "b"), CONTENT)
-
     # ------------------------------------------------------------------ upkeep
 
     def test_nothing_of_a_healthy_store_is_garbage_or_a_finding(self, connector: StorageConnector) -> None:

@@ -102,8 +102,6 @@ def test_a_naive_connector_fails_where_it_is_naive(tmp_path: Path) -> None:
         "test_a_resource_stored_from_itself_keeps_its_bytes",
         "test_a_folder_is_no_resource",
         "test_an_identifier_outside_of_the_grammar_is_refused",
-        "test_no_two_identifiers_meet",
-        "test_whoever_reads_goes_on_reading_what_was_opened",
         "test_readers_see_the_old_resource_or_the_new_one",
         "test_text_is_read_as_lines_of_utf_8",
     }
@@ -114,7 +112,6 @@ def test_a_forgetful_connector_fails_where_it_forgets() -> None:
 
     assert failed == {
         "test_a_file_is_stored_from_its_start_and_stays_open",
-        "test_no_two_identifiers_meet",
         "test_a_deleted_resource_is_gone",
         "test_a_store_behaves_like_a_dict",
     }

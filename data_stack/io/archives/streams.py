@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from data_stack.exception import ArchiveError
+from data_stack.io.byte_source import Positioned
 from data_stack.io.resources import StreamedResource
 
 if TYPE_CHECKING:
@@ -47,30 +48,24 @@ class LentFile:
         return io.BufferedReader(_Window(self, start, self.size if end is None else end), block_bytes)
 
 
-class _Window(io.RawIOBase):
+class _Window(Positioned):
     def __init__(self, file: LentFile, start: int, end: int) -> None:
-        self._file, self._start, self._end, self._position = file, start, end, 0
+        self._file, self._start, self._end = file, start, end
 
-    def readable(self) -> bool:
-        return True
+    @property
+    def size(self) -> int:
+        return self._end - self._start
 
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:
-        view = memoryview(buffer).cast("B")
-        offset = self._start + self._position
-        data = self._file.read_at(offset, min(len(view), self._end - offset))
-        view[: len(data)] = data
-        self._position += len(data)
+    def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
+        data = self._file.read_at(self._start + offset, min(len(buffer), self.size - offset))
+        buffer[: len(data)] = data
         return len(data)
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = offset + (0, self._position, self._end - self._start)[whence]
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except ValueError as error:
+            raise OSError(str(error)) from error  # as zipfile knows it from files
 
 
 def chunks_of(stream: Any) -> Iterator[bytes]:

@@ -1,8 +1,7 @@
-"""How resources arrive: from web servers, files, folders and installed packages, verified on the way."""
+"""How resources arrive: from web servers, files and installed packages, verified on the way."""
 
 from __future__ import annotations
 
-from data_stack.io.retriever.file import folder_definitions
 from data_stack.io.retriever.original import (
     FileRetrieverImpl,
     HTTPRetrieverImpl,
@@ -15,7 +14,6 @@ from data_stack.io.retriever.retriever import (
     import_file,
     register_scheme,
     retrieve,
-    retrieve_folder,
 )
 from data_stack.io.retriever.transfer import Fetch, Limits, SourceError, Transfer
 
@@ -30,9 +28,7 @@ __all__ = [
     "RetrieverImplIF",
     "SourceError",
     "Transfer",
-    "folder_definitions",
     "import_file",
     "register_scheme",
     "retrieve",
-    "retrieve_folder",
 ]

@@ -1,13 +1,11 @@
-"""Resources from files and folders of this machine."""
+"""Resources from files of this machine."""
 
 from __future__ import annotations
 
 import os
 import stat
 
-from data_stack.exception import ConfigError, MaliciousFilePathError, RetrievalError
-from data_stack.io.identifiers import checked_identifier
-from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.exception import ConfigError
 from data_stack.io.retriever.transfer import SourceError, Transfer
 from data_stack.io.url import StorageURL
 
@@ -41,43 +39,6 @@ def copy_file(path: str, transfer: Transfer) -> None:
         raise SourceError("changed while it was read")
 
 
-def folder_definitions(folder: str | os.PathLike[str], prefix: str = "") -> list[ResourceDefinition]:
-    """Describe each file below ``folder``, to be retrieved as ``prefix/path/below/folder``, in order of identifiers.
-
-    Symbolic links to files inside of the folder are files; all others are refused. Nothing is read but names.
-
-    Raises:
-        RetrievalError: the folder or one below cannot be listed, or holds something that is no file.
-        MaliciousFilePathError: a symbolic link leads out of the folder, or to a folder.
-        MalformedIdentifierError: a file has a name that no identifier can have (a leading dot, a space …).
-    """
-    root = os.path.realpath(folder)
-    prefix = prefix.rstrip("/")
-    definitions = []
-    pending = [""]
-    while pending:
-        above = pending.pop()
-        try:
-            entries = list(os.scandir(os.path.join(root, above)))
-        except OSError as error:
-            said = (os.path.join(root, above), error.strerror or str(error))
-            raise RetrievalError(prefix or os.path.basename(root), [said]) from error
-        for entry in entries:
-            below = f"{above}/{entry.name}" if above else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(below)
-                continue
-            real = os.path.realpath(entry.path)
-            if entry.is_symlink() and (os.path.commonpath([root, real]) != root or os.path.isdir(real)):
-                where = "to a folder" if os.path.isdir(real) else f"out of {root!r}"
-                raise MaliciousFilePathError(f"{entry.path!r} is a symbolic link {where}; put the files themselves there")
-            identifier = checked_identifier(f"{prefix}/{below}" if prefix else below)
-            if not os.path.isfile(real):
-                raise RetrievalError(identifier, [(entry.path, "is not a regular file")])
-            definitions.append(ResourceDefinition(identifier, real))
-    return sorted(definitions, key=lambda definition: definition.identifier)
-
-
 def _local_path(source: str) -> str:
     url = StorageURL.parse(source)
     if url is None or url.scheme != "file":
@@ -90,6 +51,6 @@ def _local_path(source: str) -> str:
 
 def _check_regular(mode: int) -> None:
     if stat.S_ISDIR(mode):
-        raise SourceError("is a folder; retrieve_folder() takes all files of a folder")
+        raise SourceError("is a folder; name its files")
     if not stat.S_ISREG(mode):
         raise SourceError("is not a regular file")

@@ -26,7 +26,7 @@ from data_stack.exception import (
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import TransferBars, transfer_bars
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.file import copy_file, fetch_file, folder_definitions
+from data_stack.io.retriever.file import copy_file, fetch_file
 from data_stack.io.retriever.package import fetch_package
 from data_stack.io.retriever.transfer import (
     Fetch,
@@ -146,16 +146,6 @@ def retrieve(
     with transfer_bars(progress) as bars:
         run.supervise(min(max_parallel, len(jobs)), bars)
     return [run.results[definition.identifier] for definition in definitions]
-
-
-def retrieve_folder(
-    folder: str | os.PathLike[str], prefix: str, storage_connector: StorageConnector, **options: Any
-) -> list[RetrievedResource]:
-    """Bring every file below ``folder`` into the store as ``prefix/path/below/folder``.
-
-    ``options`` are those of :func:`retrieve`; for what is refused see :func:`folder_definitions`.
-    """
-    return retrieve(folder_definitions(folder, prefix), storage_connector, **options)
 
 
 def import_file(

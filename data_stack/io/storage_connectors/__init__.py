@@ -6,7 +6,6 @@ imported when it is asked for; MissingDependencyError says what to install.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from data_stack.io.storage_connectors.connector import Lease, ResourceInfo, StorageConnector
@@ -52,45 +51,9 @@ def __dir__() -> list[str]:
 
 
 class StorageConnectorFactory:
-    """Makes storage connectors by name."""
+    """Makes storage connectors, as in the original; any other one is made by its class, or by its URL."""
 
     @classmethod
     def get_file_storage_connector(cls, folder_path: str) -> StorageConnector:
         """A FileStorageConnector with its root at ``folder_path``."""
         return FileStorageConnector(folder_path)
-
-    @classmethod
-    def get_memory_storage_connector(cls) -> StorageConnector:
-        """A new, empty InMemoryStorageConnector."""
-        return InMemoryStorageConnector()
-
-    @classmethod
-    def get_mongodb_storage_connector(cls, uri: str, **options: Any) -> StorageConnector:
-        """A MongoDBStorageConnector for ``mongodb://host/database``; ``options`` as its constructor takes them.
-
-        Raises:
-            MissingDependencyError: pymongo is not installed.
-        """
-        from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-
-        return MongoDBStorageConnector(uri, **options)
-
-    @classmethod
-    def get_fsspec_storage_connector(cls, url: str, **options: Any) -> StorageConnector:
-        """A FsspecStorageConnector for ``s3://bucket/prefix`` and the like; ``options`` as its constructor takes them.
-
-        Raises:
-            MissingDependencyError: fsspec, or what it needs for this URL, is not installed.
-        """
-        from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
-
-        return FsspecStorageConnector(url, **options)
-
-    @classmethod
-    def get_cached_storage_connector(
-        cls, remote: StorageConnector, local: str | os.PathLike[str], max_bytes: int | None = None
-    ) -> StorageConnector:
-        """A CachedStorageConnector that keeps what it reads from ``remote`` in the folder ``local``."""
-        from data_stack.io.storage_connectors.cached import CachedStorageConnector
-
-        return CachedStorageConnector(remote, local, max_bytes)

@@ -23,9 +23,9 @@ from data_stack.formats.parquet.indexes import SingleFieldIndex
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
+    FsspecStorageConnector,
     InMemoryStorageConnector,
     StorageConnector,
-    StorageConnectorFactory,
 )
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
@@ -202,7 +202,7 @@ def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request:
         connector = MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"))
     elif kind == "s3":
         server = request.getfixturevalue("s3_server")
-        connector = StorageConnectorFactory.get_fsspec_storage_connector(f"s3://{server.new_bucket()}/data", **server.options())
+        connector = FsspecStorageConnector(f"s3://{server.new_bucket()}/data", **server.options())
     else:
         connector = InMemoryStorageConnector() if kind == "memory" else FileStorageConnector(str(tmp_path))
     with pytest.raises(KeyError), ParquetWriter(connector, SCHEMA, prefix="sets/a", rows_per_file=10) as writer:

@@ -21,9 +21,10 @@ from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
+    FsspecStorageConnector,
     InMemoryStorageConnector,
+    MongoDBStorageConnector,
     StorageConnector,
-    StorageConnectorFactory,
 )
 from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.testing.iterators import assert_same
@@ -90,7 +91,7 @@ def test_a_dataset_in_a_file_store_is_mapped(tmp_path: Path) -> None:
 
 
 def test_a_dataset_in_mongodb(mongodb_uri: str) -> None:
-    with StorageConnectorFactory.get_mongodb_storage_connector(mongodb_uri) as store:  # type: ignore[attr-defined]
+    with MongoDBStorageConnector(mongodb_uri) as store:
         write(store)
 
         check(store)
@@ -98,7 +99,7 @@ def test_a_dataset_in_mongodb(mongodb_uri: str) -> None:
 
 def test_a_dataset_in_s3(s3_server: S3Server) -> None:
     url = f"s3://{s3_server.new_bucket()}/data"
-    store = StorageConnectorFactory.get_fsspec_storage_connector(url, **s3_server.options())
+    store = FsspecStorageConnector(url, **s3_server.options())
     write(store, n=60)
 
     check(store, n=60)

@@ -12,18 +12,14 @@ from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
     DatasetFileCorruptError,
-    MalformedIdentifierError,
-    MaliciousFilePathError,
     RetrievalError,
 )
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import (
     FileRetrieverImpl,
     RetrieverFactory,
-    folder_definitions,
     import_file,
     retrieve,
-    retrieve_folder,
 )
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 
@@ -92,7 +88,7 @@ def test_a_missing_file_is_named(store: FileStorageConnector, tmp_path: Path) ->
 
 
 def test_a_folder_is_no_file(store: FileStorageConnector, tmp_path: Path) -> None:
-    assert "is a folder; retrieve_folder()" in refusal(store, f"{tmp_path}/")
+    assert "is a folder" in refusal(store, f"{tmp_path}/")
 
 
 @pytest.mark.parametrize("source", ["", "\0", "/dev/zero", "/dev/stdin\0"])
@@ -165,59 +161,6 @@ def test_the_general_retriever_takes_any_source(store: FileStorageConnector, pat
 
 
 # ---------------------------------------------------------------------- folders
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with files at two levels and a link inside."""
-    folder = tmp_path / "images"
-    (folder / "cats").mkdir(parents=True)
-    (folder / "readme.txt").write_bytes(b"read me")
-    (folder / "cats" / "2.png").write_bytes(b"two")
-    (folder / "cats" / "1.png").write_bytes(b"one")
-    (folder / "latest.png").symlink_to("cats/2.png")
-    return folder
-
-
-def test_a_folder_arrives_with_all_that_is_below(store: FileStorageConnector, folder: Path) -> None:
-    resources = retrieve_folder(folder, "pets/raw/", store)
-
-    names = ["pets/raw/cats/1.png", "pets/raw/cats/2.png", "pets/raw/latest.png", "pets/raw/readme.txt"]
-    assert [resource.identifier for resource in resources] == names == store.list_resources()
-    assert store.get_resource("pets/raw/latest.png").read() == b"two"
-
-
-def test_a_folder_may_arrive_without_a_prefix(folder: Path) -> None:
-    assert folder_definitions(folder)[0].identifier == "cats/1.png"
-
-
-@pytest.mark.parametrize("target", ["/etc/hostname", "../outside.txt", "cats", "..", "missing"])
-def test_a_link_that_leads_elsewhere_is_refused(folder: Path, target: str) -> None:
-    (folder.parent / "outside.txt").write_bytes(b"secret")
-    (folder / "link").symlink_to(target)
-
-    with pytest.raises((MaliciousFilePathError, RetrievalError), match="link"):
-        folder_definitions(folder, "x")
-
-
-@pytest.mark.parametrize("name", [".hidden", "a b", "CON", "\udcff", "ü"])
-def test_a_file_whose_name_is_no_identifier_is_refused(folder: Path, name: str) -> None:
-    (folder / name).write_bytes(b"")
-
-    with pytest.raises(MalformedIdentifierError):
-        folder_definitions(folder, "x")
-
-
-def test_a_device_in_a_folder_is_refused(folder: Path) -> None:
-    os.mkfifo(folder / "fifo")
-
-    with pytest.raises(RetrievalError, match="is not a regular file"):
-        folder_definitions(folder, "x")
-
-
-def test_a_folder_that_is_none_is_refused(folder: Path) -> None:
-    with pytest.raises(RetrievalError, match="No such file"):
-        folder_definitions(folder / "missing", "x")
 
 
 # ---------------------------------------------------------------------- by other means

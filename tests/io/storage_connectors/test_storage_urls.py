@@ -233,25 +233,6 @@ def test_connectors_are_names_of_the_package_when_they_are_asked_for(name: str) 
     assert name in dir(data_stack.io.storage_connectors)
 
 
-def test_the_factory_makes_connectors_by_name(tmp_path: Path) -> None:
-    factory = data_stack.StorageConnectorFactory
-    made = [
-        factory.get_file_storage_connector(str(tmp_path)),
-        factory.get_memory_storage_connector(),
-        factory.get_mongodb_storage_connector("mongodb://127.0.0.1:1/sets", read_only=True),
-        factory.get_fsspec_storage_connector("s3://bucket/folder"),
-        factory.get_cached_storage_connector(InMemoryStorageConnector(), tmp_path, 1000),
-    ]
-
-    assert [type(each).__name__.removesuffix("StorageConnector") for each in made] == [
-        "File",
-        "InMemory",
-        "MongoDB",
-        "Fsspec",
-        "Cached",
-    ]
-
-
 # ------------------------------------------------------------------ caches
 
 
