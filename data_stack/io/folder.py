@@ -28,12 +28,11 @@ from data_stack.io.lent_resources import LentResources, OneResource
 from data_stack.io.local_files import LocalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
-from data_stack.io.storage_connectors.connector import Lease
+from data_stack.io.storage_connectors.connector import FileLease, Lease
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL
-from data_stack.util.lock_file import locked_file
 
 __all__ = [
     "TEMPORARY",
@@ -264,7 +263,7 @@ class LocalFolder(Folder):
                 return
 
     def lease(self, file: str) -> AbstractContextManager[Lease]:
-        return _LocalLease(self._inside(file))
+        return contextlib.closing(FileLease(self._inside(file)))
 
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
@@ -300,36 +299,6 @@ class LocalFolder(Folder):
         if file.startswith("/") or "\0" in file or ".." in file.split("/"):
             raise MaliciousFilePathError(f"{file!r:.200} is not a name within the folder {self.name!r}")
         return os.path.join(self.name, file)
-
-
-class _LocalLease(Lease):
-    """A lock on a file, which the operating system releases when its process dies; the file goes with the lease."""
-
-    def __init__(self, path: str) -> None:
-        self._path, self._handle, self._pid = path, -1, os.getpid()
-
-    def acquire(self) -> bool:
-        if self._handle < 0:
-            with _local_errors("write", self._path):
-                try:
-                    handle = locked_file(self._path)
-                except ImportError:  # no such locks on this system
-                    return True
-            if handle is None:
-                return False
-            self._handle = handle
-        return True
-
-    def __enter__(self) -> _LocalLease:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
-            if os.getpid() == self._pid:  # else it is the copy of a fork, and the lease is not ours to give back
-                with contextlib.suppress(OSError):
-                    os.unlink(self._path)
-            os.close(handle)
 
 
 class _LocalWriter(ResourceWriter):

@@ -23,6 +23,7 @@ from data_stack.io.storage_connectors.writer import (
     sealing,
     store_bytes,
 )
+from data_stack.util.lock_file import locked_file
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 DAY_SECONDS = 24 * 3600.0
@@ -340,3 +341,30 @@ class Lease:
     def acquire(self) -> bool:
         """Take the lease if it is free; True if it is now held. Never waits."""
         return True
+
+
+class FileLease(Lease):
+    """A lock on a file, which the operating system releases when its process dies; the file goes with the lease."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._handle, self._pid = path, -1, os.getpid()
+
+    def acquire(self) -> bool:
+        if self._handle < 0:
+            try:
+                handle = locked_file(self._path)
+            except OSError:
+                return True  # a folder that cannot be written needs no lease
+            if handle is None:
+                return False
+            self._handle = handle
+        return True
+
+    def close(self) -> None:
+        """Give the lease back."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            if os.getpid() == self._pid:  # else it is the copy of a fork, and the lease is not ours to give back
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path)
+            os.close(handle)

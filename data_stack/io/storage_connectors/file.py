@@ -33,6 +33,7 @@ from data_stack.io.resources import Storable, StreamedResource, StreamedTextReso
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     DAY_SECONDS,
+    FileLease,
     Garbage,
     Lease,
     ResourceInfo,
@@ -48,7 +49,6 @@ from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine,
 from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, removed
 from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter, store_bytes
 from data_stack.io.storage_errors import storage_error
-from data_stack.util.lock_file import try_lock
 
 #: Temporaries of other machines (or containers) are left alone for this long: whether their owner lives cannot be seen.
 _FOREIGN_GRACE_SECONDS = DAY_SECONDS
@@ -226,8 +226,9 @@ class FileStorageConnector(StorageConnector):
                 raise ChecksumMismatchError(identifier, where, str(promised), found.sha256)
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        folder = os.path.join(self.root_path, OWN_FOLDER, "leases")
-        return contextlib.closing(_FileLease(folder, self._tree.checked(identifier)))
+        identifier = self._tree.checked(identifier)
+        name = hashlib.sha256(identifier.encode()).hexdigest()[:16] + "-" + identifier.replace("/", "~")[:200]
+        return contextlib.closing(FileLease(os.path.join(self.root_path, OWN_FOLDER, "leases", name)))
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
         return [garbage.name for garbage in self._abandoned(prefix)]
@@ -376,35 +377,6 @@ class _FileWriter(ResourceWriter):
 
     def _fail(self, error: OSError) -> NoReturn:
         self._raise(error)
-
-
-class _FileLease(Lease):
-    """A lock on a file, which the operating system releases when its process dies."""
-
-    def __init__(self, folder: str, identifier: str) -> None:
-        self._folder = folder
-        self._name = hashlib.sha256(identifier.encode()).hexdigest()[:16] + "-" + identifier.replace("/", "~")[:200]
-        self._file: IO[bytes] | None = None
-
-    def acquire(self) -> bool:
-        if self._file is not None:
-            return True
-        try:
-            os.makedirs(self._folder, exist_ok=True)
-            file = open(os.path.join(self._folder, self._name), "ab")
-        except OSError:
-            return True  # a store that cannot be written needs no lease
-        if not try_lock(file.fileno()):
-            file.close()
-            return False
-        self._file = file
-        return True
-
-    def close(self) -> None:
-        """Give the lease back."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 def _is_abandoned(path: str) -> bool:
