@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.declarative import DatasetFactory, PreparationReport, stored_folder
@@ -182,32 +183,16 @@ def imported(
     from data_stack.io.retriever import import_file
 
     name = checked_identifier(identifier).partition("/")[0]
-    definitions: dict[str, ResourceDefinition] = {}
-    why = f"no installed dataset is called {name!r}"
-    try:
+    known: dict[str, ResourceDefinition] = {}
+    with contextlib.suppress(DatasetNotFoundError, PluginError):
         dataset = Dataset.find(name, connector)
-    except DatasetNotFoundError:
-        pass
-    except PluginError as error:
-        why = str(error)
-    else:
-        factory = dataset.declared
-        sources = factory.sources if factory is not None else ()
-        definitions = {dataset.stored_name(source.identifier): source for source in sources}
-        why = f"dataset {name!r} has no such source; it has: {', '.join(definitions) or 'none'}"
-    source = definitions.get(identifier)
-    if source is not None:
-        why = f"dataset {name!r} defines no digest for it"
-    definition = ResourceDefinition(
-        identifier,
-        path,
-        md5_sum=source.md5_sum if source is not None else None,
-        sha256=source.sha256 if source is not None else None,
-        size=source.size if source is not None else None,
-    )
+        if dataset.declared is not None:
+            known = {dataset.stored_name(source.identifier): source for source in dataset.declared.sources}
+    source = known.get(identifier, ResourceDefinition(identifier, path))
+    definition = replace(source, identifier=identifier, source=path, mirrors=())
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5_sum)):
         raise ConfigError(
-            f"no digest is known of {identifier!r}: {why}. "
+            f"no digest is known of {identifier!r}; known are those of: {', '.join(known) or f'nothing in a dataset {name!r}'}. "
             f"Give --sha256 or --md5 as its publisher states it, or --unverified to store it as it is"
         )
     stored = import_file(definition, path, connector, sha256=sha256, md5_sum=md5_sum)
@@ -233,13 +218,12 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None, att
     Raises:
         ConfigError: the options contradict each other, or there is no such engine.
     """
+    kind = kind or ("spark" if master is not None else "processes" if n_processes is not None else None)
+    if kind is None and attempts is not None:
+        raise ConfigError("--attempts is of an engine; give --engine too")
     if kind is None:
-        kind = "spark" if master is not None else "processes" if n_processes is not None else None
-    if kind is None:
-        if attempts is not None:
-            raise ConfigError("--attempts is of an engine; give --engine too")
         return None
-    attempts = _ATTEMPTS if attempts is None else attempts
+    attempts = attempts or _ATTEMPTS
     if kind == "processes":
         if master is not None:
             raise ConfigError("--master is of a Spark cluster; leave it out, or use --engine spark")
