@@ -154,8 +154,7 @@ class Dataset:
             self.prepare()
             split = split if split is not None else self.description.splits[0]
         iterator = next(iter(self.splits(split, options).values()))
-        names = {each: getattr(self.factory, each, None) for each in ("class_names", "feature_names")}
-        return contact_sheet(iterator, **names, **how)
+        return contact_sheet(iterator, **how)
 
 
 def installed_datasets() -> list[PluginRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -12,10 +12,17 @@ from typing import Any, NoReturn, TypeVar
 
 from data_stack.dataset.journal import WHOLE, Journal
 from data_stack.dataset.manifest import ResourceRecord
-from data_stack.dataset.resource_names import ResourceNames
+from data_stack.dataset.resource_names import STAGED, ResourceNames
 from data_stack.dataset.staging import ShardRecord
 from data_stack.dataset.stored import StoredDataset
-from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError, UnpicklableResourceError
+from data_stack.exception import (
+    ConfigError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+    UnpicklableResourceError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.io.lent_resources import LentResources
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import shows_progress, with_bar
@@ -29,8 +36,6 @@ __all__ = ["PreparedResources", "Resources"]
 
 Default = TypeVar("Default")
 
-#: Each resource held back costs two file handles.
-_MAX_HELD = 100
 #: Giving a resource another name is a few requests to a server, or a copy.
 _MOVING_THREADS = 8
 
@@ -140,7 +145,7 @@ class PreparedResources(Resources):
     Args:
         stored: where to store, and what is there.
         journal: the steps that are done.
-        hold: keep all resources back until :meth:`publish`, as an earlier version of the dataset is in use.
+        hold: store all resources under other names until :meth:`publish`, as an earlier version of the dataset is in use.
         progress: show a bar over the steps; None to show it on a terminal and in a notebook.
     """
 
@@ -148,7 +153,6 @@ class PreparedResources(Resources):
         super().__init__(stored.connector, stored.definition.folder, ())
         self._stored, self._journal = stored, journal
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
-        self._held: dict[str, tuple[contextlib.ExitStack, ResourceWriter]] = {}
         self._staged: dict[str, str] = {}  # what lies in the store under another name until it is published
         self._hold = hold
         self._shows_progress = shows_progress(progress)
@@ -174,10 +178,15 @@ class PreparedResources(Resources):
         with self._lock:
             self._names.take(name)
         try:
-            if self._hold:
-                yield from self._held_back(name)
-            else:
-                yield from self._stored_at_once(name)
+            stored_as = self._waiting_name() if self._hold else name
+            with self._connector.create(f"{self._dataset}/{stored_as}") as writer:
+                yield writer
+                self.check_wanted()
+            with self._lock:
+                self._records[name] = ResourceRecord(name, writer.digest.size, writer.digest.sha256)
+                self._made_in_step.append(name)
+                if self._hold:
+                    self._staged[name] = f"{self._dataset}/{stored_as}"
         except BaseException:
             with self._lock:
                 self._names.give_back(name)
@@ -275,46 +284,25 @@ class PreparedResources(Resources):
                 self._made_in_step.append(name)
 
     def publish(self) -> None:
-        """Store what was held back, and give their own names to resources that waited under others."""
+        """Give their own names to resources that wait under others."""
         with self._lock:
-            self._hold = False
-            if self._held or self._staged:
-                self._make_way()
             if self._staged:
+                self._make_way()
                 Workers(self._staged.items(), lambda item: self._move(*item), _MOVING_THREADS).run()
             self._staged.clear()
-            while self._held:
-                name, (stack, writer) = next(iter(self._held.items()))
-                del self._held[name]
-                stack.close()
-                self._records[name] = _record(name, writer)
+            self._hold = False
 
     def discard(self) -> None:
-        """Forget what was held back."""
-        while self._held:
-            _, (stack, _) = self._held.popitem()
-            with contextlib.suppress(Superseded):
-                stack.__exit__(Superseded, Superseded(), None)
+        """Remove what waits under other names; what cannot be removed now is removed when the dataset is ready."""
+        while self._staged:
+            with contextlib.suppress(ResourceNotFoundError, StorageError, UnsupportedStorageOperationError):
+                self._connector.delete_resource(self._staged.popitem()[1])
 
     def records(self) -> tuple[ResourceRecord, ...]:
         """All that was made, in this attempt or in an earlier one."""
         return tuple(self._records.values())
 
     # ------------------------------------------------------------------ inside
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._records or name in self._held
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._records, *self._held])
-
-    def __len__(self) -> int:
-        return len(self._records) + len(self._held)
-
-    def stat(self, name: str) -> ResourceInfo:
-        if name in self._held:
-            self.publish()  # reading back what was held: the author needs it stored now
-        return super().stat(name)
 
     def _identifier(self, name: str) -> str:
         return self._staged.get(name) or super()._identifier(name)
@@ -328,31 +316,13 @@ class PreparedResources(Resources):
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.__reduce__()
 
-    def _stored_at_once(self, name: str) -> Iterator[ResourceWriter]:
-        with self._connector.create(f"{self._dataset}/{name}") as writer:
-            yield writer
+    def _waiting_name(self) -> str:
+        return f"{STAGED}{secrets.token_hex(16)}"
+
+    def check_wanted(self) -> None:
+        """Before something counts as made: what is not held is about to replace what lies under its name."""
+        if not self._hold:
             self._make_way()
-        with self._lock:
-            self._record(name, writer)
-
-    def _record(self, name: str, writer: ResourceWriter) -> None:
-        self._records[name] = _record(name, writer)
-        self._made_in_step.append(name)
-
-    def _held_back(self, name: str) -> Iterator[ResourceWriter]:
-        stack = contextlib.ExitStack()
-        try:
-            writer = stack.enter_context(self._connector.create(f"{self._dataset}/{name}"))
-            yield writer
-            writer.flush()  # a full disk is to show here, not between two publications
-        except BaseException:
-            stack.__exit__(*sys.exc_info())
-            raise
-        with self._lock:
-            self._held[name] = (stack, writer)
-            self._made_in_step.append(name)
-            if len(self._held) >= _MAX_HELD:
-                self.publish()
 
     def _make_way(self) -> None:
         """Before anything is replaced: stop if the dataset has become ready, else take an old manifest away."""
@@ -362,7 +332,8 @@ class PreparedResources(Resources):
 
     def _move(self, name: str, staged: str) -> None:
         try:
-            self._connector.move_resource(staged, f"{self._dataset}/{name}")
+            with contextlib.suppress(UnsupportedStorageOperationError):  # it cannot delete, but has made the copy
+                self._connector.move_resource(staged, f"{self._dataset}/{name}")
         except ResourceNotFoundError:
             if not self._stored.holds(self._records[name]):
                 raise Superseded from None  # another process has removed it, which it does when all is done
@@ -370,7 +341,7 @@ class PreparedResources(Resources):
     def _note_step(self, name: str) -> None:
         if all(made in self._records and made not in self._staged for made in self._made_in_step):
             self._journal = self._journal.with_step(name, (self._records[made] for made in self._made_in_step))
-            self._stored.write_journal(self._journal)  # what is held back cannot be resumed from
+            self._stored.write_journal(self._journal)  # what waits cannot be resumed from
 
     def _is_done(self, name: str) -> bool:
         made = self.made_in(name)
@@ -380,7 +351,3 @@ class PreparedResources(Resources):
             self._names.take(record.identifier)
             self._records[record.identifier] = record
         return True
-
-
-def _record(name: str, writer: ResourceWriter) -> ResourceRecord:
-    return ResourceRecord(name, writer.digest.size, writer.digest.sha256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -18,7 +19,7 @@ from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.positions import as_index_array
 from data_stack.dataset.reports import column_statistics
 from data_stack.dataset.reports.column_report import ColumnReport
-from data_stack.dataset.reports.report import DatasetIteratorReport, as_dict, as_json, plain_report
+from data_stack.dataset.reports.report import DatasetIteratorReport, plain_report
 from data_stack.dataset.reports.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
 
@@ -74,7 +75,7 @@ class DatasetIteratorReportGenerator:
         Args:
             iterator: with or without meta.
             report_format: a DatasetIteratorReport, the same as a dict, or that as JSON or YAML text, or as a document in
-                Markdown or HTML. JSON and YAML number their reports and tell of an iterator once: where it is met again,
+                Markdown or HTML. Dict, JSON and YAML number their reports and tell of an iterator once: where it is met again,
                 there stand its name and length with ``"see_report": n``; of what lies more than 25 layers deep only these two.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).
             statistics: read all samples of ``iterator`` (not of those below it), and tell what is missing in each column, the
@@ -94,9 +95,9 @@ class DatasetIteratorReportGenerator:
         if statistics and report.columns:
             report.columns = column_statistics.with_statistics(adapted(iterator), report.columns, report.feature_names)
         if wanted is formats.DICT:
-            return as_dict(report)
+            return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
-            return as_json(report)
+            return json.dumps(plain_report(report, has_text_keys=True), indent=4, allow_nan=False)
         if wanted is formats.YAML:
             return _as_yaml(plain_report(report, has_text_keys=False))
         if wanted is formats.MARKDOWN:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError
 from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.util.logger import logger
 
 __all__ = ["EnginePreparation", "Shard", "checked_shards", "prepare_in_turn"]
@@ -242,17 +241,17 @@ class ShardWork:
             else:
                 self._factory.preprocess(self._raw, prepared)
             record = prepared.shard_record()
-            prepared.check_wanted()
+            prepared.check_wanted()  # after all of it was stored: either it is removed with the rest, or here
         except Superseded:
-            prepared.forget()
+            prepared.discard()
             return None
         except BaseException:
-            prepared.forget()
+            prepared.discard()
             raise
         staging.write_record(record)  # if this fails, nobody knows whether it is there, so what it names stays
         if not staging.is_open():
             staging.delete_record(shard.digest)
-            prepared.forget()
+            prepared.discard()
             return None
         return record
 
@@ -264,7 +263,7 @@ class ShardResources(PreparedResources):
     """
 
     def __init__(self, stored: StoredDataset, fingerprint: str, staging: Staging, shard: Shard) -> None:
-        super().__init__(stored, Journal(fingerprint), hold=False, progress=False)
+        super().__init__(stored, Journal(fingerprint), hold=True, progress=False)
         self._staging, self._digest = staging, shard.digest
         self._attempt = secrets.token_hex(8)
         self._n_created = 0
@@ -276,29 +275,18 @@ class ShardResources(PreparedResources):
         ]
         return ShardRecord(self._digest, tuple(staged))
 
+    def publish(self) -> None:
+        raise ConfigError("the resources of a shard are published by the process that prepares the dataset")
+
+    def _waiting_name(self) -> str:
+        with self._lock:
+            self._n_created += 1
+            return self._staging.name(self._digest, self._attempt, self._n_created)
+
     def check_wanted(self) -> None:
         """Go no further if nobody wants the shard any more."""
         if not self._staging.is_open():
             raise Superseded
-
-    def forget(self) -> None:
-        """Remove what was made."""
-        self._staging.delete([staged.removeprefix(f"{self._dataset}/") for staged in self._staged.values()])
-
-    def publish(self) -> None:
-        raise ConfigError("the resources of a shard are published by the process that prepares the dataset")
-
-    def _stored_at_once(self, name: str) -> Iterator[ResourceWriter]:
-        with self._lock:
-            self._n_created += 1
-            staged = self._staging.name(self._digest, self._attempt, self._n_created)
-        with self._connector.create(f"{self._dataset}/{staged}") as writer:
-            yield writer
-            self.check_wanted()
-        with self._lock:
-            self._staged[name] = f"{self._dataset}/{staged}"
-            self._record(name, writer)
-        self.check_wanted()
 
     def _note_step(self, name: str) -> None:
         """An attempt is done as a whole."""

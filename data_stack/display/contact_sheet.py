@@ -55,12 +55,10 @@ def contact_sheet(
     n_columns: int | None = None,
     seed: int | None = None,
     title: str | None = None,
-    class_names: Sequence[str] | Mapping[Any, str] | None = None,
-    feature_names: Sequence[str] | None = None,
     sample_pos: Position | None = None,
     target_pos: Position | None = None,
 ) -> Image.Image:
-    """Draw samples with their labels: pictures side by side, anything else as a table.
+    """Draw samples with their labels, pictures side by side, anything else as a table; ``.save("sheet.png")`` writes it.
 
     The samples are the same every time: as many of each class as there is room for, class by class in turn (of a
     target that is no class, evenly over the dataset), the first ones of each, or random ones if ``seed`` is given.
@@ -69,24 +67,18 @@ def contact_sheet(
     :func:`data_stack.display.samples.value_range`.
 
     Args:
-        iterator: samples as tuples or dicts; only those drawn are read, and up to 10,000 of the targets.
+        iterator: tuples or dicts; only samples drawn are read, and up to 10,000 of the targets.
         n_samples: how many to draw at most; None: 100 pictures, or 24 rows of a table.
         n_columns: pictures in a row; None: one for each class where these are few, else 10.
         seed: chooses random samples instead of the first ones; any int not below 0.
         title: the first line; None: the dataset's name and tag where the iterator knows them.
-        class_names: the name of each target, by position or by value; None: those of the iterator's meta, else the values.
-        feature_names: the columns of a table of vectors; None: ``x0``, ``x1`` … .
         sample_pos: position, name or key of what is drawn; None: as the iterator's meta says; else the first part of a tuple, and
-            of a dict what looks most like a picture.
+            of a dict what looks like a picture.
         target_pos: position, name or key of its label; None: as the iterator's meta says; else the second part of a tuple, and
             of a dict what is called a label, or the first part that could be one.
 
-    Returns:
-        An RGB picture; ``.save("sheet.png")`` writes it.
-
     Raises:
         ConfigError: ``n_samples`` or ``n_columns`` is below 1, or ``seed`` below 0.
-        MissingDependencyError: Pillow is not installed (raised by the import).
     """
     for name, value, least in (("n_samples", n_samples, 1), ("n_columns", n_columns, 1), ("seed", seed, 0)):
         if value is not None and value < least:
@@ -100,41 +92,21 @@ def contact_sheet(
     found = default_positions(iterator, first)
     sample_pos = found[0] if sample_pos is None else column_key(iterator, sample_pos)
     target_pos = found[1] if target_pos is None else column_key(iterator, target_pos)
-    class_names = class_names if class_names is not None else getattr(meta, "class_names", None)
-    feature_names = feature_names if feature_names is not None else getattr(meta, "feature_names", None)
-    return _draw_samples(iterator, first, (sample_pos, target_pos), n_samples, n_columns, seed, title, class_names, feature_names)
-
-
-def _draw_samples(
-    iterator: DatasetIteratorIF,
-    first: Any,
-    positions: tuple[Position, Position],
-    n_samples: int | None,
-    n_columns: int | None,
-    seed: int | None,
-    title: str,
-    class_names: Any,
-    feature_names: Any,
-) -> Image.Image:
-    sample_pos, target_pos = positions
-    n_total = len(iterator)
     is_picture = as_picture(content(first, sample_pos)) is not None
     n_samples = min(n_samples or (_N_PICTURES if is_picture else _N_ROWS), n_total)
     chosen, classes = _choose(iterator, target_pos, n_samples, seed)
-    samples = [iterator[index] for index in (chosen if is_picture else sorted(chosen))]
-    labels = [_label_text(field(sample, target_pos), class_names) for sample in samples]
-    pictures = [as_picture(content(sample, sample_pos)) for sample in samples]
+    if not is_picture:
+        chosen.sort()
+    samples = [iterator[index] for index in chosen]
+    labels = [_label_text(field(sample, target_pos), getattr(meta, "class_names", None)) for sample in samples]
+    pictures = [picture for sample in samples if (picture := as_picture(content(sample, sample_pos))) is not None]
     count = f"{len(samples):,} of {n_total:,} samples"
-    if is_picture and all(picture is not None for picture in pictures):
+    if len(pictures) == len(samples):
         if n_columns is None:
             n_columns = len(classes) if 4 <= len(classes) <= _MOST_COLUMNS else 10
-        return _draw_pictures([picture for picture in pictures if picture is not None], labels, n_columns, title, count)
-    header, rows = _table(samples, labels, sample_pos, target_pos, feature_names)
-    names = column_names(iterator)
-    if header and header[-1] == "target" and any(labels) and isinstance(target_pos, int) and target_pos < len(names):
-        header[-1] = names[target_pos]
-    order = chosen if is_picture else sorted(chosen)
-    return _draw_table(["", *header], [[f"{index:,}", *row] for index, row in zip(order, rows, strict=True)], title, count)
+        return _draw_pictures(pictures, labels, n_columns, title, count)
+    header, rows = _table(iterator, samples, labels, sample_pos, target_pos)
+    return _draw_table(["", *header], [[f"{index:,}", *row] for index, row in zip(chosen, rows, strict=True)], title, count)
 
 
 def _title_of(meta: Any, iterator: Any) -> str:
@@ -169,12 +141,10 @@ def _choose(iterator: DatasetIteratorIF, target_pos: Position, n_samples: int, s
     return in_turn[:n_samples], [label for label in classes if label is not None]
 
 
-def _label_text(target: Any, class_names: Sequence[str] | Mapping[Any, str] | None) -> str:
+def _label_text(target: Any, class_names: Sequence[str] | None) -> str:
     if target is None:
         return ""
     label = as_label(target)
-    if isinstance(class_names, Mapping):
-        return text_of(class_names.get(label, label))
     if class_names and isinstance(label, int) and 0 <= label < len(class_names):
         return text_of(class_names[label])
     return text_of(label)
@@ -234,9 +204,10 @@ def _thumbnail(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Image.Image:
 
 
 def _table(
-    samples: Sequence[Any], labels: Sequence[str], sample_pos: Position, target_pos: Position, feature_names: Sequence[str] | None
+    iterator: Any, samples: Sequence[Any], labels: Sequence[str], sample_pos: Position, target_pos: Position
 ) -> tuple[list[str], list[list[str]]]:
     """The header and one row of text for each sample: its values, cut to what fits, and its label last."""
+    names, feature_names = column_names(iterator), getattr(getattr(iterator, "dataset_meta", None), "feature_names", None)
     rows: list[tuple[list[str], str]] = []
     header: list[str] = []
     for sample, label in zip(samples, labels, strict=True):
@@ -246,7 +217,7 @@ def _table(
         header = [name for name, _ in cells] if len(cells) >= len(header) else header
         rows.append(([text for _, text in cells], label))
     has_labels = any(labels)
-    target_name = target_pos if isinstance(target_pos, str) else "target"
+    target_name = target_pos if isinstance(target_pos, str) else names[target_pos] if target_pos < len(names) else "target"
     padded = [[*cells, *[""] * (len(header) - len(cells)), *([label] if has_labels else [])] for cells, label in rows]
     return [*header, *([target_name] if has_labels else [])], padded
 

@@ -284,8 +284,7 @@ def test_json_and_yaml_hold_what_the_dict_holds(targets: Any) -> None:
             "report_number": 1,
         }
     assert all(isinstance(key, str) for key in from_json["target_dist"])
-    if not any(isinstance(key, tuple) for key in as_dict["target_dist"]):
-        assert from_yaml["target_dist"] == as_dict["target_dist"]
+    assert from_yaml["target_dist"] == as_dict["target_dist"]
 
 
 class Colour(str, Enum):
@@ -753,7 +752,6 @@ def test_documents_are_bounded_however_much_there_is_to_tell() -> None:
     markdown, html = iterator.report("markdown"), iterator.report("html")
 
     assert "… and 900 more targets" in markdown
-    assert "… and 101 more iterators" in markdown
     assert len(markdown) + len(html) < 100_000
 
 

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.meta import MetaFactory
+from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.display import contact_sheet
 from data_stack.display.samples import as_label, as_picture, default_positions, text_of, to_bytes, value_range
 from data_stack.exception import ConfigError
@@ -99,7 +99,7 @@ def test_an_enlarged_pixel_stays_a_square_of_one_color(dtype: Any) -> None:
     picture = np.zeros((8, 8), dtype)
     picture[3, 4] = 1
 
-    sheet = contact_sheet(SequenceDatasetIterator([[picture], [7]]), title="", class_names={7: ""})
+    sheet = contact_sheet(SequenceDatasetIterator([[picture], [""]]), title="")
 
     cut = pixels_of(sheet)[94:174]
     left = int(np.nonzero((cut == 0).all(axis=2).any(axis=0))[0][0])
@@ -216,10 +216,11 @@ def test_the_columns_of_the_sheet_are_the_classes_where_these_are_few() -> None:
 
 def test_labels_show_the_names_of_the_classes() -> None:
     iterator = SequenceDatasetIterator([np.zeros((2, 8, 8), np.uint8), [0, 1]])
+    names = [None, ("cat", "dog")]
 
-    sheets = [contact_sheet(iterator, class_names=names) for names in (None, ["cat", "dog"], {0: "cat", 1: "dog"})]
+    sheets = [contact_sheet(InformedDatasetIterator(iterator, DatasetMeta(class_names=each)), title="") for each in names]
 
-    assert sheets[0].tobytes() != sheets[1].tobytes() == sheets[2].tobytes()
+    assert sheets[0].tobytes() != sheets[1].tobytes()
 
 
 def test_the_title_is_the_name_of_the_dataset() -> None:
@@ -258,8 +259,9 @@ def test_vectors_become_a_table_with_a_row_for_each_sample() -> None:
 
 def test_the_columns_of_a_table_have_the_names_of_the_features() -> None:
     iterator = SequenceDatasetIterator([np.zeros((3, 2)), [0, 1, 2]])
+    meta = DatasetMeta(feature_names=("petal length (cm)", "petal width (cm)"))
 
-    named, unnamed = contact_sheet(iterator, feature_names=["petal length (cm)", "petal width (cm)"]), contact_sheet(iterator)
+    named, unnamed = contact_sheet(InformedDatasetIterator(iterator, meta)), contact_sheet(iterator)
 
     assert named.width > unnamed.width
 

@@ -20,7 +20,6 @@ Column = npt.NDArray[Any]
 Blocks = Union[Column, Sequence[Any], Iterable[Any]]
 """One column, or blocks of it one after the other."""
 
-_BLOCK_VALUES = 1 << 20
 _NUMBERS = "biuf"
 _MOST_EXACT = 2**53  # up to here, all integers are floats
 
@@ -110,9 +109,7 @@ def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
 
 
 def blocks_of(columns: Blocks) -> Iterator[Column]:
-    """One column in pieces of some megabytes, or the blocks given.
-
-    A list or tuple of arrays, and any iterable that is no sequence, are blocks; all else is one column.
+    """One column, or the blocks given: a list or tuple of arrays, or an iterator.
 
     Raises:
         ConfigError: it is neither.
@@ -122,17 +119,13 @@ def blocks_of(columns: Blocks) -> Iterator[Column]:
             f"an encoder is fitted on a column, not on {columns!r:.80}: give iterator.read_column(0), "
             f"or call iterator.encode({{0: encoder}}, fit_on=iterator)"
         )
-    if isinstance(columns, (str, bytes, Mapping)) or not (hasattr(columns, "__array__") or isinstance(columns, Iterable)):
-        raise ConfigError(f"an encoder is fitted on a column of values, or on blocks of one, not on {columns!r:.80}")
-    is_column = hasattr(columns, "__array__") or (
-        isinstance(columns, (list, tuple, range))
-        and not (len(columns) > 0 and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns))
+    is_blocks = isinstance(columns, Iterator) or (
+        isinstance(columns, (list, tuple))
+        and len(columns) > 0
+        and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
     )
-    for block in [columns] if is_column else columns:
-        column = as_column(block)
-        n_rows = max(1, _BLOCK_VALUES // max(1, int(np.prod(column.shape[1:]))))
-        for start in range(0, len(column), n_rows):
-            yield column[start : start + n_rows]
+    for block in columns if is_blocks else [columns]:
+        yield as_column(block)
 
 
 def _without_mask(values: Any) -> Column:

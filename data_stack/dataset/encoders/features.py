@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.categorical import CategoricalEncoder
-from data_stack.dataset.encoders.columns import Blocks, Column, objects
+from data_stack.dataset.encoders.columns import Blocks, Column, as_column, objects
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import Encoder, Fitting, Learner
 from data_stack.dataset.encoders.errors import EncodingError
@@ -95,6 +95,7 @@ class FeatureEncoder(Encoder):
         self._parts: list[_Part] = []
         self._plan: _Plan | None = None
         taken: list[Encoder] = []
+        known: set[Feature] = set()
         for key, given in encoders.items():
             features = tuple(_checked_feature(feature) for feature in (key if isinstance(key, tuple) else (key,)))
             if not features:
@@ -102,10 +103,10 @@ class FeatureEncoder(Encoder):
             encoder = as_encoder(given)
             groups = [(feature,) for feature in features] if encoder.is_per_feature else [features]
             for group in groups:
-                known = {feature for part in self._parts for feature in part.features}
-                twice = [feature for feature in group if feature in known] or ([group[0]] if len(set(group)) < len(group) else [])
-                if twice:
-                    raise ConfigError(f"feature {twice[0]!r} is named twice")
+                for feature in group:
+                    if feature in known:
+                        raise ConfigError(f"feature {feature!r} is named twice")
+                    known.add(feature)
                 # Of its own, so that fitting one for this feature does not change what another has learned.
                 is_taken = any(encoder._fits is each._fits for each in taken)
                 own = encoder._like_this() if is_taken and not encoder.is_fitted else encoder
@@ -184,15 +185,12 @@ class FeatureEncoder(Encoder):
     def fit(self, columns: Blocks | Mapping[Any, Any], *, fitted_on: str | None = None) -> FeatureEncoder:
         """As ``Encoder.fit``; ``columns`` may also be a dict of columns, or a data frame. A list of flat arrays is of rows."""
         if isinstance(columns, Mapping) or hasattr(columns, "iloc"):
-            learner = _FeaturesLearner(self)
-            rows = FeatureRows(columns, self._positions)
-            if rows.n_rows == 0:
-                raise ConfigError(f"{self!r} cannot be fitted on no values: the table is empty")
-            learner.add_rows(rows)
-            self._remember(learner.learned())
-            self.fitted_on = fitted_on
-            return self
-        if isinstance(columns, (list, tuple)) and len(columns) and all(map(_is_row, columns)):
+            try:
+                rows = zip(*(as_column(columns[name]).tolist() for name in columns), strict=True)
+                columns = objects([dict(zip(columns, row, strict=True)) for row in rows])
+            except ValueError as error:
+                raise ConfigError(f"the columns of a table are equally long: {error}") from error
+        elif isinstance(columns, (list, tuple)) and len(columns) and all(map(_is_row, columns)):
             columns = objects(columns)
         return super().fit(columns, fitted_on=fitted_on)
 
@@ -263,9 +261,7 @@ class _FeaturesLearner(Learner):
         self._fittings = [(part, Fitting(part.encoder)) for part in encoder._parts if part.is_learning]
 
     def add(self, block: Column, first: int) -> None:
-        self.add_rows(FeatureRows(block, self._positions))
-
-    def add_rows(self, rows: FeatureRows) -> None:
+        rows = FeatureRows(block, self._positions)
         for part, fitting in self._fittings:
             part.run(fitting.add, part.run(part.column, rows))
 

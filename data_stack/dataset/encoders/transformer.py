@@ -49,7 +49,7 @@ class SklearnEncoder(Encoder):
 
     Args:
         transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
-        fitted: whether it is fitted; None to look: at what scikit-learn looks at, attributes whose name ends in ``_``.
+            It counts as fitted as scikit-learn tells it: by attributes whose name ends in ``_``.
 
     Raises:
         ConfigError: the object lacks one of the two methods, or is a class.
@@ -58,7 +58,7 @@ class SklearnEncoder(Encoder):
     kind = "sklearn"
     is_per_feature = False
 
-    def __init__(self, transformer: Transformer, *, fitted: bool | None = None) -> None:
+    def __init__(self, transformer: Transformer) -> None:
         if isinstance(transformer, type):
             raise ConfigError(f"an encoder is an object, not the class {transformer.__name__}: write {transformer.__name__}()")
         if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):
@@ -69,8 +69,7 @@ class SklearnEncoder(Encoder):
         self._takes_tables = _takes_tables(transformer)
         self._is_flat = False
         self._nothing: Column | None = None
-        self._given_fitted = fitted
-        if _looks_fitted(transformer) if fitted is None else fitted:
+        if _looks_fitted(transformer):
             self._learned = {}
 
     @property
@@ -85,7 +84,7 @@ class SklearnEncoder(Encoder):
     @property
     def is_fitted(self) -> bool:
         """Whether it can transform; a transformer that was fitted elsewhere meanwhile can."""
-        return self._learned is not None or (self._given_fitted is None and _looks_fitted(self._transformer))
+        return self._learned is not None or _looks_fitted(self._transformer)
 
     @property
     def output_size(self) -> int | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import html
 import inspect
 import reprlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +16,9 @@ import numpy as np
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.registry import operation
-from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.reports import held_memory
-from data_stack.dataset.reports.markup import html_of_tree, readable, size_text
+from data_stack.dataset.reports.markup import printable, readable, size_text
 
 __all__ = ["ExplainedLayer", "Explanation", "explain"]
 
@@ -82,13 +83,12 @@ class Explanation:
         self.licenses = _licenses(self.layers)
 
     def __str__(self) -> str:
-        lines = [prefix + text for prefix, text, _ in self._lines()]
-        return "\n".join([*lines, "", *self._summary()])
+        return "\n".join([*self._lines(), "", *self._summary()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_of_tree(self._lines(), self._summary())
+        return f"<pre>{html.escape(printable(str(self), keep=chr(10)))}</pre>"
 
     def _summary(self) -> list[str]:
         lines = [f"kept in memory: {size_text(self.n_bytes)}"]
@@ -98,30 +98,25 @@ class Explanation:
             lines.append(f"{what}: {', '.join(datasets[:_MOST_DATASETS])}{more}")
         return lines
 
-    def _lines(self) -> Iterator[tuple[str, str, bool]]:
-        """(what the tree draws before it, text, whether it is the title of a layer)."""
-        n_above = [0] * (len(self.layers) + 1)
-        for layer in self.layers:
-            for number in layer.stacked_on:
-                n_above[number] += 1
+    def _lines(self) -> Iterator[str]:
+        n_above = Counter(number for layer in self.layers for number in layer.stacked_on)
         drawn: set[int] = set()
         # What is still to be drawn, the next one last: a layer's number or a text, how its first line begins, and the others.
         waiting: list[tuple[int | str, str, str]] = [(1, "", "")] if self.layers else []
         while waiting:
             what, first, rest = waiting.pop()
             if isinstance(what, str):
-                yield first, what, False
+                yield first + what
                 continue
             layer = self.layers[what - 1]
             name = f"[{what}] " if n_above[what] > 1 else ""
             if what in drawn:
-                yield first, f"{name or f'[{what}] '}{layer.title}, as above", True
+                yield f"{first}{name or f'[{what}] '}{layer.title}, as above"
                 continue
             drawn.add(what)
-            yield first, name + layer.title, True
+            yield first + name + layer.title
             below = rest + ("│  " if layer.stacked_on else "   ")
-            for fact in self._facts(layer):
-                yield below, fact, False
+            yield from (below + fact for fact in self._facts(layer))
             waiting += reversed(self._below(layer, rest))
 
     def _facts(self, layer: ExplainedLayer) -> Iterator[str]:
@@ -157,16 +152,9 @@ def explain(iterator: Any) -> Explanation:
     """
     found = _found(iterator)
     numbers = {id(node.layer): number for number, node in enumerate(found, start=1)}
-    is_below_view = {id(below) for node in found if node.is_view for below in node.below}
     memory = held_memory.HeldMemory()
-    n_views: dict[int, int] = {}
     explained: list[ExplainedLayer] = []
     for node in reversed(found):  # from below, so that what is shared is counted where it comes from
-        views_below = n_views.get(id(node.below[0]), 0) if node.below else 0
-        n_views[id(node.layer)] = views_below + 1 if node.is_view else 0
-        notes = list(_notes(node))
-        if n_views[id(node.layer)] > 1 and id(node.layer) not in is_below_view:
-            notes.insert(0, f"reads through {n_views[id(node.layer)]:,} views at once")
         keeps, n_bytes = memory.of(node.layer)
         explained.append(
             ExplainedLayer(
@@ -180,7 +168,7 @@ def explain(iterator: Any) -> Explanation:
                 is_origin=node.origin is not None,
                 keeps=tuple(keeps),
                 n_bytes=n_bytes,
-                notes=tuple(notes),
+                notes=tuple(_notes(node)),
             )
         )
     return Explanation(explained[::-1])
@@ -194,10 +182,6 @@ class _Node:
     meta: Any
     origin: Mapping[str, Any] | None
     below: tuple[Any, ...]
-
-    @property
-    def is_view(self) -> bool:
-        return isinstance(self.layer, DatasetIteratorView)
 
 
 def _found(iterator: Any) -> list[_Node]:

@@ -18,7 +18,6 @@ __all__ = [
     "as_markdown",
     "as_text",
     "columns",
-    "html_of_tree",
     "number_text",
     "printable",
     "readable",
@@ -35,8 +34,6 @@ _STYLE = """\
 .data-stack th, .data-stack td {padding: 2px 10px 2px 0; vertical-align: top; border: 0}
 .data-stack th {border-bottom: 1px solid; font-weight: bold}
 .data-stack .number {font-variant-numeric: tabular-nums}
-.data-stack pre {font-family: monospace; line-height: 1.3; margin: 0.4em 0}
-.data-stack .fact {opacity: 0.7}
 </style>
 """
 
@@ -179,23 +176,6 @@ def as_html(blocks: Iterable[Block]) -> str:
     """The document as HTML that needs nothing else: a ``<div>`` with its own style."""
     parts = "\n".join(_html_of(block) for block in blocks)
     return f'<div class="data-stack">\n{_STYLE}{parts}\n</div>\n'
-
-
-def html_of_tree(lines: Iterable[tuple[str, str, bool]], summary: Iterable[str]) -> str:
-    """A tree, line by line, and what stands below it, as HTML like :func:`as_html`.
-
-    Args:
-        lines: (what is drawn before it, text, whether it is a title and not a fact); as they are, not escaped.
-        summary: lines of text.
-    """
-    tree = []
-    for drawn, text, is_title in lines:
-        tree.append(
-            f"{_html(drawn)}<b>{_html(text)}</b>" if is_title else f'{_html(drawn)}<span class="fact">{_html(text)}</span>'
-        )
-    below = "<br>\n".join(map(_html, summary))
-    shown = "\n".join(tree)
-    return f'<div class="data-stack">\n{_STYLE}<pre>\n{shown}\n</pre>\n<p>{below}</p>\n</div>\n'
 
 
 def _markdown_lines(block: Block) -> Iterator[str]:

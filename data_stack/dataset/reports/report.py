@@ -21,13 +21,12 @@ from data_stack.dataset.reports.markup import (
 )
 from data_stack.dataset.reports.target_distribution import plain_value
 
-__all__ = ["DatasetIteratorReport", "as_dict", "as_json", "kind_of", "plain_data_of", "plain_report"]
+__all__ = ["DatasetIteratorReport", "kind_of", "plain_data_of", "plain_report"]
 
 # So deep reports are nested in each other as text: parsers of JSON and YAML give up somewhere beyond.
 _MOST_NESTED = 25
 
 _MOST_ROWS = 100
-_MOST_TARGETS_IN_A_CELL = 5
 _MOST_NUMBERS_IN_A_CELL = 10
 _BAR = 24
 
@@ -77,31 +76,14 @@ class DatasetIteratorReport(Document):
         return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
 
     def document(self, level: int = 1) -> list[Block]:
-        """What is known of the iterator, of its columns and targets, and a line on each below it."""
-        reports = _all_reports(self)
+        """What is known of the iterator, of its columns and targets; ``iterator.explain()`` draws what lies below it."""
         blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
         if self.columns:
             blocks += [Heading(level + 1, "Columns"), _table_of_columns(self.columns)]
             blocks += _blocks_of_features(self.columns, level + 1)
         if self.target_dist:
             blocks += [Heading(level + 1, "Targets"), *_blocks_of_targets(self)]
-        if len(reports) > 1:
-            blocks += [Heading(level + 1, "Stack"), *_blocks_of_stack(reports)]
         return blocks
-
-
-def as_dict(report: DatasetIteratorReport) -> dict[str, Any]:
-    """All fields, with lists for tuples; a report that is nested in several places is one dict. Any depth will do."""
-    reports = _all_reports(report)
-    dicts = {id(each): _fields_of(each) for each in reports}
-    for each in reports:
-        dicts[id(each)]["sub_reports"] = [dicts[id(sub_report)] for sub_report in each.sub_reports]
-    return dicts[id(report)]
-
-
-def as_json(report: DatasetIteratorReport) -> str:
-    """As JSON text; targets are its keys, as text."""
-    return json.dumps(plain_report(report, has_text_keys=True), indent=4, allow_nan=False)
 
 
 def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[str, Any]:
@@ -138,49 +120,17 @@ def plain_data_of(value: Any) -> Any:
     return [plain_data_of(item) for item in plain] if isinstance(plain, tuple) else plain
 
 
-def _all_reports(report: DatasetIteratorReport) -> list[DatasetIteratorReport]:
-    """The report and all below it, each once, a report before those that are nested in it for the first time."""
-    found = {id(report): report}
-    waiting = [report]
-    order = []
-    while waiting:
-        each = waiting.pop()
-        order.append(each)
-        new = [sub_report for sub_report in {id(sub): sub for sub in each.sub_reports}.values() if id(sub_report) not in found]
-        found |= {id(sub_report): sub_report for sub_report in new}
-        waiting += reversed(new)
-    return order
-
-
-def _fields_of(report: DatasetIteratorReport) -> dict[str, Any]:
-    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
-    fields["target_dist"] = dict(report.target_dist)
-    fields["columns"] = [dataclasses.asdict(column) for column in report.columns]
-    return {name: _with_lists(value) for name, value in fields.items()}
-
-
-def _with_lists(value: Any) -> Any:
-    """Tuples as the lists that JSON and YAML make of them; targets are keys, and stay."""
-    if isinstance(value, dict):
-        return {key: _with_lists(item) for key, item in value.items()}
-    return [_with_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
 def _plain_fields(report: DatasetIteratorReport, has_text_keys: bool) -> dict[str, Any]:
-    fields = {
-        name: plain_data_of(value) for name, value in _fields_of(report).items() if name not in ("target_dist", "sub_reports")
-    }
+    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
     counts: dict[Any, int] = {}
     for target, count in report.target_dist.items():
         key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
         while key in counts:  # the label "1" beside the label 1
             key = json.dumps(key)
         counts[key] = count
-    # in the order of the fields, which programs and people have come to know
-    return {
-        field.name: counts if field.name == "target_dist" else [] if field.name == "sub_reports" else fields[field.name]
-        for field in dataclasses.fields(report)
-    }
+    fields["columns"] = [dataclasses.asdict(column) for column in report.columns]
+    plain = {name: plain_data_of(value) for name, value in fields.items() if name not in ("target_dist", "sub_reports")}
+    return {name: counts if name == "target_dist" else plain.get(name) for name in fields}
 
 
 def _title(report: DatasetIteratorReport) -> str:
@@ -283,27 +233,6 @@ def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
     if report.target_kind != "one_hot" and any(isinstance(name, int) for name in names):
         return None  # then the numbers are the names
     return readable(plain_value(names[target]))
-
-
-def _blocks_of_stack(reports: Sequence[DatasetIteratorReport]) -> list[Block]:
-    numbers = {id(each): number for number, each in enumerate(reports, start=1)}
-    rows = []
-    for each in reports[:_MOST_ROWS]:
-        targets = [f"{readable(target, 20)}: {count:,}" for target, count in each.target_dist.items()]
-        below = [str(numbers[id(sub_report)]) for sub_report in each.sub_reports]
-        rows.append(
-            [
-                str(numbers[id(each)]),
-                "" if each.name is None else readable(each.name),
-                "" if each.tag is None else readable(each.tag),
-                f"{each.length:,}",
-                ", ".join(kind_of(column) for column in each.columns[:_MOST_TARGETS_IN_A_CELL]),
-                _listed(targets, _MOST_TARGETS_IN_A_CELL),
-                _listed(below),
-            ]
-        )
-    header = ["no.", "iterator", "tag", "samples", "columns", "targets", "stacked on"]
-    return [Table(header, rows, frozenset({0, 3})), *_rest(len(reports), "iterators")]
 
 
 def _rest(n_rows: int, what: str) -> list[Block]:

@@ -20,9 +20,6 @@ _MAX_CLASSES = 1000
 _MAX_CLASSES_OF_FLOATS = 100
 _N_RANGES = 10
 
-# Integers that lie so close together are counted by position, without sorting them.
-_LEAST_BINS = 1 << 16
-
 # Python counts these as they are: equal ones are the same target.
 _COUNTED_AS_THEY_ARE = {str, bytes, bool, int, float, type(None)}
 
@@ -88,26 +85,10 @@ def n_values_of(target: Any) -> int:
 
 def _distribution_of_numbers(targets: npt.NDArray[Any]) -> dict[Any, int]:
     is_fractional = targets.dtype.kind == "f"
-    values, counts = np.unique(targets, return_counts=True) if is_fractional else _counts_of_integers(targets)
+    values, counts = np.unique(targets, return_counts=True)
     if len(values) > (_MAX_CLASSES_OF_FLOATS if is_fractional else _MAX_CLASSES):
         return _distribution_of_ranges(targets.astype(np.float64))
     return dict(zip(map(plain_value, values.tolist()), counts.tolist(), strict=True))
-
-
-def _counts_of_integers(targets: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-    """The distinct values in order, and how often each occurs."""
-    if targets.dtype.kind == "b":
-        n_true = np.count_nonzero(targets)
-        values, counts = np.array([False, True]), np.array([len(targets) - n_true, n_true])
-        return values[counts > 0], counts[counts > 0]
-    low, high = int(targets.min()), int(targets.max())
-    if high - low >= max(_LEAST_BINS, 4 * len(targets)) or high > np.iinfo(np.intp).max:
-        values, counts = np.unique(targets, return_counts=True)
-        return values, counts
-    shifted = targets.astype(np.intp, copy=False) - low if low else targets.astype(np.intp, copy=False)
-    counts = np.bincount(shifted)
-    found = np.flatnonzero(counts)
-    return found + low, counts[found]
 
 
 def _raw_counts(targets: npt.NDArray[Any]) -> Iterable[tuple[Any, int]]:

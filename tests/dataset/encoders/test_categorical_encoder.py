@@ -282,7 +282,7 @@ def test_numbers_that_are_classes_stand_for_themselves() -> None:
 
 
 def test_one_hot_labels_take_size_and_names_from_a_class_mapping() -> None:
-    mapping = ClassMapping({(0, 1): 1, 2: 0}, names={0: "rest", 1: "first"})
+    mapping = ClassMapping({(0, 1): 1, 2: 0}, names=["rest", "first"])
 
     encoder = OneHotEncoder(mapping)
 

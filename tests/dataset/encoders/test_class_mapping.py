@@ -107,8 +107,8 @@ def test_a_mapping_of_many_to_one_has_none() -> None:
 def test_names_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match="2 new classes"):
         ClassMapping({1: 2, 2: 3}, names=["only"])
-    with pytest.raises(ConfigError, match=r"missing \[3\], no class of the mapping \[4\]"):
-        ClassMapping({1: 2, 2: 3}, names={2: "two", 4: "four"})
+    with pytest.raises(ConfigError, match="2 new classes"):
+        ClassMapping({1: 2, 2: 3}, names={2: "two", 3: "three"})  # type: ignore[arg-type]  # what is tested
     with pytest.raises(ConfigError, match="unmapped must be one of"):
         ClassMapping({}, unmapped="ignore")  # type: ignore[arg-type]  # what is tested
 

@@ -206,7 +206,7 @@ def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
 
 @pytest.mark.parametrize("columns", [3, None, "abc", {"a": [1]}, SequenceDatasetIterator([NUMBERS])])
 def test_what_is_no_column_cannot_be_learned_from(columns: Any) -> None:
-    with pytest.raises(ConfigError, match="an encoder is fitted on a column"):
+    with pytest.raises(ConfigError, match="column"):
         ContinuousEncoder().fit(columns)
 
 

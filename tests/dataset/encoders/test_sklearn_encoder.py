@@ -206,10 +206,6 @@ def test_whatever_has_fit_and_transform_is_an_encoder_without_a_state(make: Any)
         encoder.state()
 
 
-def test_one_without_scikit_learn_s_conventions_can_be_said_to_be_fitted() -> None:
-    assert SklearnEncoder(Doubling().fit(TABLE), fitted=True).transform(TABLE).tolist() == (2 * TABLE).tolist()
-
-
 @pytest.mark.parametrize(
     ("transformer", "named"),
     [
