@@ -636,8 +636,8 @@ def test_features_by_position_are_called_as_the_meta_calls_them() -> None:
         (TextLabelEncoder(), "label", ("bird", "cat", "dog")),
         (CategoricalEncoder(), "one_hot", ("bird", "cat", "dog")),
         (CategoricalEncoder(unknown="index"), "one_hot", ("bird", "cat", "dog", None)),
-        (ClassMapping({("cat", "dog"): "pet"}), "label", ("pet", "bird")),
-        (ClassMapping({("cat", "dog"): 1, "bird": 0}, names=["wild", "tame"]), "label", ("wild", "tame")),
+        (ClassMapping({("cat", "dog"): "pet"}), "label", None),
+        (ClassMapping({("cat", "dog"): 1, "bird": 0}, unmapped="error", names=["wild", "tame"]), "label", ("wild", "tame")),
     ],
 )
 def test_the_meta_says_what_targets_are_after_an_encoding(encoder: Any, kind: str, names: Any) -> None:

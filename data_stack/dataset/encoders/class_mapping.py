@@ -121,23 +121,6 @@ class ClassMapping(Encoder):
         """:attr:`names`; :attr:`classes` if they are numbers that do not count these; None where unmapped labels are kept."""
         return None if self._unmapped == "keep" else self._names_of_targets()
 
-    def class_names_after(self, class_names: Sequence[Any] | None) -> tuple[Any, ...] | None:
-        """Names of the new classes; of labels that are kept, those that they had."""
-        if self._unmapped != "keep":
-            return self._names_of_targets()
-        if class_names is None:
-            return None
-        # Labels are the names themselves, or number them: as the mapping has it.
-        are_numbers = not any(isinstance(name, (int, float)) for name in class_names)
-        are_numbers = are_numbers and any(isinstance(old, (int, float)) for old in self._old.values)
-        labels = range(len(class_names)) if are_numbers else class_names
-        kept = [label for label in labels if self._old.code(label) < 0]
-        if not kept:
-            return self._names_of_targets()
-        if are_numbers:
-            return None  # numbers of two kinds, which count nothing any more
-        return tuple(dict.fromkeys([*self._names, *kept]))
-
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         """The names as they were."""
         return None if names is None else tuple(names)

@@ -174,10 +174,6 @@ class Encoder(ABC):
         """:attr:`output_names`, where the numbers of its input are called ``names``."""
         return self.output_names
 
-    def class_names_after(self, class_names: Sequence[Any] | None) -> tuple[Any, ...] | None:
-        """:attr:`class_names`, where the classes of its input are called so."""
-        return self.class_names
-
     # ------------------------------------------------------------------ what it is
 
     def state(self) -> dict[str, Any]:

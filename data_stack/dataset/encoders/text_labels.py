@@ -68,16 +68,12 @@ def _as_text(column: Column, first: int) -> Column:
     if column.dtype.kind == "U" or column.size == 0:
         return column
     values = column.ravel().tolist()
-    types = set(map(type, values))
-    if types == {str}:
-        return column
-    n_in_row = max(1, int(np.prod(column.shape[1:])))
     for place, value in enumerate(values):
-        if isinstance(value, bytes):
-            try:
-                values[place] = value.decode()
-            except UnicodeDecodeError:
-                raise EncodingError(f"{value!r:.80} is no text in UTF-8", first + place // n_in_row) from None
-        elif not isinstance(value, str):
-            raise EncodingError(f"{value!r:.80} is no string; CategoricalEncoder takes other values", first + place // n_in_row)
+        try:
+            values[place] = value.decode() if isinstance(value, bytes) else value
+        except UnicodeDecodeError:
+            values[place] = None
+        if not isinstance(values[place], str):
+            position = first + place // max(1, int(np.prod(column.shape[1:])))
+            raise EncodingError(f"{value!r:.80} is no string, nor one in UTF-8; CategoricalEncoder takes other values", position)
     return objects(values).reshape(column.shape)

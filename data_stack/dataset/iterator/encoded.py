@@ -85,9 +85,7 @@ class EncodedDatasetIterator(AccessedDatasetIterator):
             followed = replace(followed, feature_names=names)
         if target_pos in encoders:
             encoder = encoders[target_pos]
-            followed = replace(
-                followed, target_kind=encoder.target_kind, class_names=encoder.class_names_after(followed.class_names)
-            )
+            followed = replace(followed, target_kind=encoder.target_kind, class_names=encoder.class_names)
         return followed
 
     @property

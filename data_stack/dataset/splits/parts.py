@@ -77,11 +77,10 @@ class Division:
     ) -> Division:
         """A division by checked arguments; a mapping of ratios names the parts."""
         given = {"ratios": ratios, "stratify": stratify, "group_by": group_by, "time": time, "by": by}
-        excluded = {"by": ("ratios", "stratify", "group_by", "time"), "time": ("stratify", "group_by")}
-        for name, others in excluded.items():
-            for other in others:
-                if given[name] is not None and given[other] is not None:
-                    raise ConfigError(f"a split with {name}={given[name]!r} takes no {other}, but got {other}={given[other]!r}")
+        for name, others in (("by", ("ratios", "stratify", "group_by", "time")), ("time", ("stratify", "group_by"))):
+            wrong = [other for other in others if given[name] is not None and given[other] is not None]
+            if wrong:
+                raise ConfigError(f"a split with {name}={given[name]!r} takes no {wrong[0]}, but got {given[wrong[0]]!r}")
         if by is not None:
             return cls(by=by)
         if ratios is None:

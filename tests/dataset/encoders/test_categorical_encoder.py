@@ -246,7 +246,7 @@ def test_bytes_are_the_text_that_they_spell() -> None:
 
     assert encoder.class_names == ("a", "ü")
     assert encoder.transform(np.array([b"a", "ü".encode()])).tolist() == [0, 1]
-    with pytest.raises(EncodingError, match=r"at position 1, .* is no text in UTF-8"):
+    with pytest.raises(EncodingError, match=r"at position 1, .* is no string, nor one in UTF-8"):
         encoder.transform([b"a", b"\xff"])
 
 
