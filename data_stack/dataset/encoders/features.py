@@ -185,9 +185,10 @@ class FeatureEncoder(Encoder):
     def fit(self, columns: Blocks | Mapping[Any, Any], *, fitted_on: str | None = None) -> FeatureEncoder:
         """As ``Encoder.fit``; ``columns`` may also be a dict of columns, or a data frame. A list of flat arrays is of rows."""
         if isinstance(columns, Mapping) or hasattr(columns, "iloc"):
+            table: Any = columns
             try:
-                rows = zip(*(as_column(columns[name]).tolist() for name in columns), strict=True)
-                columns = objects([dict(zip(columns, row, strict=True)) for row in rows])
+                rows = zip(*(as_column(table[name]).tolist() for name in table), strict=True)
+                columns = objects([dict(zip(table, row, strict=True)) for row in rows])
             except ValueError as error:
                 raise ConfigError(f"the columns of a table are equally long: {error}") from error
         elif isinstance(columns, (list, tuple)) and len(columns) and all(map(_is_row, columns)):
