@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.util.exact import in_unit, leaf_types
+from data_stack.util.exact import in_unit, leaf_types, ticks_of
 
 __all__ = ["DIGEST_BYTES", "column_digests", "row_digests", "sample_digest"]
 
@@ -31,9 +31,6 @@ _BYTE, _SIGNED, _UNSIGNED, _DOUBLE = b"B", b"q", b"Q", b"d"
 
 _LENGTH = struct.Struct("<Q")
 _NUMBERS = {code: struct.Struct("<" + code.decode()) for code in (_BYTE, _SIGNED, _UNSIGNED, _DOUBLE)}
-
-_TICKS_PER_DAY = {"h": 24, "m": 1440}
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
 
 
 def sample_digest(sample: Any) -> bytes:
@@ -163,6 +160,10 @@ def _large_integer(value: int) -> bytes:
             return _encodings(np.array([float(value)]))[0]
     except OverflowError:
         pass
+    return _whole_number(value)
+
+
+def _whole_number(value: int) -> bytes:
     data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
     return b"I" + _LENGTH.pack(len(data)) + data
 
@@ -331,44 +332,16 @@ def _complex_rows(column: _Array) -> list[bytes]:
 
 
 def _time_rows(column: _Array) -> list[bytes]:
-    """Days, seconds and attoseconds: exact for every unit, and the same for all of them."""
-    kind = column.dtype.kind
-    unit, count = np.datetime_data(column.dtype)
-    missing = np.isnat(column)
-    ticks = (_in_unit(column, unit) if count != 1 else column.astype(column.dtype.newbyteorder("="))).view(np.int64)
-    ticks = np.where(missing, 0, ticks)
-    seconds, attoseconds = np.zeros_like(ticks), np.zeros_like(ticks)
-    tag = kind.encode()
-    if unit in _TICKS_PER_SECOND:
-        seconds, part = np.divmod(ticks, _TICKS_PER_SECOND[unit])
-        attoseconds = part * (10**18 // _TICKS_PER_SECOND[unit])
-        days, seconds = np.divmod(seconds, 86_400)
-    elif unit in _TICKS_PER_DAY:
-        days, part = np.divmod(ticks, _TICKS_PER_DAY[unit])
-        seconds = part * (86_400 // _TICKS_PER_DAY[unit])
-    elif unit in ("Y", "M") and kind == "M":
-        days = np.where(missing, 0, _in_unit(column, "D").view(np.int64))
-    elif unit in ("Y", "M"):  # a span of no fixed number of days
-        tag, days = b"mM", np.where(missing, 0, _in_unit(column, "M").view(np.int64))
-    elif unit == "generic":
-        tag, days = b"m?", ticks
-    else:
-        days = np.where(missing, 0, _in_unit(column, "D").view(np.int64))
-    days[missing] = np.iinfo(np.int64).min
-    tags = (
-        [tag] * len(column)
-        if tag == kind.encode() or column.ndim > 1
-        else [kind.encode() if is_nat else tag for is_nat in missing]
-    )
-    encodings = _encodings(np.stack([days, seconds, attoseconds], axis=-1))
-    return [tag + encoded for tag, encoded in zip(tags, encodings, strict=True)]
+    """By attoseconds, or months where a span has no number of days: exact for every unit, and the same for all of them."""
+    start = column.dtype.kind.encode() + b"".join([bytes([column.ndim - 1]), *map(_LENGTH.pack, column.shape[1:])])
+    return [start + b"".join(map(_ticks, row)) for row in column.reshape(len(column), -1)]
 
 
-def _in_unit(times: _Array, unit: str) -> _Array:
-    converted = in_unit(times, np.dtype(f"{times.dtype.kind}8[{unit}]"))
-    if converted is None:
-        raise ConfigError(f"times of dtype {times.dtype} that are more than 2**63 of unit {unit!r} cannot be compared by digest")
-    return converted
+def _ticks(time: Any) -> bytes:
+    if np.isnat(time):
+        return b"-"
+    counted_in, ticks = ticks_of(time)
+    return counted_in.encode() + _whole_number(ticks)
 
 
 def _record_rows(column: _Array) -> list[bytes]:

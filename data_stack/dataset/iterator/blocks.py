@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["bytes_held", "in_blocks"]
+from data_stack.dataset.iterator.sample_columns import estimated_bytes
+
+__all__ = ["in_blocks"]
 
 _Block = TypeVar("_Block")
 
@@ -28,17 +29,7 @@ def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) ->
     while start < n_samples:
         stop = min(start + length, n_samples)
         block = read(np.arange(start, stop, dtype=np.intp))
-        bytes_per_sample = max(1, bytes_held(block) // (stop - start))
+        bytes_per_sample = max(1, estimated_bytes(block) // (stop - start))
         yield start, block
         length = max(1, min(length * _GROWTH, _BLOCK_BYTES // bytes_per_sample, _MOST_SAMPLES))
         start = stop
-
-
-def bytes_held(value: Any) -> int:
-    """About how much memory ``value`` takes: a batch, a list of samples, or a part of one."""
-    if isinstance(value, Mapping):
-        return sum(map(bytes_held, value.values()))
-    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype == object):
-        return sum(map(bytes_held, value))
-    n_bytes = getattr(value, "nbytes", None)  # of arrays and tensors
-    return n_bytes if isinstance(n_bytes, int) else sys.getsizeof(value, 64)

@@ -67,24 +67,11 @@ class FilteredDatasetIterator(DatasetIteratorView):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         if _is_local(self._predicate):
-            state["_predicate"] = _LeftBehind(self._predicate)
+            state["_predicate"] = f"{self._predicate.__module__}.{self._predicate.__qualname__}, which stayed in another process"
         return state
 
     def _arguments(self) -> dict[str, Any]:
         return {"predicate": self._predicate, "column": self._column, "batched": self._batched}
-
-
-class _LeftBehind:
-    """Stands for a function that could not be pickled; it has its name."""
-
-    def __init__(self, function: Any) -> None:
-        self.__module__, self.__qualname__, self.__name__ = function.__module__, function.__qualname__, function.__name__
-
-    def __call__(self, *arguments: Any) -> Any:
-        raise ConfigError(
-            f"the predicate {self.__qualname__} of {self.__module__} did not come along to this process, for it has no name "
-            f"that it could be found by; define it at the top of a module"
-        )
 
 
 def _is_local(function: Any) -> bool:

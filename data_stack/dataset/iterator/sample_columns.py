@@ -27,7 +27,6 @@ __all__ = [
     "is_plain_tensor",
     "kind_of",
     "rows_of",
-    "sample_reader",
     "stacked_rows",
     "tensors_of",
     "values_of",
@@ -122,7 +121,7 @@ class SampleStructure:
             read: Callable[[int], Any] = columns[0].__getitem__
             return read
         if self.form == "tuple":
-            return sample_reader(columns)
+            return lambda index: tuple([column[index] for column in columns])
         if self.form == "dict":
             named = list(zip(self.keys, columns, strict=True))
             return lambda index: {key: column[index] for key, column in named}
@@ -161,23 +160,6 @@ class SampleStructure:
         if self.made_by is not None:
             return functools.partial(tuple.__new__, self.made_by)  # as _make() does, whatever the class makes of __new__
         return self._type()
-
-
-def sample_reader(columns: Sequence[Any]) -> Callable[[int], tuple[Any, ...]]:
-    """A function that gives the tuple of the columns' values at a position.
-
-    It is a closure each for the usual numbers of columns: a loop over them takes twice the time.
-    """
-    if len(columns) == 1:
-        (only,) = columns
-        return lambda index: (only[index],)
-    if len(columns) == 2:
-        first, second = columns
-        return lambda index: (first[index], second[index])
-    if len(columns) == 3:
-        first, second, third = columns
-        return lambda index: (first[index], second[index], third[index])
-    return lambda index: tuple([column[index] for column in columns])
 
 
 # ------------------------------------------------------------------ what a column holds
@@ -315,31 +297,10 @@ def accessible(kind: ValueKind, rows: Rows) -> Any:
     if kind.name in ("bool", "int", "float"):
         return rows.data  # gives a Python number, in half the time of item()
     if kind.name == "complex":
-        return _Items(rows)
+        return rows.tolist()
     if kind.name == "tensor":
         return tensors_of(kind, rows)
-    return _ZeroDimensional(rows) if kind.name == "array" and not kind.shape else rows
-
-
-class _Items:
-    """Python values by position."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._item = rows.item
-
-    def __getitem__(self, index: int) -> Any:
-        return self._item(index)
-
-
-class _ZeroDimensional:
-    """Arrays of no dimension by position."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    def __getitem__(self, index: int) -> Rows:
-        row: Rows = self._rows[index, ...]
-        return row
+    return values_of(kind, rows) if kind.name == "array" and not kind.shape else rows
 
 
 def is_plain_tensor(value: Any) -> bool:

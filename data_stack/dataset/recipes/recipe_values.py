@@ -79,28 +79,26 @@ def written(value: Any, why_not: list[str]) -> Any:
 
 
 def written_by_digest(value: Any, why_not: list[str]) -> Any:
-    """As :func:`written`, but large arrays, texts and long lists are named by their SHA-256."""
-    if n_bytes(value, _MOST_BYTES_LISTED) <= _MOST_BYTES_LISTED:
-        return written(value, why_not)
-    if isinstance(value, Mapping):
-        return {"dict": [[written(key, why_not), written_by_digest(item, why_not)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS_LISTED:
-        items = [written_by_digest(item, why_not) for item in value]
-        return {"tuple": items} if isinstance(value, tuple) else items
-    found = _array_of(value)
-    if found is not None:
-        kind, array = found
-        content = {"of": kind, "dtype": _dtype_of(array), "shape": list(array.shape), "sha256": array_digest(array)}
-    elif isinstance(value, (list, tuple, str, bytes, bytearray)):
-        content = {"of": type(value).__name__, "length": len(value), "sha256": _digest(content_of(value))}
-    else:
-        return written(value, why_not)
-    _note(
-        why_not,
-        f"{_described(content)} does not stand in the recipe, but its SHA-256 does; give from_recipe the iterator that has it, "
-        f"as one of sources=[…]",
-    )
-    return {"digest": content}
+    """As :func:`written`, but large arrays, long texts and lists are named by their SHA-256."""
+
+    def first(value: Any) -> dict[str, Any] | None:
+        found = _array_of(value)
+        if found is not None and found[1].nbytes > _MOST_BYTES_LISTED:
+            kind, array = found
+            content = {"of": kind, "dtype": _dtype_of(array), "shape": list(array.shape), "sha256": array_digest(array)}
+        elif isinstance(value, (list, tuple, bytes, bytearray)) and len(value) > _MOST_ITEMS_LISTED:
+            known = hashlib.sha256(canonical_json(content_of(value)).encode("ascii")).hexdigest()
+            content = {"of": type(value).__name__, "length": len(value), "sha256": known}
+        else:
+            return None
+        _note(
+            why_not,
+            f"{_described(content)} does not stand in the recipe, but its SHA-256 does; give from_recipe the iterator that has "
+            f"it, as one of sources=[…]",
+        )
+        return {"digest": content}
+
+    return to_plain(value, lambda other: _special(other, why_not), first)
 
 
 def _note(why_not: list[str], reason: str) -> None:
@@ -414,10 +412,6 @@ def _is_storage(value: Any) -> bool:
     return not isinstance(value, type) and all(
         callable(getattr(value, name, None)) for name in ("get_resource", "set_resource", "has_resource")
     )
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
 
 
 def _described(content: Mapping[str, Any]) -> str:
