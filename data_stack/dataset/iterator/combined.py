@@ -34,6 +34,10 @@ __all__ = ["CombinedAccess", "CombinedDatasetIterator", "shared_meta"]
 
 _Positions = npt.NDArray[np.intp]
 
+# The parts of so many samples can be told apart without a search, and so many places at most are kept for that.
+_BUCKETS_PER_PART = 16
+_MOST_BUCKETS = 1 << 20
+
 # With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
 _FEW_SAMPLES_A_PART = 6
 
@@ -108,7 +112,9 @@ class CombinedAccess(SampleAccess):
         # last one: tables of the parts of each would take 200 MB.
         self._innermost: list[tuple[SampleAccess, int]] | None = None
         self._starts: list[int] = []
-        self._readers: list[Callable[[int], Sample]] = []
+        self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._shift = 0
         self._arrays: list[list[Column]] | None = None
 
     def parts(self) -> list[tuple[SampleAccess, int]]:
@@ -138,12 +144,24 @@ class CombinedAccess(SampleAccess):
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
-        if not self._readers:
-            self._all_starts()
-            self._readers = [part.sample for part, _ in self.parts()]
-        # empty parts share their start with the next part; bisect_right passes them by
-        part = bisect_right(self._starts, position) - 1
-        return self._readers[part](position - self._starts[part])
+        if not self._buckets:
+            self._find_buckets()
+        read, start, end = self._buckets[position >> self._shift]
+        if position >= end:
+            # empty parts share their start with the next part; bisect_right passes them by
+            read, start, _ = self._entries[bisect_right(self._starts, position) - 1]
+        return read(position - start)
+
+    def _find_buckets(self) -> None:
+        """What an access looks into first: for the positions from b << shift on, the first part that has any of them."""
+        parts, starts = self.parts(), self._all_starts()
+        self._entries = [(part.sample, start, end) for (part, _), start, end in zip(parts, starts, starts[1:], strict=False)]
+        n_buckets = min(_BUCKETS_PER_PART * len(parts), _MOST_BUCKETS)
+        self._shift = max(0, (self.n_samples // n_buckets).bit_length() - 1)
+        # not arange with a step, which counts in floats
+        buckets = np.arange(-(-self.n_samples >> self._shift), dtype=np.intp) << self._shift
+        # last, for threads: who sees them sees the rest
+        self._buckets = [self._entries[part] for part in np.searchsorted(starts[1:], buckets, side="right").tolist()]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples: list[Sample] = [None] * len(positions)

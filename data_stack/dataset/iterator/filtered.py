@@ -67,7 +67,8 @@ class FilteredDatasetIterator(DatasetIteratorView):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         if _is_local(self._predicate):
-            state["_predicate"] = f"{self._predicate.__module__}.{self._predicate.__qualname__}, which stayed in another process"
+            name = f"{self._predicate.__module__}.{self._predicate.__qualname__}"
+            state["_predicate"] = f"{name}, which stayed in another process; define it at the top of a module"
         return state
 
     def _arguments(self) -> dict[str, Any]:

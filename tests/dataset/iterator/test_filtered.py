@@ -235,8 +235,7 @@ def test_a_filter_by_a_lambda_reaches_a_spawned_process_without_the_lambda(spawn
 
     assert found == ((4,), (5,))
     assert "<lambda>" in copy._arguments()["predicate"]
-    with pytest.raises(ConfigError, match="define it at the top of a module"):
-        copy._arguments()["predicate"](1)
+    assert "define it at the top of a module" in copy._arguments()["predicate"]
 
 
 def test_a_filter_is_a_layer_with_a_name_that_rebuilds_itself_and_keeps_the_meta() -> None:
