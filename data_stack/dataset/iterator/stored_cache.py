@@ -23,13 +23,13 @@ from data_stack.dataset.iterator.stored_samples import OtherVersionError, Stored
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier
-from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
 
 __all__ = ["StoredCacheDatasetIterator"]
 
-_LONGEST_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.2
 # After this, a process that another one has been writing for goes on beside it.
 _LEASE_SECONDS = 3600.0
 
@@ -217,37 +217,22 @@ class _StoredCacheAccess(OneToOneAccess):
 
     def _written(self) -> StoredSamples:
         """Store the samples, unless another process does so meanwhile."""
-        identifier = self.identifier
+        identifier, started = self.identifier, time.monotonic()
         with self._storage.lease(identifier) as lease:
-            found = self._waited_for(lease)
-            if found is not None:
-                return found
-            logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
-            with self._storage.create(identifier) as file:
-                write_samples(file, self._source, self.n_samples, self._fingerprint())
-            found = self._found()
+            while not lease.acquire() and time.monotonic() - started < _LEASE_SECONDS:
+                found = self._found()
+                if found is not None:
+                    return found
+                time.sleep(_PAUSE_SECONDS)
+            found = self._found()  # another process may have been faster
+            if found is None:
+                logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
+                with self._storage.create(identifier) as file:
+                    write_samples(file, self._source, self.n_samples, self._fingerprint())
+                found = self._found()
         if found is None:
             raise ConfigError(
                 f"the cache {identifier!r} in {self._storage!r} was replaced by other samples as soon as it was stored; "
                 f"give each cache an identifier of its own"
             )
         return found
-
-    def _waited_for(self, lease: Lease) -> StoredSamples | None:
-        """Wait for the lease, or for another process to store the samples."""
-        started, pause = time.monotonic(), 0.02
-        if lease.acquire():
-            return self._found()  # another process may have been faster
-        logger.info("waiting for another process, which stores %r in %r", self.identifier, self._storage)
-        while not lease.acquire():
-            found = self._found()
-            if found is not None:
-                return found
-            if time.monotonic() - started > _LEASE_SECONDS:
-                logger.warning(
-                    "another process has been storing %r for %d s; going on beside it", self.identifier, _LEASE_SECONDS
-                )
-                return None
-            time.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        return self._found()
