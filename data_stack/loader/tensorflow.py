@@ -27,6 +27,8 @@ except ImportError as error:
 
 __all__ = ["Batches", "TensorFlowConversion", "dataset_of"]
 
+_PLAIN = (bool, int, float, complex, str, bytes)
+
 
 class TensorFlowConversion(Conversion):
     """The batches of a loader as TensorFlow's tensors: ``loader.tensorflow()``.
@@ -64,7 +66,7 @@ def dataset_of(loader: Batches, output_signature: Any = None) -> tf.data.Dataset
         cardinality = tf.data.INFINITE_CARDINALITY
     if loader.is_inside:
         cardinality = tf.data.UNKNOWN_CARDINALITY
-    signature = _signature(loader.example_batches(), "the batch") if output_signature is None else output_signature
+    signature = _signature(loader.example_batches()) if output_signature is None else output_signature
 
     def batches() -> Iterator[Any]:
         if cardinality >= 0 and loader.is_inside:
@@ -72,7 +74,7 @@ def dataset_of(loader: Batches, output_signature: Any = None) -> tf.data.Dataset
                 f"this tf.data.Dataset was made for {cardinality} batches, and its loader has been given a state in the "
                 f"middle of an epoch since: make the dataset after load_state_dict()"
             )
-        return iter(loader.converted(FunctionConversion(lambda batch: _fitted(batch, signature, "the batch"))))
+        return iter(loader.converted(FunctionConversion(lambda batch: _fitted(batch, signature))))
 
     options = tf.data.Options()
     # tf.data puts a prefetch at the end of each pipeline by itself, which would let the state run ahead of the consumer
@@ -151,103 +153,25 @@ def _ragged_tensor(values: Sequence[Column], n_ragged: int) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_nested_row_lengths(_of_numbers(np.concatenate(flat)), lengths, validate=False)
 
 
-def _signature(examples: Sequence[tuple[Any, int]], where: str) -> Any:
-    """The form that several batches have together: nested tuples and dicts of specs.
+def _tensors(value: Any, where: str) -> Any:
+    """A batch, or a part of it, as nested dicts and tuples of tensors.
 
     Args:
-        examples: batches, or the same part of each, with their numbers of samples.
+        value: what the loader gives.
         where: the part in the words of a message.
-    """
-    values = [value for value, _ in examples]
-    first = values[0]
-    if isinstance(first, Mapping):
-        if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
-            return {key: _signature([(value[key], n) for value, n in examples], f"{where}[{key!r}]") for key in first}
-        raise ConfigError(f"{where} has other keys from batch to batch; tf.data needs one form")
-    if isinstance(first, (tuple, list)) and not _is_tensor_like(first):
-        if any(not isinstance(value, (tuple, list)) or len(value) != len(first) for value in values):
-            raise ConfigError(f"{where} has another length from batch to batch; tf.data needs one form")
-        if len(first) == 0:
-            raise ConfigError("there is no sample to find the form of batches from: give output_signature=")
-        return tuple(
-            [_signature([(value[place], n) for value, n in examples], f"{where}[{place}]") for place in range(len(first))]
-        )
-    tensors = [nested(value, _as_tensor, (Ragged,)) for value in values]
-    if isinstance(tensors[0], (Mapping, tuple)):  # a column of dicts, which are columns in their turn
-        return _signature([(tensor, n) for tensor, (_, n) in zip(tensors, examples, strict=True)], where)
-    return _spec([(_tensor_of_plain(tensor, where), n) for tensor, (_, n) in zip(tensors, examples, strict=True)], where)
-
-
-def _spec(tensors: Sequence[tuple[Any, int]], where: str) -> tf.TypeSpec:
-    if len({tensor.dtype for tensor, _ in tensors}) > 1:
-        found = " and ".join(sorted({tensor.dtype.name for tensor, _ in tensors}))
-        raise ConfigError(
-            f"{where} is {found} from batch to batch; tf.data needs one dtype, see map() and the transform of a loader"
-        )
-    dtype = tensors[0][0].dtype
-    n_dimensions = {tensor.shape.rank for tensor, _ in tensors}
-    if len(n_dimensions) > 1:
-        return tf.TensorSpec(None, dtype)
-    shapes = [tensor.shape.as_list() for tensor, _ in tensors]
-    shape = [extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True)]
-    if shape and all(extents[0] == n for extents, (_, n) in zip(shapes, tensors, strict=True)):
-        shape[0] = None
-    if ragged := [tensor.ragged_rank for tensor, _ in tensors if isinstance(tensor, tf.RaggedTensor)]:
-        n_ragged = max(ragged)
-        return tf.RaggedTensorSpec([None] * (n_ragged + 1) + shape[n_ragged + 1 :], dtype, n_ragged, tf.int64)
-    return tf.TensorSpec(shape, dtype)
-
-
-def _fitted(value: Any, signature: Any, where: str) -> Any:
-    """A batch as tensors of the form that tf.data was told.
 
     Raises:
-        ConfigError: it has another one.
+        ConfigError: TensorFlow has no tensor for a part.
     """
-    if isinstance(signature, Mapping):
-        value = _parts(value)
-        if not isinstance(value, Mapping) or value.keys() != signature.keys():
-            raise _unfit(value, signature, where)
-        return {key: _fitted(value[key], spec, f"{where}[{key!r}]") for key, spec in signature.items()}
-    if isinstance(signature, (tuple, list)):
-        value = _parts(value)
-        if not isinstance(value, (tuple, list)) or len(value) != len(signature):
-            raise _unfit(value, signature, where)
-        return tuple([_fitted(value[place], spec, f"{where}[{place}]") for place, spec in enumerate(signature)])
-    if isinstance(value, np.ndarray) and value.dtype.str[1:] in NUMBERS and isinstance(signature, tf.TensorSpec):
-        # tf.data copies arrays itself, to memory that it uses again: in its thread that is faster than to new memory
-        is_same = signature.dtype == value.dtype and signature.shape.is_compatible_with(value.shape)
-        tensor = value if is_same and not is_aligned(value) else _of_numbers(value)
-        if is_same:
-            return tensor
-    elif isinstance(value, np.ndarray) and isinstance(signature, tf.RaggedTensorSpec):
-        rows = parts_of_objects(value) if value.dtype == object else list(value)
-        n_ragged = _n_ragged(rows) if isinstance(rows, list) else None
-        fits = n_ragged is not None and n_ragged <= signature.ragged_rank <= rows[0].ndim
-        tensor = _ragged_tensor(rows, signature.ragged_rank) if fits else _as_tensor(value)
-    else:
-        tensor = _tensor_of_plain(nested(value, _as_tensor, (Ragged,)), where)
-    if not signature.is_compatible_with(tensor):
-        raise _unfit(tensor, signature, where)
-    return tensor
-
-
-def _parts(value: Any) -> Any:
-    """A column of objects as what is in them."""
-    return parts_of_objects(value) if isinstance(value, np.ndarray) and value.dtype == object else value
-
-
-def _is_tensor_like(values: Sequence[Any]) -> bool:
-    """Whether a list is one of plain numbers or strings, which is a tensor to TensorFlow."""
-    return isinstance(values, list) and len(values) > 0 and isinstance(values[0], (bool, int, float, complex, str, bytes))
-
-
-def _tensor_of_plain(value: Any, where: str) -> Any:
-    """What has become of a part of a batch, as a tensor if it is none: of lists, numbers and strings.
-
-    Raises:
-        ConfigError: TensorFlow has none of it.
-    """
+    is_column = isinstance(value, (np.ndarray, np.generic, Ragged))
+    if is_column:
+        value = nested(value, _as_tensor, (Ragged,))
+    if isinstance(value, Mapping):
+        return {key: _tensors(item, f"{where}[{key!r}]") for key, item in value.items()}
+    # a list of plain numbers or strings is a tensor to TensorFlow
+    is_plain = is_column or isinstance(next(iter(value), None) if isinstance(value, list) else None, _PLAIN)
+    if isinstance(value, tuple) or (isinstance(value, list) and not is_plain):
+        return tuple([_tensors(item, f"{where}[{place}]") for place, item in enumerate(value)])
     if isinstance(value, (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)):
         return value
     try:
@@ -261,9 +185,58 @@ def _tensor_of_plain(value: Any, where: str) -> Any:
         ) from error
 
 
-def _unfit(value: Any, signature: Any, where: str) -> ConfigError:
-    found = tf.type_spec_from_value(value) if tf.is_tensor(value) else type(value).__name__
-    return ConfigError(
-        f"{where} is {found}, but the tf.data.Dataset was made for {signature}, which other batches have; give "
-        f"dataset(output_signature=…) a form that suits all of them, or bring them into one form, as collate=Padded(to=…) does"
-    )
+def _signature(examples: Sequence[tuple[Any, int]]) -> Any:
+    """The form that several batches, each with its number of samples, have together: nested tuples and dicts of specs."""
+    batches, numbers = [_tensors(batch, "the batch") for batch, _ in examples], [n for _, n in examples]
+    if not tf.nest.flatten(batches):
+        raise ConfigError("there is no sample to find the form of batches from: give output_signature=")
+    try:
+        return tf.nest.map_structure(lambda *tensors: _spec(list(zip(tensors, numbers, strict=True))), *batches)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the batch has other parts from batch to batch; tf.data needs one form: {error}") from error
+
+
+def _spec(tensors: Sequence[tuple[Any, int]]) -> tf.TypeSpec:
+    if len({tensor.dtype for tensor, _ in tensors}) > 1:
+        found = " and ".join(sorted({tensor.dtype.name for tensor, _ in tensors}))
+        raise ConfigError(
+            f"a part of the batch is {found} from batch to batch; tf.data needs one dtype: see map() and transform="
+        )
+    dtype = tensors[0][0].dtype
+    if len({tensor.shape.rank for tensor, _ in tensors}) > 1:
+        return tf.TensorSpec(None, dtype)
+    shapes = [tensor.shape.as_list() for tensor, _ in tensors]
+    shape = [extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True)]
+    if shape and all(extents[0] == n for extents, (_, n) in zip(shapes, tensors, strict=True)):
+        shape[0] = None
+    if ragged := [tensor.ragged_rank for tensor, _ in tensors if isinstance(tensor, tf.RaggedTensor)]:
+        n_ragged = max(ragged)
+        return tf.RaggedTensorSpec([None] * (n_ragged + 1) + shape[n_ragged + 1 :], dtype, n_ragged, tf.int64)
+    return tf.TensorSpec(shape, dtype)
+
+
+def _fitted(batch: Any, signature: Any) -> Any:
+    """A batch as tensors of the form that tf.data was told.
+
+    Raises:
+        ConfigError: it has another one.
+    """
+    tensors = _tensors(batch, "the batch")
+    try:
+        return tf.nest.map_structure(_fit, tensors, signature, check_types=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"a batch does not have the form {signature}, for which the tf.data.Dataset was made, as others do ({error}); give "
+            f"dataset(output_signature=…) one that suits all of them, or bring them into one, as collate=Padded(to=…) does"
+        ) from error
+
+
+def _fit(tensor: Any, spec: tf.TypeSpec) -> Any:
+    if isinstance(spec, tf.RaggedTensorSpec):  # values that are of one shape by chance
+        if isinstance(tensor, tf.Tensor):
+            tensor = tf.RaggedTensor.from_tensor(tensor, ragged_rank=spec.ragged_rank)
+        elif (n_missing := spec.ragged_rank - tensor.ragged_rank) > 0:
+            tensor = tensor.with_flat_values(tf.RaggedTensor.from_tensor(tensor.flat_values, ragged_rank=n_missing))
+    if not spec.is_compatible_with(tensor):
+        raise ValueError(f"{tf.type_spec_from_value(tensor)} is not compatible with {spec}")
+    return tensor

@@ -182,7 +182,7 @@ def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
 
     nested = torch.nested.nested_tensor_from_jagged(ragged.values, ragged.offsets)
     assert [row.tolist() for row in nested.unbind()] == [row.tolist() for row in rows]
-    assert [row.tolist() for row in ragged.rows()] == [row.tolist() for row in rows]
+    assert [row.tolist() for row in ragged] == [row.tolist() for row in rows]
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])

@@ -55,16 +55,14 @@ class WeightedSamplingReader:
             raise ConfigError(f"not all probabilities are 0, and stop is 'first_exhausted' or 'all_exhausted', not {stop!r:.40}")
         first = readers[0]
         for other in readers[1:]:
-            if other.batched_output != first.batched_output:
-                raise ConfigError("all readers give rows, or all row groups: take make_reader or make_batch_reader for all")
+            if (other.batched_output, other.ngram) != (first.batched_output, first.ngram):
+                raise ConfigError("all readers give rows, or all row groups, or all the same n-gram")
             if list(other.schema.fields) != list(first.schema.fields):
                 differing = sorted(set(other.schema.fields) ^ set(first.schema.fields))
                 raise ConfigError(
                     f"all readers have the same fields in the same order; these differ in {', '.join(differing) or 'order'}: "
                     f"name them with schema_fields="
                 )
-            if other.ngram != first.ngram:
-                raise ConfigError("all readers have the same n-gram, or none has one")
         self.seed = secrets.randbits(63) if seed is None else seed
         self.schema, self.ngram, self.batched_output = first.schema, first.ngram, first.batched_output
         self.num_epochs = None if any(reader.num_epochs is None for reader in readers) else 1

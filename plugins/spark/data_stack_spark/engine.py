@@ -20,6 +20,7 @@ from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
 from data_stack_spark.attempts import attempted_by_spark
+from data_stack_spark.session import classic
 
 __all__ = ["SparkEngine"]
 
@@ -96,7 +97,8 @@ class SparkEngine(PreparationEngine):
                 raise ConfigError(
                     'SparkEngine needs a master, e.g. SparkEngine("local[4]") or SparkEngine("spark://host:7077"), or a session'
                 )
-            yield _context_of(session)
+            classic(session)
+            yield session.sparkContext
             return
         if SparkContext._active_spark_context is not None:
             raise ConfigError(
@@ -105,7 +107,7 @@ class SparkEngine(PreparationEngine):
             )
         session = _started(self._master, title)
         try:
-            context = _context_of(session)
+            context = session.sparkContext
             context.setLogLevel("ERROR")  # what fails is told by us
             yield context
         finally:
@@ -134,15 +136,6 @@ def _started(master: str, title: str) -> SparkSession:
     finally:
         if is_here and python is None:
             del os.environ["PYSPARK_PYTHON"]
-
-
-def _context_of(session: SparkSession) -> SparkContext:
-    try:
-        return session.sparkContext
-    except Exception as error:  # what Spark Connect raises depends on its version
-        raise ConfigError(
-            "this Spark session has no context that runs functions (Spark Connect has none): use a classic session, or master=..."
-        ) from error
 
 
 def _job(
