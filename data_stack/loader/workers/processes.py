@@ -103,13 +103,17 @@ class ProcessWorkers(Workers):
         number = next(self._numbers)
         self._order.append(number)
         self._waiting.append((number, job))
-        self._deal()
+        try:
+            self._deal()
+        except BaseException:  # an interruption may have broken a message off
+            self.close()
+            raise
 
     def next(self) -> MadeBatch:
         try:
             number = self._order[0]
             self._wait_for(number)
-        except BaseException:  # an interruption may have lost a message
+        except WorkerError:
             self.close()
             raise
         self._order.popleft()
@@ -176,9 +180,13 @@ class ProcessWorkers(Workers):
         }
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
-        for descriptor, _ in poll.poll(seconds * 1000):
-            by_descriptor[descriptor].take_messages(self._done)
-        self._deal()
+        try:
+            for descriptor, _ in poll.poll(seconds * 1000):
+                by_descriptor[descriptor].take_messages(self._done)
+            self._deal()
+        except BaseException:  # likewise
+            self.close()
+            raise
 
     def _wait_for(self, number: int) -> None:
         """Wait until a job is done.
