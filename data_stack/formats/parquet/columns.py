@@ -86,8 +86,6 @@ class ArrayColumn(GroupColumn):
 
     Attributes:
         array: the values.
-        address: where the first row lies in memory.
-        row_bytes: of the values of a row.
     """
 
     #: From here on ``take`` of numpy, which looks at each position twice, gains nothing over indexing.
@@ -95,9 +93,8 @@ class ArrayColumn(GroupColumn):
 
     def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
         self.array, self.n_bytes = array, array.nbytes if n_bytes is None else n_bytes
-        self.address: int = array.__array_interface__["data"][0]
         self._shape = array.shape[1:]
-        self.row_bytes = row_bytes = array.itemsize * math.prod(self._shape)
+        row_bytes = array.itemsize * math.prod(self._shape)
         self._is_small = array.flags.c_contiguous and row_bytes <= self._LARGE_ROW_BYTES
         self._pieces: npt.NDArray[np.void] | None = None
         if array.ndim > 1 and row_bytes and len(array) and array.dtype != object and not array.flags.c_contiguous:

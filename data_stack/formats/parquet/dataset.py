@@ -35,8 +35,6 @@ __all__ = ["ParquetDataset"]
 
 #: An iteration decodes so many rows together.
 _ROWS_AT_ONCE = 256
-#: Row groups from here on are not held together while their rows are put into a batch.
-_MOST_HELD_BYTES = 32 << 20
 #: Of the row groups that a batch needs, so many are looked at for those to read ahead.
 _MOST_EXPECTED = 16
 
@@ -249,32 +247,21 @@ class ParquetDataset(AccessedDatasetIterator):
             columns = self._cache.columns(group, names, len(located.rows))
             return [self._taken(group, name, columns[name], located.rows) for name in names]
         batches = [Gathering(located) for _ in names]
-        kept = self._cache.kept(located.groups, names, located.counts)
-        if kept is not None:
-            for name, batch in zip(names, batches, strict=True):
-                self._take_in(batch, located, name, {number: columns[name] for number, columns in enumerate(kept)})
-            return [batch.column() for batch in batches]
         begun = self._begun(located, names)
         wanted = {group: number for number, group in enumerate(located.groups)}
-        held: dict[int, Mapping[str, GroupColumn]] = {}
-        n_bytes = 0
         while wanted:
             group = self._cache.soonest(wanted, names)
             number = wanted.pop(group)
             if group in begun:
-                columns = self._first_rows.columns(group, names)
+                columns: Mapping[str, GroupColumn] = self._first_rows.columns(group, names)
             else:
                 if wanted and not self._cache.has(group, names):  # nor any of the others: they are read beside it
                     others = [each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun]
                     self._cache.expect(others, names)
                 columns = self._cache.columns(group, names, located.counts[number])
-            held[number] = columns
-            n_bytes += sum(columns[name].n_bytes for name in names)
-            if wanted and n_bytes < _MOST_HELD_BYTES:
-                continue
+            rows, _ = located.part(number)
             for name, batch in zip(names, batches, strict=True):
-                self._take_in(batch, located, name, {number: columns[name] for number, columns in held.items()})
-            held, n_bytes = {}, 0
+                batch.put(number, self._taken(group, name, columns[name], rows))
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 
@@ -289,12 +276,6 @@ class ParquetDataset(AccessedDatasetIterator):
             if ends_there and located.part(number)[0].max() < n_first:
                 begun.add(group)
         return begun
-
-    def _take_in(self, batch: Gathering, located: Located, name: str, columns: Mapping[int, GroupColumn]) -> None:
-        """Let a batch take in the rows that it wants of some of its row groups."""
-        if not batch.copy(columns):
-            for number, column in columns.items():
-                batch.put(number, self._taken(located.groups[number], name, column, located.part(number)[0]))
 
     def _taken(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         try:

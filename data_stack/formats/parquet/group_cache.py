@@ -111,16 +111,6 @@ class GroupCache:
             missing = [group for group in groups if not self._keeps(group, names) and group not in self._being_read]
         self._ahead.expect(missing, names, self._last_bytes, self._max_bytes)
 
-    def kept(self, groups: Sequence[int], names: Sequence[str], n_taken: Sequence[int]) -> list[Columns] | None:
-        """:meth:`columns` of several row groups if all of them are kept, else None."""
-        with self._lock:
-            if not all(self._keeps(group, names) for group in groups):
-                return None
-            for group, n in zip(groups, n_taken, strict=True):
-                self._groups.move_to_end(group)
-                self._n_taken[group] += n
-            return [self._groups[group] for group in groups]
-
     def columns(self, group: int, names: Sequence[str], n_taken: int) -> Columns:
         """Columns of a row group; there may be more than were asked for.
 

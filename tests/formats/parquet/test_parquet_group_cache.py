@@ -63,25 +63,6 @@ class CountedCache(GroupCache):
         return {name: column(group) for name in names}
 
 
-def test_row_groups_are_given_together_if_all_of_them_are_kept() -> None:
-    cache = CountedCache(3 * 8 * N_ROWS, 3 * 8 * N_ROWS)
-    for group in range(3):
-        cache.columns(group, ["a"], 10)
-
-    assert cache.kept([0, 3], ["a"], [1, 1]) is None
-    assert cache.kept([0, 1], ["a", "b"], [1, 1]) is None
-    kept = cache.kept([1, 0], ["a"], [5, N_ROWS - 10])
-
-    assert kept is not None
-    assert [columns["a"].value(0) for columns in kept] == [1, 0]
-    cache.columns(3, ["a"], 10)  # one must go: that of which all samples were taken
-    assert cache.kept([1, 2, 3], ["a"], [0, 0, 0]) is not None
-    assert cache.kept([0], ["a"], [0]) is None
-    cache.columns(4, ["a"], 10)  # now that which was not used for longest
-    assert cache.kept([2, 3, 4], ["a"], [0, 0, 0]) is not None
-    assert cache.n_reads == dict.fromkeys(range(5), 1)
-
-
 def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() -> None:
     def read(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
         if names == ["b"]:
