@@ -23,7 +23,8 @@ from data_stack.formats.parquet.first_rows import FirstRows
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.gathering import Gathering
 from data_stack.formats.parquet.group_cache import GroupCache
-from data_stack.formats.parquet.row_groups import GroupReading, RowGroups, files_that_could_match
+from data_stack.formats.parquet.known_values import files_that_could_match
+from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Located, Selection, selected
@@ -253,7 +254,7 @@ class ParquetDataset(AccessedDatasetIterator):
             group = self._cache.soonest(wanted, names)
             number = wanted.pop(group)
             if group in begun:
-                columns: Mapping[str, GroupColumn] = self._first_rows.columns(group, names)
+                columns = self._first_rows.columns(group, names)
             else:
                 if wanted and not self._cache.has(group, names):  # nor any of the others: they are read beside it
                     others = [each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,17 +15,22 @@ import pyarrow.parquet as pq
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn, objects
-from data_stack.formats.parquet.files import ParquetFiles, partition_names
+from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.footers import Footers, reading_parquet
+from data_stack.formats.parquet.known_values import (
+    column_statistics,
+    partition_array,
+    partition_statistics,
+    partition_value,
+)
 from data_stack.formats.parquet.page_headers import claimed_by_pages
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
-from data_stack.formats.parquet.selecting.values import as_numpy_time
+from data_stack.formats.parquet.selecting import ColumnStatistics
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 
-__all__ = ["GroupReading", "RowGroups", "files_that_could_match"]
+__all__ = ["GroupReading", "RowGroups"]
 
 Rows = npt.NDArray[np.int32]
 
@@ -130,7 +134,7 @@ class RowGroups:
         for name in names:
             if name in self._partitioned:
                 value = self._partition_values[file][name]
-                known[name] = _partition_statistics(self.schema[name].dtype, value, n_rows)
+                known[name] = partition_statistics(self.schema[name].dtype, value, n_rows)
             elif name in self._absent[file]:
                 known[name] = ColumnStatistics(n_rows, n_rows)
             else:
@@ -138,7 +142,7 @@ class RowGroups:
                 leaves = facts.columns.get(name, [])
                 if len(leaves) == 1 and isinstance(self.schema[name].codec, ScalarCodec):
                     n_nulls = int(facts.n_nulls[index, leaves[0]])
-                    known[name] = _column_statistics(
+                    known[name] = column_statistics(
                         self.schema[name].dtype, stored.column(leaves[0]), n_rows, None if n_nulls < 0 else n_nulls
                     )
         return known
@@ -192,13 +196,13 @@ class RowGroups:
         """Of each file the values of the partition columns."""
         files = self.footers.files
         return [
-            {name: _partition_value(self.schema[name], values.get(name), files, number) for name in self._partitioned}
+            {name: partition_value(self.schema[name], values.get(name), files, number) for name in self._partitioned}
             for number, values in enumerate(files.partitions)
         ]
 
     def _partition_column(self, file: int, name: str, n_rows: int) -> GroupColumn:
         value = self._partition_values[file][name]
-        array = _partition_array(self.schema[name], value, n_rows, has_nulls=self._with_nulls[name])
+        array = partition_array(self.schema[name], value, n_rows, has_nulls=self._with_nulls[name])
         return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
 
     def _absent_of(self, file: int) -> frozenset[str]:
@@ -428,33 +432,6 @@ class GroupReading:
         return _LOCAL_OPTIONS if self.is_local and not self.by_threads else _OTHER_OPTIONS
 
 
-def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
-    """The files that may hold rows that a predicate takes, by the names of their folders; one file is always left.
-
-    Raises:
-        DatasetFileCorruptError: a folder's name is none of its field's values.
-    """
-    names = [name for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
-    if not names:
-        return files
-    kept = []
-    for number, texts in enumerate(files.partitions):
-        values = {name: _partition_value(schema[name], texts.get(name), files, number) for name in names}
-        if len(names) == len(predicate.fields):  # of folders alone: that is asked itself
-            is_kept = bool(predicate.mask({name: _partition_array(schema[name], value, 1) for name, value in values.items()})[0])
-        else:
-            known = {name: _partition_statistics(schema[name].dtype, value, 1) for name, value in values.items()}
-            is_kept = predicate.could_be(True, known)
-        if is_kept:
-            kept.append(number)
-    kept = kept or [0]
-    if len(kept) == len(files.paths):
-        return files
-    return replace(
-        files, paths=tuple(files.paths[number] for number in kept), partitions=tuple(files.partitions[number] for number in kept)
-    )
-
-
 def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:
     """A copy of some rows."""
     # pa.array(rows) imports pandas wherever it is installed
@@ -478,67 +455,3 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_string(column.type) and column.nbytes > 1 << 31:
         column = column.cast(pa.large_string())
     return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
-
-
-def _partition_value(field: Field, text: str | None, files: ParquetFiles, file: int) -> Any:
-    """The value that the name of a folder tells."""
-    if text is None:
-        if not field.nullable:
-            raise DatasetFileCorruptError(
-                f"{files.name(file)} lies in no folder {field.name}=…, or in that for null, but the schema says that the "
-                f"field {field.name!r} is not nullable"
-            )
-        return None
-    dtype = field.dtype
-    try:
-        if not isinstance(dtype, np.dtype):
-            return Decimal(text)
-        if dtype.kind == "U":
-            return text
-        if dtype.kind == "S":
-            return text.encode()
-        if dtype.kind == "b":
-            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-        value = np.array(text).astype(dtype)[()]
-        if dtype.kind in "mM" and np.isnat(value):
-            raise ValueError("no time")
-        if dtype.kind in "iu" and int(text) != value:  # older versions of numpy take what is left of a number that is too large
-            raise ValueError("out of range")
-        return value
-    except (ValueError, ArithmeticError, KeyError) as error:
-        raise DatasetFileCorruptError(
-            f"{files.name(file)} lies in a folder {field.name}={text!r:.60}, which is no {dtype}"
-        ) from error
-
-
-def _partition_array(field: Field, value: Any, n_rows: int, *, has_nulls: bool = False) -> npt.NDArray[Any]:
-    if has_nulls or value is None or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
-        return objects([value] * n_rows)
-    return np.full(n_rows, value, field.dtype)
-
-
-def _column_statistics(dtype: Any, column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> ColumnStatistics:
-    statistics = column.statistics
-    try:
-        if statistics is None or not statistics.has_min_max:
-            return ColumnStatistics(n_rows, n_nulls)
-        is_exact = bool(getattr(statistics, "is_max_value_exact", None))
-        return ColumnStatistics(n_rows, n_nulls, _bounds(dtype, statistics.min, statistics.max), is_exact)
-    except (ValueError, OverflowError, pa.ArrowException):  # dates beyond what Python has
-        return ColumnStatistics(n_rows, n_nulls)
-
-
-def _bounds(dtype: Any, least: Any, greatest: Any) -> npt.NDArray[Any] | None:
-    """The least and greatest value as the column has them; None if they are none, or contradict each other."""
-    try:
-        is_plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
-        bounds = np.array([as_numpy_time(least), as_numpy_time(greatest)], dtype if is_plain else object)
-        return bounds if bounds[0] <= bounds[1] else None  # NaN is not
-    except (TypeError, ValueError, ArithmeticError):
-        return None
-
-
-def _partition_statistics(dtype: Any, value: Any, n_rows: int) -> ColumnStatistics:
-    if value is None:
-        return ColumnStatistics(n_rows, n_rows)
-    return ColumnStatistics(n_rows, 0, _bounds(dtype, value, value), True)
