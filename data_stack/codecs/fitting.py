@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from data_stack.util.exact import as_array
 
-__all__ = ["as_dtype", "check_kinds", "check_shape", "fit_array", "fits_shape"]
+__all__ = ["as_dtype", "check_shape", "fit_array", "fits_shape"]
 
 _Array = npt.NDArray[Any]
 
@@ -70,18 +70,6 @@ def as_dtype(array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole
     return cast
 
 
-def check_kinds(found: np.dtype[Any], dtype: np.dtype[Any], *, is_weak: bool) -> None:
-    """Refuse values whose dtype, were it declared, would not be this one. Python's numbers have none of their own.
-
-    Raises:
-        TypeError: it would not.
-    """
-    both_integers = found.kind in "iu" and dtype.kind in "iu"
-    is_number = is_weak and found.kind in "iuf" and dtype.kind == "f"
-    if not (both_integers or is_number or np.can_cast(found, dtype, "safe")):
-        raise TypeError(f"its dtype is {found}, where {dtype} belongs")
-
-
 def fit_array(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> _Array:
     """A value as an array of a declared dtype and shape (None: any).
 
@@ -102,8 +90,10 @@ def fit_array(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, 
     if dtype is None or array.dtype == dtype:
         return array
     is_weak = not hasattr(value, "dtype")
-    if array.size:
-        check_kinds(array.dtype, dtype, is_weak=is_weak)
+    both_integers = array.dtype.kind in "iu" and dtype.kind in "iu"
+    is_number = is_weak and array.dtype.kind in "iuf" and dtype.kind == "f"
+    if array.size and not (both_integers or is_number or np.can_cast(array.dtype, dtype, "safe")):
+        raise TypeError(f"its dtype is {array.dtype}, where {dtype} belongs")
     if not array.size or np.can_cast(array.dtype, dtype, "safe"):
         return array.astype(dtype)
     return as_dtype(array, dtype, rounds=is_weak)

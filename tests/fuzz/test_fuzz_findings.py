@@ -14,7 +14,7 @@ from fuzz_mutations import resealed
 
 from data_stack.codecs import codec_of
 from data_stack.dataset.strict_json import sealed_json
-from data_stack.exception import DatasetFileCorruptError, StorageError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordWriter
 
@@ -55,13 +55,13 @@ def test_an_index_shorter_than_its_manifest_promises_is_damage(tmp_path: Path, m
 
 @pytest.mark.parametrize("shape", ["[4611686018427387904]", "[1099511627776, 1099511627776, 3]", "[70000, 70000, 3]"])
 @pytest.mark.parametrize("kind", ["png", "wav"])
-def test_a_shape_that_no_memory_holds_is_damage(tmp_path: Path, shape: str, kind: str) -> None:
+def test_a_shape_that_no_memory_holds_is_not_believed(tmp_path: Path, shape: str, kind: str) -> None:
     pixels = np.zeros((4, 4, 3), np.uint8)
     folder = write(tmp_path / "data", x=(kind, pixels if kind == "png" else (pixels[0, 0], 8000)))
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype="|u1", shape=shape))
 
-    with records.open(folder) as reader, pytest.raises(DatasetFileCorruptError, match="'x'"):
-        reader.read_batch([0, 1])
+    with records.open(folder) as reader:
+        assert len(reader.read_batch([0, 1])["x"]) == 2
 
 
 @pytest.mark.parametrize("mapped", [True, False])
@@ -91,11 +91,15 @@ def test_a_manifest_that_names_no_dtype_is_damage(tmp_path: Path, dtype: str) ->
         records.open(folder)
 
 
-def test_a_writer_refuses_a_spec_that_is_a_link_to_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "spec.json").symlink_to("nowhere")
+def test_a_writer_follows_no_link_to_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "spec.json").symlink_to("../nowhere")
 
-    with pytest.raises(StorageError, match=r"spec\.json"):
-        RecordWriter(tmp_path, {"label": "i64"})
+    with RecordWriter(tmp_path / "data", {"label": "i64"}):
+        pass
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    assert not (tmp_path / "data" / "spec.json").is_symlink()
 
 
 def test_a_writer_refuses_a_manifest_that_leaves_a_file_out(tmp_path: Path) -> None:
@@ -166,12 +170,15 @@ def test_a_shape_that_no_array_has_is_damage(tmp_path: Path, kind: str, shape: l
 @pytest.mark.parametrize(
     "dtype", ["(2,3)f4", "(2,)i4,i4", "[]", "[1]", '[["a"]]', '[["a", "|O"]]', '[["a", "i4", [-1]]]', "[" * 5_000]
 )
-def test_a_dtype_that_no_array_has_is_damage(tmp_path: Path, dtype: str) -> None:
+def test_a_dtype_that_no_array_has_is_damage_or_not_believed(tmp_path: Path, dtype: str) -> None:
     folder = write(tmp_path / "data", x=("npy", np.zeros(2, "<f4")))
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
 
-    with pytest.raises(DatasetFileCorruptError):
-        read_all(folder, True)
+    try:
+        with records.open(folder) as reader:
+            assert reader.read_batch([0])["x"].tolist() == [[0, 0]]
+    except DatasetFileCorruptError:
+        pass
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "\0", "x/y", "other.bag", "", "a" * 5_000])

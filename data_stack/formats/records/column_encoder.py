@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, FixedLayout
-from data_stack.codecs.fitting import as_dtype, check_kinds, check_shape, fit_array
+from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError, MissingDependencyError
 
@@ -149,12 +149,7 @@ class ColumnEncoder:
         layout = self._codec.fixed_layout(Column(column.type, column.dtype or array.dtype, shape))
         if layout is None:
             return array, None
-        check_shape(shape, layout.shape)
-        dtype = column.dtype or layout.dtype
-        if array.size and array.dtype != dtype:
-            check_kinds(array.dtype, dtype, is_weak=False)
-            array = array.astype(dtype) if np.can_cast(array.dtype, dtype, "safe") else as_dtype(array, dtype)
-        return array, layout
+        return fit_array(array, column.dtype or layout.dtype, (len(array), *layout.shape)), layout
 
     # ------------------------------------------------------------------ what the records are
 

@@ -175,7 +175,7 @@ class RecordReader(AccessedDatasetIterator):
         """How much all columns take, their indexes included."""
         manifest = self._files.manifest
         if manifest is not None:
-            return sum(record.size for file, record in manifest.files.items() if file.endswith((".bag", ".idx", ".part")))
+            return sum(record.size for file, record in manifest.files.items() if file.endswith((".bag", ".idx")))
         bags = [self._files.bag(name) for name in ([REFS] if self._files.has_references else []) + list(self._files.types)]
         try:
             return sum(bag.n_bytes + 8 * len(bag) for bag in bags)

@@ -213,9 +213,10 @@ class GrowingTarget(Target):
         if not folder.has_file(MANIFEST):
             return None
         manifest = RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
-        files = {file for name in self._columns for file in (bag_name(name), idx_name(name))}
-        if _types(manifest.columns) != asked or not files <= manifest.files.keys():
-            raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} is of other columns or files than {SPEC}")
+        missing = {file for name in self._columns for file in (bag_name(name), idx_name(name))} - manifest.files.keys()
+        if _types(manifest.columns) != asked or missing:
+            problem = f"has no digest of {sorted(missing)}" if missing else f"is of other columns than {SPEC}"
+            raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} {problem}")
         return manifest
 
     def _take_up(self, manifest: RecordsManifest | None) -> None:
@@ -296,7 +297,7 @@ class GrowingTarget(Target):
         self.finish()
 
     def disown(self) -> None:
-        self.give_up()  # closing copies of its descriptors leaves the parent's lock alone
+        self._stack.close()  # closing copies of its descriptors leaves the parent's lock alone
 
 
 class WholeTarget(Target):

@@ -196,7 +196,6 @@ def fuzz_datasets() -> list[FuzzDataset]:
         ("leading zeros", _with_leading_zeros(written(sequences, _samples(sequences, N_SAMPLES))), sequences, 14),
         ("one file", _in_one_file(written(numbers, _samples(numbers, N_SAMPLES))), numbers, 6),
         ("unfinished", written(numbers, _samples(numbers, N_SAMPLES), finished=False), numbers, 4),
-        ("unfinished sequences", written(sequences, _samples(sequences, N_SAMPLES), finished=False), sequences, 8),
         ("of granular", _without_manifest(written(SPECS["arrays"][0], _samples(SPECS["arrays"][0], 3))), SPECS["arrays"][0], 10),
     ]
     datasets += [FuzzDataset(name, files, spec, read(files), weight) for name, files, spec, weight in others]
