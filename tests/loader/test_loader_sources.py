@@ -173,8 +173,8 @@ def test_a_source_of_ones_own_needs_no_more_than_a_call() -> None:
 class Backwards(Epochs):
     """A source of ours, changed."""
 
-    def _at(self, step: int) -> int:
-        return super()._at(-1 - step)
+    def __call__(self, step: int) -> Any:
+        return super().__call__(-1 - step)
 
 
 def test_a_changed_source_is_another_one() -> None:

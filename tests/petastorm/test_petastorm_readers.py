@@ -96,7 +96,7 @@ def test_arguments_that_have_no_effect_are_accepted(numbers: Path) -> None:
         "convert_early_to_numpy": True, "cache_row_size_estimate": 7, "cache_extra_settings": {"cleanup": True},
     }  # fmt: skip
 
-    with make_reader(numbers, **options) as reader:  # type: ignore[arg-type]  # of several types
+    with make_reader(numbers, **options) as reader:
         assert len(list(reader)) == N_ROWS
 
 
@@ -165,7 +165,7 @@ def test_many_epochs_of_many_row_groups_have_the_exact_rows(
     monkeypatch.setattr("data_stack_petastorm.reader._MOST_WORKERS_PER_PROCESSOR", 10)
     options = {"schema_fields": ["id"], "num_epochs": epochs, "reader_pool_type": kind, "workers_count": workers}
 
-    with make_reader(numbers, shuffle_rows=True, **options) as reader:  # type: ignore[arg-type]  # of several types
+    with make_reader(numbers, shuffle_rows=True, **options) as reader:
         rows = np.array(ids(reader)).reshape(epochs, N_ROWS)
 
     assert np.array_equal(np.sort(rows, axis=1), np.broadcast_to(np.arange(N_ROWS), rows.shape))

@@ -318,7 +318,7 @@ class StoredSamples:
             return emptied(self.batch(np.zeros(1, dtype=np.intp))) if self.n_samples else ()
         if self._views is None:
             return stack_samples(self.samples(positions))
-        return self._schemas[0][0].batch_of([self._stacked(number, positions) for number in range(len(self._views))])
+        return self._schemas[0][0].batch_of([self._stacked(self._views, number, positions) for number in range(len(self._views))])
 
     def column(self, key: int | str, positions: IndexArrayOfInts | None) -> Column:
         """One column of the samples at ``positions``, of all for None; no other is read."""
@@ -330,7 +330,11 @@ class StoredSamples:
         number = numbers.pop()
         if numbers or number is None:
             return stack_values([value_of(sample, key) for sample in self.samples(positions)])
-        return self._stacked(number, positions) if self._views is not None else stack_values(self._gathered(positions, number))
+        return (
+            self._stacked(self._views, number, positions)
+            if self._views is not None
+            else stack_values(self._gathered(positions, number))
+        )
 
     def all_samples(self) -> Iterator[Sample]:
         """All samples in order, a block at a time."""
@@ -339,15 +343,14 @@ class StoredSamples:
 
     # ------------------------------------------------------------------ inside
 
-    def _stacked(self, number: int, positions: IndexArrayOfInts) -> Column:
+    def _stacked(self, views: Sequence[tuple[ValueKind, Rows]], number: int, positions: IndexArrayOfInts) -> Column:
         """One column out of the views."""
-        assert self._views is not None
         blocks, within = np.divmod(positions, self._per_block)
-        pieces = blocks * len(self._views) + number
+        pieces = blocks * len(views) + number
         flags = np.frombuffer(self._is_checked, dtype=np.uint8)
         for piece in np.unique(pieces[flags[pieces] == 0]).tolist():
             self._piece(piece)
-        kind, rows = self._views[number]
+        kind, rows = views[number]
         return stacked_rows(kind, rows[blocks, within])
 
     def _gathered(self, positions: IndexArrayOfInts, column: int | None) -> list[Any]:

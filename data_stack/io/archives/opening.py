@@ -67,7 +67,6 @@ def open_archive(
         raise ArchiveError(f"{name!r} is compressed by {compression}, but holds no tar; open_decompressed() reads it")
     if file is None and head.startswith(b"PK\3\4"):
         raise ArchiveError(f"{name!r} is a zip, whose directory is at its end, and its stream cannot seek; store it first")
-    if head.startswith(b"PK\3\4") or (file is not None and zipfile.is_zipfile(file.stream())):
-        assert file is not None
+    if file is not None and (head.startswith(b"PK\3\4") or zipfile.is_zipfile(file.stream())):
         return ZipArchive(name, file, limits, name_encoding or "cp437", skip_special)
     raise ArchiveError(f"{name!r} is neither a zip nor a tar: " + (f"it begins with {head[:8]!r}" if head else "it is empty"))

@@ -827,7 +827,7 @@ def test_what_the_server_says_of_wrong_credentials_is_said_without_them(s3: Fssp
     error = PermissionError(f"no access for {ACCESS_KEY} with {SECRET_KEY} at http://u:p@host/path?sig=s1gnature")
 
     with pytest.raises(StorageError, match="Check the credentials") as refused:
-        s3._files._fail("read", "a", error, 1)
+        s3._files._fail("read", "a", error)
 
     assert not [secret for secret in (ACCESS_KEY, SECRET_KEY, "u:p", "s1gnature") if secret in str(refused.value)]
 
