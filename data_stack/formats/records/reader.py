@@ -29,7 +29,7 @@ from data_stack.formats.records.columns import Places, ValueColumn, as_places, s
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.reading_options import DEFAULTS, Mask, check_column, checked_options, checked_part, names_of
-from data_stack.formats.records.record_files import Access, Incomplete, RecordFiles
+from data_stack.formats.records.record_files import Incomplete, RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
 from data_stack.io.folder import Folder, folder_of
@@ -115,7 +115,7 @@ class RecordReader(AccessedDatasetIterator):
             verified=verified,
             incomplete=incomplete,
         )
-        self._files = RecordFiles(self._folder, Access(bool(mapped), bool(verified)))
+        self._files = RecordFiles(self._folder, mapped=bool(mapped), verified=bool(verified))
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
         for name in self._keys:

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from data_stack.codecs.codec import Codec, Column
@@ -26,7 +25,7 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
 from data_stack.util.logger import logger
 
-__all__ = ["Access", "Incomplete", "RecordFiles"]
+__all__ = ["Incomplete", "RecordFiles"]
 
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
 _LOADED_INDEX_BYTES = 1 << 20
@@ -35,25 +34,13 @@ Incomplete = Literal["raise", "prefix"]
 """What to do with a dataset without manifest whose columns do not hold the same samples."""
 
 
-@dataclass(frozen=True)
-class Access:
-    """How files are to be read.
-
-    Attributes:
-        mapped: map them where that is possible.
-        verified: hold blocks against the manifest.
-    """
-
-    mapped: bool = True
-    verified: bool = True
-
-
 class RecordFiles:
     """What lies in a folder, as far as its spec and manifest tell; no column is opened before it is asked for.
 
     Args:
         folder: where it lies.
-        access: how to read it.
+        mapped: map files where that is possible.
+        verified: hold blocks against the manifest.
 
     Attributes:
         manifest: what the dataset says of itself; None where it was not written by us, or is not finished.
@@ -67,8 +54,8 @@ class RecordFiles:
         DatasetFileCorruptError: it is damaged.
     """
 
-    def __init__(self, folder: Folder, access: Access) -> None:
-        self.folder, self._access = folder, access
+    def __init__(self, folder: Folder, *, mapped: bool = True, verified: bool = True) -> None:
+        self.folder, self._mapped, self._verified = folder, mapped, verified
         # A file that is closed and opened again is not checked twice.
         self._checks: dict[str, BlockChecks] = {}
         self.manifest, self.manifest_sha256 = _manifest(folder)
@@ -247,7 +234,7 @@ class RecordFiles:
         columns = {name: self.schema[name] for name in names}
         held = {name: [each.type, str(each.dtype), each.shape] for name, each in columns.items()}
         files = [file for name in [REFS] * self.has_references + list(columns) for file in self._files_of(name)]
-        if self.manifest is not None and (self._access.verified or self.folder.checks_reads):
+        if self.manifest is not None and (self._verified or self.folder.checks_reads):
             return {"columns": held, "files": {file: self.manifest.files[file].sha256 for file in files}}
         digests = contents_of_resources([functools.partial(self.folder.open, file) for file in files])
         if self._found_inodes() != self._inodes:  # what is open gives the records of before
@@ -271,8 +258,8 @@ class RecordFiles:
                 self.folder,
                 file,
                 record,
-                mapped=self._access.mapped,
-                verified=self._access.verified,
+                mapped=self._mapped,
+                verified=self._verified,
                 load_bytes=load_bytes,
                 checks=self._checks.get(file),
             )

@@ -7,7 +7,7 @@ import numpy as np
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import FileRecord
-from data_stack.formats.records.record_files import Access, RecordFiles
+from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockDamage
 from data_stack.io.folder import Folder
@@ -25,7 +25,7 @@ def verify_files(folder: Folder) -> None:
     Raises:
         DatasetFileCorruptError: something is damaged; the first of it is named.
     """
-    files = RecordFiles(folder, Access(verified=False))
+    files = RecordFiles(folder, verified=False)
     manifest = files.manifest
     if manifest is not None:
         for file, record in manifest.files.items():
