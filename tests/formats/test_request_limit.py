@@ -110,7 +110,7 @@ class TestRecords:
                 reader.read_column("y", [0, 1])
             assert reader.read_column("n", [0, 1]).shape == (2, 37_500)
             with pytest.raises(RequestLimitError, match="'n'"):
-                reader.read_column("n", [0, 1, 2])
+                reader.read_column("n", [0, 1, 2, 3])
 
     def test_what_is_as_large_in_the_file_does_not_count(self, tmp_path: Path) -> None:
         with RecordWriter(tmp_path / "r", {"x": "bytes", "n": Column("array", "float64", (100_000,))}) as writer:
