@@ -330,11 +330,9 @@ class StoredSamples:
         number = numbers.pop()
         if numbers or number is None:
             return stack_values([value_of(sample, key) for sample in self.samples(positions)])
-        return (
-            self._stacked(self._views, number, positions)
-            if self._views is not None
-            else stack_values(self._gathered(positions, number))
-        )
+        if self._views is not None:
+            return self._stacked(self._views, number, positions)
+        return stack_values(self._gathered(positions, number))
 
     def all_samples(self) -> Iterator[Sample]:
         """All samples in order, a block at a time."""
