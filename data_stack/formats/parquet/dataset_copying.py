@@ -84,49 +84,50 @@ def copy_dataset(
     """
     started = time.perf_counter()
     footers = Footers(find_files(source))
-    whole = stored_schema(footers)
-    schema = whole if fields is None else whole.view(fields)
-    for name in not_null:
-        whole[name]
-    goal = folder_of(target)
+    whole, goal = stored_schema(footers), folder_of(target)
+    schema = _copied_fields(whole, fields, not_null)
     if goal.path is not None and goal.path == footers.files.folder.path:
         raise ConfigError(f"source and target are both {goal.name!r}")
     in_folders = partition_names(footers.files.partitions)
-    if partition_by is None:
-        partition_by = [name for name in in_folders if name in schema]
     indexes, dropped = _indexes(footers, schema)
-    is_petastorms = UNISCHEMA_KEY in footers.metadata if petastorm is None else petastorm
-    writer = ParquetWriter(
+    with ParquetWriter(
         goal,
         schema,
-        partition_by=partition_by,
+        partition_by=[name for name in in_folders if name in schema] if partition_by is None else partition_by,
         row_group_mb=row_group_mb,
         file_mb=file_mb,
         compression=compression,
         indexes=indexes,
-        petastorm=is_petastorms,
+        petastorm=UNISCHEMA_KEY in footers.metadata if petastorm is None else petastorm,
         overwrite=overwrite,
-    )
-    with writer:
-        n_there = missing = len(writer)
-        n_left_out = 0
-        for group, table in _tables(RowGroups(footers, whole), schema, not_null, in_folders):
-            n_left_out += int(footers.n_rows[group]) - len(table)
-            skipped = min(missing, len(table))
-            missing -= skipped
-            if skipped < len(table):
-                writer.append_arrow(table.slice(skipped))
-        if missing:
-            raise ConfigError(f"{goal.name!r} holds {n_there:,} rows, more than are to be copied: it holds something else")
-        n_rows = len(writer)
-    names = tuple(field.name for field in schema)
-    seconds = time.perf_counter() - started
-    return CopyOfDataset(n_rows, n_there, n_left_out, names, tuple(index.name for index in indexes), dropped, seconds)
+    ) as writer:
+        n_there = len(writer)
+        n_copied = _append_rows(writer, goal.name, _tables(RowGroups(footers, whole), schema, not_null, in_folders))
+    n_left_out = int(footers.n_rows.sum()) - n_copied
+    names, index_names = tuple(field.name for field in schema), tuple(index.name for index in indexes)
+    return CopyOfDataset(n_copied, n_there, n_left_out, names, index_names, dropped, time.perf_counter() - started)
 
 
-def _tables(
-    row_groups: RowGroups, schema: Schema, not_null: Sequence[str], in_folders: Sequence[str]
-) -> Iterator[tuple[int, pa.Table]]:
+def _copied_fields(whole: Schema, fields: Iterable[Any] | None, not_null: Sequence[str]) -> Schema:
+    for name in not_null:
+        whole[name]  # there is such a field
+    return whole if fields is None else whole.view(fields)
+
+
+def _append_rows(writer: ParquetWriter, name: str, tables: Iterable[pa.Table]) -> int:
+    """Append the rows that the writer does not have yet, and count those that it has then."""
+    n_there = missing = len(writer)
+    for table in tables:
+        skipped = min(missing, len(table))
+        missing -= skipped
+        if skipped < len(table):
+            writer.append_arrow(table.slice(skipped))
+    if missing:
+        raise ConfigError(f"{name!r} holds {n_there:,} rows, more than are to be copied: it holds something else")
+    return len(writer)
+
+
+def _tables(row_groups: RowGroups, schema: Schema, not_null: Sequence[str], in_folders: Sequence[str]) -> Iterator[pa.Table]:
     """The rows of each row group that are wanted, partition columns included."""
     footers, names = row_groups.footers, [field.name for field in schema]
     for group in range(len(footers)):
@@ -147,7 +148,7 @@ def _tables(
             valid = pc.is_valid(table.column(name)) if name in table.column_names else pa.array([False] * n_rows)
             table = table.filter(valid)
             n_rows = len(table)
-        yield group, table.select([name for name in names if name in table.column_names])
+        yield table.select([name for name in names if name in table.column_names])
 
 
 def _indexes(footers: Footers, schema: Schema) -> tuple[list[Any], tuple[str, ...]]:
