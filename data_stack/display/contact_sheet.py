@@ -73,7 +73,7 @@ def contact_sheet(
         seed: chooses random samples instead of the first ones; any int not below 0.
         title: the first line; None: the dataset's name and tag where the iterator knows them.
         sample_pos: position, name or key of what is drawn; None: as the iterator's meta says; else the first part of a tuple, and
-            of a dict what looks like a picture.
+            of a dict what looks most like a picture.
         target_pos: position, name or key of its label; None: as the iterator's meta says; else the second part of a tuple, and
             of a dict what is called a label, or the first part that could be one.
 

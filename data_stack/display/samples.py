@@ -51,7 +51,7 @@ def content(sample: Any, position: Position) -> Any:
 def default_positions(iterator: Any, first: Any) -> tuple[Position, Position]:
     """Where samples and targets of ``iterator`` are: as its meta says if ``first`` has these parts.
 
-    Else, of a tuple, first and second. Of a dict: the first part that looks like a picture, if one does, or the first; and what
+    Else, of a tuple, first and second. Of a dict: the part that looks most like a picture, if one does, or the first; and what
     is called a label, or the first other part that could be one, or the second.
     """
     meta = getattr(iterator, "dataset_meta", None)
@@ -61,7 +61,7 @@ def default_positions(iterator: Any, first: Any) -> tuple[Position, Position]:
     keys: list[Position] = list(first)
     if sample_pos is None or sample_pos not in first:
         others = [key for key in keys if key != target_pos]
-        sample_pos = next((key for key in others if _looks_like_a_picture(first[key])), others[0] if others else 0)
+        sample_pos = max(others, key=lambda key: _picture_likeness(first[key]), default=0)
     if target_pos is None or target_pos not in first:
         others = [key for key in keys if key != sample_pos]
         labels = [key for key in others if _could_be_a_label(first[key])]
@@ -70,9 +70,12 @@ def default_positions(iterator: Any, first: Any) -> tuple[Position, Position]:
     return sample_pos, target_pos
 
 
-def _looks_like_a_picture(value: Any) -> bool:
-    picture = as_picture(value)
-    return picture is not None and min(picture.shape[:2]) >= _LEAST_EDGE
+def _picture_likeness(value: Any) -> int:
+    """How much a value looks like a picture: of bytes in colour most, then of bytes, then of other numbers; 0 if it does not."""
+    array, picture = as_array(value), as_picture(value)
+    if array is None or picture is None or min(picture.shape[:2]) < _LEAST_EDGE:
+        return 0
+    return 1 + 2 * bool(array.dtype == np.uint8) + 2 * (array.ndim == 3)
 
 
 def _could_be_a_label(value: Any) -> bool:
