@@ -20,6 +20,7 @@ from data_stack.exception import (
     CorruptSourceError,
     ResourceNotFoundError,
     RetrievalError,
+    SeveralCorruptSourceErrors,
     SeveralRetrievalErrors,
     StorageError,
 )
@@ -125,7 +126,7 @@ def retrieve(
 
     Raises:
         RetrievalError: a resource could not be had from any of its sources; if there are several such resources, a
-            SeveralRetrievalErrors with all of them. One of which wrong bytes came is a DatasetFileCorruptError too.
+            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came for each of them.
         StorageError: the store could not be written; transfers under way were given up.
         ConfigError: two different definitions have the same identifier.
         MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
@@ -230,8 +231,11 @@ class _Run:
         self._workers = Workers(self._jobs, self._work, n_threads)
         self._workers.run(look, end, patience_seconds=_END_SECONDS)
         failures = [self._failures[job.identifier] for job in self._jobs if job.identifier in self._failures]
+        if len(failures) == 1:
+            raise failures[0]
         if failures:
-            raise failures[0] if len(failures) == 1 else SeveralRetrievalErrors(failures)
+            are_corrupt = all(isinstance(failure, CorruptSourceError) for failure in failures)
+            raise (SeveralCorruptSourceErrors if are_corrupt else SeveralRetrievalErrors)(failures)
 
     def _work(self, job: ResourceDefinition) -> None:
         try:
