@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,6 @@ from typing import Any, Union
 import numpy as np
 
 from data_stack.codecs.codec import Codec
-from data_stack.codecs.npy import NpyCodec
 from data_stack.codecs.plain import BytesCodec, Utf8Codec
 from data_stack.codecs.python_values import PythonCodec
 from data_stack.dataset.iterator.sample_columns import SampleStructure, ValueKind, is_plain_tensor, kind_of, rows_of, values_of
@@ -56,9 +56,13 @@ def _tensor(content: Any) -> Any:
 ColumnKind = Union[ValueKind, Codec]
 """Rows of that kind, or values that the codec writes."""
 
-_CODECS: dict[str, Codec] = {
-    codec.name: codec for codec in (Utf8Codec(errors="surrogatepass"), BytesCodec(), NpyCodec(), _SampleCodec())
-}
+
+@functools.cache
+def _codec(name: str) -> Codec:
+    from data_stack.codecs.npy import NpyCodec  # brings msgpack, which few programs need
+
+    known = (Utf8Codec(errors="surrogatepass"), BytesCodec(), NpyCodec(), _SampleCodec())
+    return {codec.name: codec for codec in known}[name]
 
 
 def kind_for(values: Sequence[Any], rows_before: ValueKind | None) -> ColumnKind:
@@ -68,9 +72,9 @@ def kind_for(values: Sequence[Any], rows_before: ValueKind | None) -> ColumnKind
     if kind.is_fixed and (kind.name in _NUMBERS or (_is_writable(kind) and rows_before in (None, kind))):
         return kind
     if kind.name in ("str", "bytes"):
-        return _CODECS["utf8" if kind.name == "str" else "bytes"]
+        return _codec("utf8" if kind.name == "str" else "bytes")
     are_arrays = all(type(value) in (np.ndarray, np.memmap) and _DTYPE.fullmatch(value.dtype.str) for value in values)
-    return _CODECS["npy" if are_arrays else "sample"]
+    return _codec("npy" if are_arrays else "sample")
 
 
 def _is_writable(kind: ValueKind) -> bool:
@@ -94,7 +98,7 @@ def kind_of_description(described: Any) -> ColumnKind:
         ValueError, TypeError, LookupError: it describes none.
     """
     if "codec" in described:
-        return _CODECS[described["codec"]]
+        return _codec(described["codec"])
     return _checked_kind(described["rows"], described["dtype"], described["shape"])
 
 
