@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordReader", "opened_with"]
 
-#: An iteration reads blocks of about this size, which fits into a processor's cache, and of at most so many samples.
-_BLOCK_BYTES = 1 << 18
+#: An iteration reads blocks of about this size, and of at most so many samples.
+_BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 1024
 #: More where records are decoded in threads.
 _DECODED_BYTES = 4 << 20
