@@ -16,7 +16,7 @@ import pytest
 
 from data_stack.dataset.digests import sample_digest
 from data_stack.dataset.iterator import DatasetIterator
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion import convert
 from data_stack.formats.webdataset import SHARD_INDEX, shard_names
@@ -79,7 +79,9 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def kill_midway(target: Path, **options: Any) -> None:
     program = PROGRAM.format(folder=str(Path(__file__).parent), target=str(target), options=options)
-    text = "import data_stack.formats.conversion.conversion as feed\nfeed._MOST_IN_BATCH = 250\n" + textwrap.dedent(program)
+    often = "from data_stack.formats.conversion import conversion\nfrom data_stack.formats.records import writer\n"
+    often += "conversion._MOST_IN_BATCH, writer._CHECKPOINT_SECONDS = 250, 0.0\n"
+    text = often + textwrap.dedent(program)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
@@ -95,6 +97,8 @@ FORMATS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_killed_conversion_goes_on_where_it_was(tmp_path: Path, kind: str) -> None:
     kill_midway(tmp_path / "out", **FORMATS[kind])
+    assert kind.endswith("records") or not (tmp_path / "out").exists()
+
     report = convert(Pictures(), tmp_path / "out", **FORMATS[kind])
 
     assert (report.n_samples, report.n_verified) == (N, N)
@@ -229,12 +233,16 @@ def test_shards_in_a_store_are_gone_on_with_and_listed_last() -> None:
     assert (report.n_there, report.n_verified) == (2000, N)
 
 
-def test_samples_of_another_dataset_are_noticed_even_where_nothing_is_to_be_verified(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["records", "webdataset"])
+def test_samples_of_another_dataset_are_not_gone_on_with(tmp_path: Path, kind: str) -> None:
+    options = FORMATS[kind]
     with pytest.raises(KeyboardInterrupt):
-        convert(Failing(2000, KeyboardInterrupt()), tmp_path / "out")
+        convert(Failing(2000, KeyboardInterrupt()), tmp_path / "out", **options)
 
-    with pytest.raises(DatasetFileCorruptError, match=r"was there already and differs .*: samples 0 \(label\)"):
-        convert(Others(), tmp_path / "out", verify="none")
+    with pytest.raises(ConfigError, match=r"holds 2,000 samples already, which are none of .*: samples 0 \(label\)"):
+        convert(Others(), tmp_path / "out", **options)
+
+    assert convert(Pictures(), tmp_path / "out", **options).n_there == 2000
 
 
 def test_a_dataset_that_has_grown_is_appended_to(tmp_path: Path) -> None:
@@ -253,7 +261,7 @@ def test_a_dataset_that_has_grown_is_appended_to(tmp_path: Path) -> None:
         assert sample_digest(reader[-1]) == sample_digest(Pictures()[N - 1])
 
 
-def test_sequences_are_gone_on_with_too(tmp_path: Path) -> None:
+def test_sequences_are_begun_anew(tmp_path: Path) -> None:
     spec = {"frames": "bytes[]", "number": "i64"}
     samples = [{"frames": [bytes([number % 256])] * (number % 3), "number": number} for number in range(1000)]
     with records.RecordWriter(tmp_path / "source", spec) as writer:
@@ -266,4 +274,4 @@ def test_sequences_are_gone_on_with_too(tmp_path: Path) -> None:
 
     report = convert(tmp_path / "source", tmp_path / "out")
 
-    assert (report.n_there, report.n_verified) == (600, 1000)
+    assert (report.n_there, report.n_verified) == (0, 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -27,6 +27,7 @@ Verify = Literal["all", "sample", "none"]
 _Positions = npt.NDArray[np.intp]
 
 _SAMPLE: Final = 1000
+_SAMPLE_OF_BEGUN: Final = 64
 _MOST_NAMED: Final = 10
 #: About what a batch takes in memory, and how many samples it has at most.
 _BATCH_BYTES: Final = 8 << 20
@@ -80,7 +81,8 @@ def convert(
         convert(data_stack.load("mnist", "train"), "mnist.npz")
 
     JPEG, PNG and other files are carried over as they are where the target keeps files, and decoded where it keeps arrays;
-    nothing is ever encoded with a loss. Called again after an interruption, folders go on where they were, and single files begin
+    nothing is ever encoded with a loss. A target has its name when all of it is there (in a store, shards and images appear one
+    by one, and the list of them last). Called again after an interruption, folders go on where they were, and single files begin
     anew; called again after the end, it only verifies. What is there is never overwritten. Decimals become text.
 
     Args:
@@ -110,10 +112,8 @@ def convert(
         goal = TARGETS[checked_format(target_format or find_target_format(location))](location, shardlen)
         goal.check(source)
         was_finished = goal.is_finished(source)
-        with _nothing_left_of_failures(location):
+        with _nothing_left_of_failures([location, goal.attempt]):
             n_there = len(source) if was_finished else _write(goal, source, progress)
-            if mode == "none" and 0 < n_there < len(source):
-                mode = "sample"  # what an earlier attempt left may be of another dataset
             n_verified = _verify(goal, source, mode, progress, was_there=n_there > 0)
         types = {name: column.type for name, column in source.schema.items()}
         seconds = time.perf_counter() - started
@@ -135,13 +135,13 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
 
 
 @contextlib.contextmanager
-def _nothing_left_of_failures(target: Location) -> Iterator[None]:
+def _nothing_left_of_failures(places: Sequence[Location]) -> Iterator[None]:
     """Remove what an attempt made that failed, so that it is not in the way of the next one.
 
     An attempt that was interrupted, or lost its store, is gone on with instead, and so is what was there before it.
     """
-    was_there = target.is_file() or target.is_folder()
-    path = None if target.path is None or target.path.exists() else target.path
+    was_there = any(place.is_file() or place.is_folder() for place in places)
+    made = [place.path for place in places if place.path is not None and not place.path.exists()]
     try:
         yield
     except StorageUnavailableError:
@@ -149,12 +149,13 @@ def _nothing_left_of_failures(target: Location) -> Iterator[None]:
     except Exception:
         if not was_there:
             with contextlib.suppress(DataStackError, OSError):  # of a store that cannot remove; the error is the other one
-                if target.is_file():
-                    target.folder.delete(target.name)
-                for name in target.as_folder().list_files() if target.is_folder() else []:
-                    target.as_folder().delete(name)
-                if path is not None and path.exists():
-                    path.rmdir()
+                for place in places:
+                    if place.is_file():
+                        place.folder.delete(place.name)
+                    for name in place.as_folder().list_files() if place.is_folder() else []:
+                        place.as_folder().delete(name)
+                    if place.path in made and place.path.exists():
+                        place.path.rmdir()
         raise
 
 
@@ -163,12 +164,35 @@ def _write(goal: Target, source: Source, progress: bool | None) -> int:
     with _progress_bar("converting", len(source), progress) as tick:
 
         def batches(start: int, stored: Collection[str]) -> Iterator[dict[str, Any]]:
+            if start:
+                _check_begun(goal, source, start)
             tick(start)
             for positions in _batches(source, np.arange(start, len(source), dtype=np.intp), stored):
                 yield source.read(positions, source.schema, stored)
                 tick(len(positions))
 
-        return goal.write(source, batches)
+        n_there = goal.write(source, batches)
+        goal.publish()
+        return n_there
+
+
+def _check_begun(goal: Target, source: Source, n_there: int) -> None:
+    """Whether the samples that are there are those of the source: others are not to be mixed with them."""
+    try:
+        found = open_source(goal.attempt, goal.kind)
+    except DatasetFileCorruptError:  # what cannot be read before it is whole is compared in the end
+        return
+    with contextlib.closing(found):
+        n_common = min(n_there, len(found))
+        if n_common == 0 or set(source.schema) - set(found.keys):
+            return  # the writer says what is wrong with the columns
+        positions = np.unique(np.linspace(0, n_common - 1, _SAMPLE_OF_BEGUN).astype(np.intp))
+        different = _different(source, found.selected({name: name for name in source.schema}), positions)
+    if different:
+        raise ConfigError(
+            f"{goal.attempt.full_name} holds {n_there:,} samples already, which are none of {source.name}: {_named(different)}; "
+            f"choose another target, or remove it"
+        )
 
 
 def _batches(source: Source, positions: _Positions, stored: Collection[str] = ()) -> Iterator[_Positions]:
@@ -203,14 +227,19 @@ def _verify(goal: Target, source: Source, mode: Verify, progress: bool | None, *
                 different.update(_different(source, found, part))
                 tick(len(part))
     if different:
-        first = [f"{position} ({', '.join(names)})" for position, names in list(different.items())[:_MOST_NAMED]]
-        more = f" and {len(different) - len(first):,} more" if len(different) > len(first) else ""
         raise DatasetFileCorruptError(
             f"{shown} {'was there already and' if was_there else 'was written but'} differs from {source.name} in "
-            f"{len(different):,} of {len(positions):,} samples that were compared: samples {', '.join(first)}{more}; "
+            f"{len(different):,} of {len(positions):,} samples that were compared: {_named(different)}; "
             f"{advice if was_there else 'leave these columns out: --columns …'}"
         )
     return len(positions)
+
+
+def _named(different: Mapping[int, Sequence[str]]) -> str:
+    """Samples that differ, the first of them with the columns in which they do."""
+    first = [f"{position} ({', '.join(names)})" for position, names in list(different.items())[:_MOST_NAMED]]
+    more = f" and {len(different) - len(first):,} more" if len(different) > len(first) else ""
+    return f"samples {', '.join(first)}{more}"
 
 
 def _positions(n_samples: int, mode: Verify) -> _Positions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
@@ -22,6 +23,7 @@ from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.webdataset import KEY, SHARD_INDEX, field_of_column
 from data_stack.formats.webdataset_writer import WebDatasetWriter, write_shard
 from data_stack.io.location import Location
+from data_stack.io.storage_errors import storage_errors
 from data_stack.util.request_limit import check_request
 
 __all__ = ["TARGETS", "Target"]
@@ -52,6 +54,8 @@ class Target(ABC):
     kind: str
     has_shards = False
     is_folder = True
+    #: Whether nothing in a folder tells that all of it is there; it then has another name until that is so.
+    is_renamed = False
 
     def __init__(self, location: Location, shardlen: int | None) -> None:
         self.location, self.shardlen = location, shardlen
@@ -74,9 +78,32 @@ class Target(ABC):
                     f"column {name!r} holds sequences ({column.type}), which records alone keep; leave it out: --columns …"
                 )
 
+    @property
+    def attempt(self) -> Location:
+        """Where the dataset lies until all of it is there."""
+        if not self.is_renamed or self.location.path is None:
+            return self.location
+        return Location(self.location.folder, f"{self.location.name}.part")
+
+    def publish(self) -> None:
+        """Give a dataset that is whole its name.
+
+        Raises:
+            StorageError: it cannot be renamed.
+        """
+        source, target = self.attempt.path, self.location.path
+        if source is not None and target is not None and source != target:
+            with storage_errors(f"rename {self.attempt.full_name} to", str(target)):
+                os.rename(source, target)
+
     @abstractmethod
     def is_finished(self, source: Source) -> bool:
         """Whether a whole dataset is there already."""
+
+    def _is_there(self, last: str) -> bool:
+        """Whether a folder is there; in a store, what comes last tells that it is whole."""
+        folder = self.location.as_folder()
+        return folder.has_file(last) or (folder.path is not None and self.location.is_folder())
 
     @abstractmethod
     def write(self, source: Source, batches: _Batches) -> int:
@@ -176,13 +203,13 @@ class _WebDataset(Target):
     has_shards = True
 
     def __init__(self, location: Location, shardlen: int | None) -> None:
-        self.is_folder = not location.name.lower().endswith(".tar")
+        self.is_folder = self.is_renamed = not location.name.lower().endswith(".tar")
         super().__init__(location, shardlen)
         if shardlen is not None and not self.is_folder:
             raise ConfigError(f"{location.name!r} is one file; give a folder for shards: {location.name[:-4]!r}")
 
     def is_finished(self, source: Source) -> bool:
-        return self.location.as_folder().has_file(SHARD_INDEX) if self.is_folder else self.location.is_file()
+        return self._is_there(SHARD_INDEX) if self.is_folder else self.location.is_file()
 
     def check(self, source: Source) -> None:
         super().check(source)
@@ -198,7 +225,7 @@ class _WebDataset(Target):
             samples = (sample for columns in batches(0, source.stored_names) for sample in _samples(columns, fields))
             write_shard(self.location.folder, self.location.name, samples)
             return 0
-        writer = WebDatasetWriter(self.location.as_folder(), name=self.location.name, shardlen=self.shardlen or _DEFAULT_SHARDLEN)
+        writer = WebDatasetWriter(self.attempt.as_folder(), name=self.location.name, shardlen=self.shardlen or _DEFAULT_SHARDLEN)
 
         def append(columns: dict[str, Any]) -> None:
             for sample in _samples(columns, fields):
@@ -230,9 +257,10 @@ class _Images(Target):
     """A folder of images, their metadata last."""
 
     kind = "images"
+    is_renamed = True
 
     def is_finished(self, source: Source) -> bool:
-        return self.location.as_folder().has_file(METADATA[0])
+        return self._is_there(METADATA[0])
 
     def check(self, source: Source) -> None:
         super().check(source)
@@ -249,7 +277,7 @@ class _Images(Target):
                 raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
 
     def write(self, source: Source, batches: _Batches) -> int:
-        writer = ImageFolderWriter(self.location.as_folder())
+        writer = ImageFolderWriter(self.attempt.as_folder())
 
         def append(columns: dict[str, Any]) -> None:
             for sample in _samples(columns, {name: name for name in columns}):
