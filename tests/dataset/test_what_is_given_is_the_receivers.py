@@ -190,3 +190,38 @@ def test_arrays_of_memory_maps_are_read_only_or_copies(tmp_path: Path) -> None:
     for way in ("loader inline", "batch"):
         check(given, way)
     check(given.batches(2), "one by one")
+
+
+class KeptColumns(DatasetIteratorIF):
+    """A client that gives the very columns that it keeps."""
+
+    def __init__(self) -> None:
+        self.columns = (np.arange(4), np.arange(4) * 2)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(column[index] for column in self.columns)
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return []
+
+    def read_batch(self, indices: Any) -> Any:
+        return self.columns
+
+    def read_column(self, key: Any, indices: Any = None) -> Any:
+        return self.columns[key]
+
+
+@pytest.mark.parametrize("worker_kind", ["inline", "threads"])
+def test_columns_that_a_client_keeps_are_not_written_into(worker_kind: Any) -> None:
+    client = KeptColumns()
+
+    with Loader(client, 4, worker_kind=worker_kind) as loader:
+        for numbers, doubled in loader:
+            numbers += 1
+            doubled += 1
+
+    assert [column.tolist() for column in client.columns] == [[0, 1, 2, 3], [0, 2, 4, 6]]

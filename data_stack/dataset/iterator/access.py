@@ -365,6 +365,15 @@ class Ways(NamedTuple):
         return cls(has_access, access < len(mro) and access <= lengths, frozenset(own), frozenset(defaults))
 
 
+def _new(batch: Any) -> Any:
+    """A batch, or a column, with arrays that the client which made it does not keep."""
+    if isinstance(batch, dict):
+        return {key: _new(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(map(_new, batch))
+    return batch.copy() if isinstance(batch, np.ndarray) else batch
+
+
 class DefaultAccess(SampleAccess):
     """Access to an iterator by its public methods, where its class brings no access or redefined some of them below it.
 
@@ -397,13 +406,13 @@ class DefaultAccess(SampleAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if "read_batch" in self._ways.own:
-            batch: Batch = self._iterator.read_batch(positions)
+            batch: Batch = _new(self._iterator.read_batch(positions))
             return batch
         return self._brought().batch(positions) if self._ways.has_access else super().batch(positions)
 
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if "read_column" in self._ways.own:
-            return [self._iterator.read_column(key, positions) for key in keys]
+            return [_new(self._iterator.read_column(key, positions)) for key in keys]
         keys = [self._iterator._column_key(key) for key in keys]
         if self._ways.has_access:
             return self._brought().columns(keys, positions)
