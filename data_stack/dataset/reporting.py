@@ -93,7 +93,7 @@ class DatasetIteratorReportGenerator:
             raise ConfigError(f"there is no report format {report_format!r}: there are {known}") from None
         report = _Reporter(measure_speed).report(iterator)
         if statistics and report.columns:
-            report.columns = column_statistics.with_statistics(adapted(iterator), report.columns, report.feature_names)
+            report.columns = column_statistics.with_statistics(adapted(iterator), report.columns)
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:

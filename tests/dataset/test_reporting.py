@@ -646,11 +646,6 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
         pytest.approx((finite.mean(), finite.std()), abs=rounding) if len(finite) else (None, None)
     )
     assert found.n_distinct == (len(np.unique(column[~np.isnan(values)])) if column.ndim == 1 else None)
-    for position, feature in enumerate(found.features):
-        of_feature = column[:, position].astype(np.float64)
-        finite = of_feature[np.isfinite(of_feature)]
-        assert feature.n_missing == np.isnan(of_feature).sum()
-        assert (feature.mean, feature.std) == (pytest.approx((finite.mean(), finite.std())) if len(finite) else (None, None))
 
 
 def test_statistics_lose_no_digits_to_a_large_mean() -> None:
@@ -698,17 +693,6 @@ def test_times_have_extremes_and_missing_values() -> None:
     found = SequenceDatasetIterator([column]).report(statistics=True).columns[0].statistics
 
     assert (found.min, found.max, found.n_missing, found.n_distinct) == ("2020-05-05", "2021-01-01", 1, 2)
-
-
-def test_features_have_names_and_statistics_of_their_own() -> None:
-    meta = replace(META, feature_names=("height", "width"))
-    iterator = InformedDatasetIterator(SequenceDatasetIterator([np.array([[1.0, 10], [math.nan, 30]]), [0, 1]]), meta)
-
-    height, width = iterator.report(statistics=True).columns[0].statistics.features
-
-    assert (height.name, height.n_missing, height.n_numbers, height.mean) == ("height", 1, 1, 1.0)
-    assert (width.name, width.n_missing, width.mean, width.std) == ("width", 0, 20.0, 10.0)
-    assert "| height | 1 | 0 | 1 | 1 | 1 | 0 |" in iterator.report("markdown", statistics=True)
 
 
 def test_statistics_tell_which_extents_vary() -> None:

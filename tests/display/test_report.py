@@ -86,9 +86,7 @@ def test_a_report_of_a_dataset_holds_what_each_iterator_reports_of_itself() -> N
 def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> None:
     report = DatasetReport.of("iris", storage="memory://", statistics=True, duplicates=True)
 
-    features = report.splits["all"].columns[0].statistics
-    assert features is not None
-    assert len(features.features) == 4
+    assert report.splits["all"].columns[0].statistics is not None
     assert report.to_dict()["duplicates"]["within"][0]["n_repeats"] == 1
     assert all("Duplicates" in each for each in (str(report), report.to_markdown(), report.to_html()))
 

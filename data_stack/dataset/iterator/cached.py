@@ -97,10 +97,6 @@ class CachedDatasetIterator(AccessedDatasetIterator):
         """How often samples were found, and what is kept."""
         return self._cache().info()
 
-    def clear_cache(self) -> None:
-        """Let all kept samples go, and count anew."""
-        self._cache().clear()
-
     def _cache(self) -> _CachedAccess:
         access: Any = brought_access(self)
         return access  # type: ignore[no-any-return]  # that of this class
@@ -132,11 +128,6 @@ class _CachedAccess(OneToOneAccess):
     def info(self) -> CacheInfo:
         """See :meth:`CachedDatasetIterator.cache_info`."""
         return CacheInfo(self._hits, self._misses, len(self._kept), self._kept.n_bytes, self._max_bytes)
-
-    def clear(self) -> None:
-        """See :meth:`CachedDatasetIterator.clear_cache`."""
-        self._kept.clear()
-        self._hits = self._misses = 0
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here

@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.digests import DIGEST_BYTES, column_digests
-from data_stack.dataset.iterator.access import SampleAccess, brought_access
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, IndexArray, Sample
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.deduplicated import equal_groups
 from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeated_values
-from data_stack.dataset.iterator.indices import checked_indices, checked_integer
+from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.ordered import missing_values, stable_order
 from data_stack.dataset.iterator.ownership import copied, owned
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.stacking import emptied, stack_samples, stack_values, value_of
+from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, narrowed
 from data_stack.exception import ConfigError
@@ -74,8 +74,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     With ``offsets``, such as ``{-1: ["speed"], 0: ["speed", "image"], 2: None}``, it is instead a dict that has for each offset
     one sample of the window: of the columns named, a tuple or, if they are strings, a dict, with values as ``read_column``
     gives them; or for None the whole sample as it is. The lowest offset is the window's first sample; an offset that is not
-    there is not read. ``read_batch`` gives, as of all dicts, one column for each offset, of tuples or dicts as objects;
-    :meth:`read_offsets` gives their columns.
+    there is not read. ``read_batch`` gives, as of all dicts, one column for each offset, of tuples or dicts as objects.
 
     When this is made, the columns ``order_by`` and ``group_by`` are read, nothing else. Then 4 bytes are kept for each window,
     and as much for each sample if they had to be ordered (8 in an iterator of more than 2**31); without order, groups and gaps,
@@ -164,22 +163,6 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             starts = starts_in_runs(runs, np.diff(runs, append=n_below), self._length, step)
         return narrowed(starts, n_below)
 
-    def read_offsets(self, indices: IndexArray) -> dict[int, Batch]:
-        """The windows at ``indices`` as columns: for each offset the batch of its samples, each column of shape ``(n, ...)``.
-
-        Raises:
-            DatasetOutOfBoundsError: one of the positions lies outside.
-            ConfigError: the windows have no offsets.
-        """
-        access = brought_access(self)
-        if not isinstance(access, OffsetsAccess):
-            raise ConfigError("these windows have no offsets; read_batch gives their columns, shape (n, length, ...)")
-        positions = checked_indices(indices, len(self))
-        if len(positions) == 0:
-            batches = access.batches_at(np.zeros(1, dtype=np.intp)) if len(self) else {}
-            return {offset: emptied(batch) for offset, batch in batches.items()}
-        return access.batches_at(positions)
-
     # ------------------------------------------------------------------ what it is
 
     def _arguments(self) -> dict[str, Any]:
@@ -259,20 +242,6 @@ class OffsetsAccess(_WindowedAccess):
             return [np.empty(0) for _ in keys]
         samples = self.samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
         return [stack_values([value_of(sample, key) for sample in samples])[: len(positions)] for key in keys]
-
-    def batches_at(self, positions: IndexArrayOfInts) -> dict[int, Batch]:
-        """For each offset the batch of its samples."""
-        columns = self.columns_of_offsets(positions, self._offsets)
-        batches: dict[int, Batch] = {}
-        for offset, keys in self._offsets.items():
-            if keys is None:
-                slots = self._slots_of_offsets(positions, [offset]).reshape(-1)
-                batches[offset] = self.below.batch(self.positions_of(slots))
-            elif isinstance(keys[0], str):
-                batches[offset] = {str(key): columns[offset, key] for key in keys}
-            else:
-                batches[offset] = tuple([columns[offset, key] for key in keys])
-        return batches
 
     def samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
         samples_of: dict[int, Sequence[Sample]] = {}

@@ -4,30 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ColumnReport", "ColumnStatistics", "FeatureStatistics"]
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureStatistics:
-    """The numbers at one position of the vectors of a column.
-
-    Attributes:
-        name: of the feature, or its position as text.
-        n_missing: how many are NaN.
-        n_numbers: how many are not.
-        n_infinite: how many of the numbers are infinite.
-        min, max: of the numbers; None if there are none.
-        mean, std: of the finite numbers, ``std`` of the population (divided by n); None if there are none.
-    """
-
-    name: str
-    n_missing: int
-    n_numbers: int
-    n_infinite: int
-    min: float | int | None
-    max: float | int | None
-    mean: float | None
-    std: float | None
+__all__ = ["ColumnReport", "ColumnStatistics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +19,6 @@ class ColumnStatistics:
         min, max: of the numbers; of dates and times as text; None if there are none.
         mean, std: of the finite numbers, ``std`` of the population (divided by n); None if there are none.
         n_distinct: how many samples differ in this column; None of arrays, and of more than 100,000.
-        features: likewise for each position of vectors of up to 1,000 numbers; empty for other columns.
     """
 
     n_missing: int
@@ -54,7 +30,6 @@ class ColumnStatistics:
     mean: float | None
     std: float | None
     n_distinct: int | None
-    features: tuple[FeatureStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

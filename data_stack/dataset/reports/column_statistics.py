@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.contract import Batch, DatasetIteratorIF
 from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.moments import RunningMoments
-from data_stack.dataset.reports.column_report import ColumnReport, ColumnStatistics, FeatureStatistics
+from data_stack.dataset.reports.column_report import ColumnReport, ColumnStatistics
 from data_stack.util.exact import comparable
 
 __all__ = ["columns_of_samples", "with_statistics"]
@@ -24,7 +24,6 @@ __all__ = ["columns_of_samples", "with_statistics"]
 _NULLABLE = " or None"
 
 _MOST_DISTINCT = 100_000
-_MOST_FEATURES = 1000
 
 _Numbers = npt.NDArray[Any]
 
@@ -58,15 +57,12 @@ def columns_of_samples(
     return tuple(columns)
 
 
-def with_statistics(
-    iterator: DatasetIteratorIF, columns: Sequence[ColumnReport], feature_names: Sequence[str] | None
-) -> tuple[ColumnReport, ...]:
+def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]) -> tuple[ColumnReport, ...]:
     """``columns`` with the statistics of all samples, which are read once, block by block.
 
     Args:
         iterator: its samples are read from first to last, about 4 MiB at once.
         columns: see :func:`columns_of_samples`.
-        feature_names: names the positions of the vectors in the column of the sample proper.
     """
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
     for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
@@ -77,7 +73,7 @@ def with_statistics(
         replace(
             column,
             shape=collectors[column.key].shape(column.shape),
-            statistics=collectors[column.key].statistics(feature_names if column.role == "sample" else None),
+            statistics=collectors[column.key].statistics(),
         )
         for column in columns
     )
@@ -130,35 +126,34 @@ class _Moments(RunningMoments):
 
     def __init__(self) -> None:
         super().__init__()
-        self.n_missing: Any = 0
-        self.n_infinite: Any = 0
-        self.extremes: list[_Numbers] = []  # of the numbers' own type: integers stay exact
+        self.n_missing = self.n_infinite = 0
+        self.extremes: list[Any] = []  # of the numbers' own type: integers stay exact
 
     def add(self, block: _Numbers) -> None:
-        """Numbers of shape ``(n, …)``, n > 0."""
+        """Numbers of shape ``(n,)``, n > 0."""
         block = block.view(np.uint8) if block.dtype.kind == "b" else block
-        low, high = np.fmin.reduce(block, axis=0), np.fmax.reduce(block, axis=0)  # these two pass NaN by
+        low, high = np.fmin.reduce(block), np.fmax.reduce(block)  # these two pass NaN by
         self.extremes = [np.fmin(low, self.extremes[0]), np.fmax(high, self.extremes[1])] if self.extremes else [low, high]
         if block.dtype.kind == "f":
             is_infinite = np.isinf(block)
-            self.n_missing = self.n_missing + np.count_nonzero(np.isnan(block), axis=0)
-            self.n_infinite = self.n_infinite + np.count_nonzero(is_infinite, axis=0)
-            block = np.where(is_infinite, np.nan, block) if is_infinite.any() else block
+            self.n_missing += int(np.count_nonzero(np.isnan(block)))
+            self.n_infinite += int(np.count_nonzero(is_infinite))
+            block = np.where(is_infinite, np.nan, block)
         super().add(block)
 
-    def facts(self, at: Any = ()) -> dict[str, Any]:
-        """What is found, as plain Python values; of the numbers at one position."""
-        n_finite, n_infinite = (int(np.asarray(each)[at] if np.ndim(each) else each) for each in (self.count, self.n_infinite))
-        n_missing = int(np.asarray(self.n_missing)[at] if np.ndim(self.n_missing) else self.n_missing)
-        low, high = (_plain_number(np.asarray(each)[at]) for each in self.extremes) if n_finite + n_infinite else (None, None)
+    def facts(self) -> dict[str, Any]:
+        """What is found, as plain Python values."""
+        n_finite = int(self.count)
+        n_numbers = n_finite + self.n_infinite
+        low, high = map(_plain_number, self.extremes) if n_numbers else (None, None)
         return {
-            "n_missing": n_missing,
-            "n_numbers": n_finite + n_infinite,
-            "n_infinite": n_infinite,
+            "n_missing": self.n_missing,
+            "n_numbers": n_numbers,
+            "n_infinite": self.n_infinite,
             "min": low,
             "max": high,
-            "mean": float(np.asarray(self.mean)[at]) if n_finite else None,
-            "std": math.sqrt(float(np.asarray(self.squares)[at]) / n_finite) if n_finite else None,
+            "mean": float(self.mean) if n_finite else None,
+            "std": math.sqrt(float(self.squares) / n_finite) if n_finite else None,
         }
 
 
@@ -167,8 +162,6 @@ class _Collector:
 
     def __init__(self) -> None:
         self._moments = _Moments()
-        self._by_feature: _Moments | None = None
-        self._n_features: int | None = None  # of all blocks so far; 0 where they differ, or are no vectors
         self._n_missing = 0  # besides the NaN that the moments count
         self._n_samples_with_missing = 0
         self._times: list[Any] = []
@@ -185,7 +178,8 @@ class _Collector:
         is_missing = np.isnan(column) if kind in "fc" else np.isnat(column) if kind in "Mm" else np.zeros(column.shape, bool)
         self._n_samples_with_missing += int(np.count_nonzero(is_missing.reshape(len(column), -1).any(axis=1)))
         if kind in "biuf":
-            self._add_numbers(column)
+            if column.size:
+                self._moments.add(column.reshape(-1))
         else:
             self._n_missing += int(np.count_nonzero(is_missing))
         present = column[~is_missing]
@@ -203,32 +197,17 @@ class _Collector:
         """The shape of all values: ``of_first`` if none was read."""
         return _shared_shape(self._shapes) if self._shapes else of_first
 
-    def statistics(self, feature_names: Sequence[str] | None) -> ColumnStatistics:
+    def statistics(self) -> ColumnStatistics:
         """What was found."""
         facts = self._moments.facts()
         facts["n_missing"] += self._n_missing
         if self._times:
             facts["min"], facts["max"] = map(str, self._times)
-        features: tuple[FeatureStatistics, ...] = ()
-        if self._by_feature is not None and self._n_features:
-            k = self._n_features
-            names = feature_names if feature_names is not None and len(feature_names) == k else range(k)
-            features = tuple(FeatureStatistics(str(name), **self._by_feature.facts(at)) for at, name in enumerate(names))
         return ColumnStatistics(
             n_samples_with_missing=self._n_samples_with_missing,
             n_distinct=None if self._distinct is None else len(self._distinct),
-            features=features,
             **facts,
         )
-
-    def _add_numbers(self, column: _Numbers) -> None:
-        if column.size:
-            self._moments.add(column.reshape(-1))
-        k = column.shape[1] if column.ndim == 2 and 1 < column.shape[1] <= _MOST_FEATURES else 0
-        self._n_features = k if self._n_features in (None, k) else 0
-        if self._n_features:
-            self._by_feature = self._by_feature or _Moments()
-            self._by_feature.add(column)
 
     def _add_objects(self, column: _Numbers) -> None:
         numbers: list[Any] = []

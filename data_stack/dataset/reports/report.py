@@ -80,7 +80,6 @@ class DatasetIteratorReport(Document):
         blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
         if self.columns:
             blocks += [Heading(level + 1, "Columns"), _table_of_columns(self.columns)]
-            blocks += _blocks_of_features(self.columns, level + 1)
         if self.target_dist:
             blocks += [Heading(level + 1, "Targets"), *_blocks_of_targets(self)]
         return blocks
@@ -192,25 +191,6 @@ def _shape(shape: tuple[int | None, ...] | None) -> str:
     return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
 
 
-def _blocks_of_features(columns: Sequence[ColumnReport], level: int) -> list[Block]:
-    blocks: list[Block] = []
-    for column in columns:
-        features = () if column.statistics is None else column.statistics.features
-        if not features:
-            continue
-        rows = [
-            [
-                readable(feature.name),
-                *map(number_text, (feature.n_missing, feature.n_infinite, feature.min, feature.max, feature.mean, feature.std)),
-            ]
-            for feature in features[:_MOST_ROWS]
-        ]
-        blocks.append(Heading(level, "Features" if column.key is None else f"Features of column {_name(column)}"))
-        blocks.append(Table(["feature", "missing", "infinite", "min", "max", "mean", "std"], rows, frozenset(range(1, 7))))
-        blocks += _rest(len(features), "features")
-    return blocks
-
-
 def _blocks_of_targets(report: DatasetIteratorReport) -> list[Block]:
     names = {target: _class_name(report, target) for target in report.target_dist}
     has_names = any(name is not None for name in names.values())
@@ -222,7 +202,9 @@ def _blocks_of_targets(report: DatasetIteratorReport) -> list[Block]:
         rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar])
     header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
     right = frozenset({len(header) - 3, len(header) - 2})
-    return [Table(header, rows, right), *_rest(len(report.target_dist), "targets")]
+    n_more = len(report.target_dist) - _MOST_ROWS
+    rest: list[Block] = [Paragraph(f"… and {n_more:,} more targets")] if n_more > 0 else []
+    return [Table(header, rows, right), *rest]
 
 
 def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
@@ -233,7 +215,3 @@ def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
     if report.target_kind != "one_hot" and any(isinstance(name, int) for name in names):
         return None  # then the numbers are the names
     return readable(plain_value(names[target]))
-
-
-def _rest(n_rows: int, what: str) -> list[Block]:
-    return [Paragraph(f"… and {n_rows - _MOST_ROWS:,} more {what}")] if n_rows > _MOST_ROWS else []

@@ -170,16 +170,6 @@ def test_a_column_is_made_of_kept_samples_once_all_are_kept() -> None:
         cache.read_column(7, [0])
 
 
-def test_a_cache_can_be_emptied() -> None:
-    cache = CachedDatasetIterator(Counting())
-    list(cache)
-
-    cache.clear_cache()
-
-    assert (cache.cache_info().hits, cache.cache_info().misses, cache.cache_info().n_bytes) == (0, 0, 0)
-    assert cache[1][1] == 1
-
-
 def test_a_pickled_cache_is_empty_and_keeps_its_limit() -> None:
     cache = CachedDatasetIterator(Counting(), max_bytes=5000)
     list(cache)

@@ -430,10 +430,6 @@ def test_windows_with_offsets_obey_the_law(offsets: Any) -> None:
         rows = {offset: source[8 - (start + offset - lowest)] for offset in offsets}
         expected.append({o: rows[o] if keys is None else {key: rows[o][key] for key in keys} for o, keys in offsets.items()})
     assert_lawful(windows, expected, list(offsets))
-    for indices in ([0, 1, 0], [-1], range(9 - length + 1)):
-        batches = windows.read_offsets(indices)
-        assert same(batches, {offset: stack_samples([expected[i][offset] for i in indices]) for offset in offsets})
-    assert windows.read_offsets([]).keys() == offsets.keys()
 
 
 def test_only_the_columns_at_their_offsets_are_read() -> None:
@@ -462,13 +458,10 @@ def test_offsets_that_make_no_sense_are_refused(offsets: Any, length: int, said:
 
 
 def test_columns_of_offsets_need_offsets_that_are_there() -> None:
-    with pytest.raises(ConfigError, match="have no offsets"):
-        WindowedDatasetIterator(speeds(6), 2).read_offsets([0])
     with pytest.raises(ConfigError, match="no column 7"):
         WindowedDatasetIterator(speeds(6), 2, offsets={0: None, 1: None}).read_column(7, [0])
     with pytest.raises(ConfigError, match="no column 'x'"):
         WindowedDatasetIterator(speeds(6), 2, offsets={0: ["x"], 1: None})[0]
-    assert WindowedDatasetIterator(speeds(1), 2, offsets={0: None, 1: None}).read_offsets([]) == {}
 
 
 # --- what is read --------------------------------------------------------------------------------------------------
