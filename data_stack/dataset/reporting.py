@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -126,7 +126,7 @@ class _Reporter:
         self._n_samples_read = 0
 
     def report(self, iterator: Any) -> DatasetIteratorReport:
-        nodes = _in_post_order(iterator)
+        nodes = _found_below(iterator)
         reports = {id(node): self._bare_report(node, is_root=node is iterator) for node, _ in nodes}
         for node, underlying in nodes:
             reports[id(node)].sub_reports += [reports[id(each)] for each in underlying]
@@ -191,31 +191,22 @@ class _Reporter:
         return column if positions is None else column.take(as_index_array(positions), axis=0)
 
 
-def _in_post_order(root: Any) -> list[tuple[Any, list[Any]]]:
-    """All iterators of a stack with what they are stacked on, each once and after what is below it (but for circles)."""
-    found = {id(root): (root, _underlying(root))}
-    order: list[tuple[Any, list[Any]]] = []
-    path: list[tuple[int, Iterator[Any]]] = [(id(root), iter(found[id(root)][1]))]
-    while path:
-        identity, remaining = path[-1]
-        for iterator in remaining:
-            if id(iterator) not in found:
-                found[id(iterator)] = iterator, _underlying(iterator)
-                path.append((id(iterator), iter(found[id(iterator)][1])))
-                break
-        else:
-            order.append(found[identity])
-            path.pop()
-    return order
+def _found_below(root: Any) -> list[tuple[Any, list[Any]]]:
+    """All iterators of a stack with what they are stacked on, each once; as a rule after what is below it."""
+    found: dict[int, tuple[Any, list[Any]]] = {}
+    waiting = [root]
+    while waiting:
+        iterator = waiting.pop()
+        if id(iterator) not in found:
+            below = list(getattr(iterator, "underlying_iterators", ()))
+            found[id(iterator)] = iterator, below
+            waiting += below
+    return list(reversed(found.values()))
 
 
 def _positions_looked_at(n_samples: int) -> list[int]:
     """The first one, the last one, and some between: of what all look alike in one of them, another may lack a value."""
     return sorted({round(part * (n_samples - 1) / (_SAMPLES_LOOKED_AT - 1)) for part in range(_SAMPLES_LOOKED_AT)})
-
-
-def _underlying(iterator: Any) -> list[Any]:
-    return list(getattr(iterator, "underlying_iterators", ()))
 
 
 def _is_no_class(target: Any) -> bool:

@@ -320,7 +320,7 @@ class Mix(_OurSource):
 
     Raises:
         ConfigError: there is no source, one of them is none or ends, or the weights are not allowed, see
-            :func:`_checked_parts`.
+            :func:`~data_stack.dataset.iterator.mixed.exact_parts`.
     """
 
     def __init__(
@@ -330,7 +330,8 @@ class Mix(_OurSource):
         seed: SupportsIndex = 0,
     ) -> None:
         super().__init__(sources, weights=weights, seed=_checked_seed("Mix", seed))
-        numbers, parts = _checked_parts(weights, len(self._sources))
+        n_sources = len(self._sources)
+        numbers, parts = exact_parts([1] * n_sources if weights is None else weights, n_sources, "weight", "source")
         self._given["weights"] = None if weights is None else numbers
         for place, (source, part) in enumerate(zip(self._sources, parts, strict=True)):
             if part and source.n_steps is not None:
@@ -430,25 +431,3 @@ def _length_of(source: StepSource, given: int | None, name: str) -> int:
     if n_steps is not None and length > n_steps:
         raise ConfigError(f"{name} was given length={length:,} for a source of {n_steps:,} samples: {source!r:.80}")
     return length
-
-
-def _checked_parts(weights: Sequence[float] | npt.ArrayLike | None, n_sources: int) -> tuple[list[int | float], list[Fraction]]:
-    """Weights as plain numbers, and as exact parts of 1; None gives all sources the same.
-
-    Floats mean the decimal number that Python shows: 0.1 is a tenth.
-
-    Raises:
-        ConfigError: there are not as many weights as sources; a weight is negative, not finite or no number; none is positive; a
-            positive one is less than a 2**20-th of their sum.
-    """
-    try:
-        # of numpy's floats the decimal number that numpy shows
-        numbers = [1 if weights is None else float(str(each)) for each in (range(n_sources) if weights is None else weights)]  # type: ignore[union-attr]  # or TypeError
-    except (TypeError, ValueError):
-        raise ConfigError(f"weights are a list of numbers, one for each source, got {weights!r:.80}") from None
-    if len(numbers) != n_sources:
-        raise ConfigError(f"{n_sources} sources cannot be mixed by {len(numbers)} weights: give one for each")
-    for place, number in enumerate(numbers):
-        if not 0 <= number < math.inf:
-            raise ConfigError(f"weights must be finite and not negative; that of source {place} is {number:g}")
-    return numbers, exact_parts(numbers, "weight", "source")

@@ -77,7 +77,12 @@ class MixedDatasetIterator(DatasetIteratorView):
             self._n_wanted = checked_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(adapted(iterator)) for iterator in combined.underlying_iterators]
-        self._proportions, parts = _checked_proportions(proportions, lengths)
+        if not lengths:
+            raise ConfigError("a mixed iterator needs at least one iterator; it was given none")
+        self._proportions, parts = exact_parts(proportions, len(lengths))
+        for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
+            if part and not length:
+                raise ConfigError(f"iterator {place} is empty, but its proportion is not 0; leave it out, or give it 0")
         self._block_size = math.ceil(1 / min(part for part in parts if part))
         key = derived_seed("mixed", self._seed, self._epoch)
         super().__init__(combined, _Mix(lengths, parts, self._block_size, self._n_wanted, key))
@@ -108,44 +113,34 @@ class MixedDatasetIterator(DatasetIteratorView):
         return self._dataset_iterator.underlying_iterators
 
 
-def _checked_proportions(proportions: Sequence[float], lengths: Sequence[int]) -> tuple[list[float], list[Fraction]]:
-    """Proportions as plain numbers, and as exact parts of 1."""
-    if not lengths:
-        raise ConfigError("a mixed iterator needs at least one iterator; it was given none")
-    try:
-        given = list(proportions)
-    except TypeError:
-        raise ConfigError(f"proportions are a list of numbers, one for each iterator, got {proportions!r:.80}") from None
-    if len(given) != len(lengths):
-        raise ConfigError(f"{len(lengths)} iterators cannot be mixed in {len(given)} proportions: give one for each")
-    numbers: list[float] = []
-    for place, proportion in enumerate(given):
-        number = _number(proportion)
-        if number is None:
-            raise ConfigError(f"proportions must be numbers; that of iterator {place} is {proportion!r:.80}")
-        if not 0 <= number < math.inf:
-            raise ConfigError(f"proportions must be finite and not negative; that of iterator {place} is {number}")
-        if number > 0 and lengths[place] == 0:
-            raise ConfigError(f"iterator {place} is empty, but shall come in the proportion {number}; leave it out, or give it 0")
-        numbers.append(number)
-    return numbers, exact_parts(numbers, "proportion", "iterator")
-
-
-def exact_parts(numbers: Sequence[float], name: str, of: str) -> list[Fraction]:
-    """Finite numbers that are not negative, as exact parts of their sum; a float means the decimal number that Python shows.
+def exact_parts(
+    given: Any, n_wanted: int, name: str = "proportion", of: str = "iterator"
+) -> tuple[list[int | float], list[Fraction]]:
+    """Proportions as plain numbers, and as exact parts of their sum; a float means the decimal number that Python shows.
 
     Args:
-        numbers: plain ones.
+        given: numbers, finite and not negative.
+        n_wanted: how many there must be.
         name: what each is called in a message, e.g. ``"weight"``.
         of: what each belongs to, e.g. ``"source"``.
 
     Raises:
-        ConfigError: none is positive; or a positive one is less than a 2**20-th of their sum.
+        ConfigError: they are not such numbers, or not as many; none is positive; or a positive one is less than a 2**20-th of
+            their sum.
     """
+    try:
+        numbers = [_number(each) for each in given]
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name}s are a list of numbers, one for each {of}, got {given!r:.80}") from None
+    if len(numbers) != n_wanted:
+        raise ConfigError(f"{n_wanted} {of}s cannot be mixed by {len(numbers)} {name}s: give one for each")
+    for place, number in enumerate(numbers):
+        if not 0 <= number < math.inf:
+            raise ConfigError(f"{name}s must be finite and not negative; that of {of} {place} is {number}")
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     if total == 0:
-        raise ConfigError(f"at least one of the {name}s must be positive, got {list(numbers)}")
+        raise ConfigError(f"at least one of the {name}s must be positive, got {numbers}")
     parts = [number / total for number in exact]
     for place, part in enumerate(parts):
         if 0 < part < Fraction(1, _LARGEST_BLOCK):
@@ -153,19 +148,14 @@ def exact_parts(numbers: Sequence[float], name: str, of: str) -> list[Fraction]:
                 f"the {name} of {of} {place}, {numbers[place]}, is less than a {_LARGEST_BLOCK:,}th of the sum of all; "
                 f"give it more, or mix it with a small one first"
             )
-    return parts
+    return numbers, parts
 
 
-def _number(value: Any) -> float | None:
-    """``value`` as a plain int or float; None if it is no number."""
+def _number(value: Any) -> int | float:
     try:
         return operator.index(value)
     except TypeError:  # tensors and arrays of floats have an __index__, but it refuses
-        pass
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+        return float(str(value) if isinstance(value, np.floating) else value)  # the decimal number that numpy shows
 
 
 class _Mix(ComputedPositions):

@@ -25,8 +25,6 @@ __all__ = ["ExplainedLayer", "Explanation", "explain"]
 _MOST_PARTS = 8
 _PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
 _MOST_INDENTS = 30
-_MOST_ITEMS = 4
-_MOST_CHARACTERS = 30
 _MOST_CHARACTERS_OF_ARGUMENTS = 120
 _MOST_DATASETS = 20
 
@@ -303,9 +301,7 @@ def _arguments_text(layer: Any) -> str:
         return ""
     defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
     shown = [
-        f"{name}={_SHORT.repr(value)}"
-        for name, value in layer._arguments().items()
-        if not _is_same(value, defaults.get(name, layer))
+        f"{name}={_short(value)}" for name, value in layer._arguments().items() if not _is_same(value, defaults.get(name, layer))
     ]
     return readable(", ".join(shown), _MOST_CHARACTERS_OF_ARGUMENTS)
 
@@ -314,30 +310,16 @@ def _is_same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and isinstance(value, (bool, int, float, str)) and value == default)
 
 
-class _ShortRepr(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxstring, self.maxother = 2, _MOST_CHARACTERS, _MOST_CHARACTERS
-        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = _MOST_ITEMS
-
-    def repr_range(self, value: range, level: int) -> str:
+def _short(value: Any) -> str:
+    """A value in a few words: arrays by dtype and shape, functions by their names."""
+    if isinstance(value, range):
         return f"{value.start}:{value.stop}" + ("" if value.step == 1 else f":{value.step}")
-
-    def repr_ndarray(self, value: np.ndarray[Any, Any], level: int) -> str:
-        if value.ndim == 1 and value.size <= _MOST_ITEMS and value.dtype != object:
-            return self.repr1(value.tolist(), level)
+    if isinstance(value, np.ndarray):
         return f"{value.dtype}[{' × '.join(f'{extent:,}' for extent in value.shape)}]"
-
-    def repr_partial(self, value: functools.partial[Any], level: int) -> str:
-        return f"partial({self.repr1(value.func, level)})"
-
-    def repr_instance(self, value: Any, level: int) -> str:
-        if value is None or isinstance(value, (bool, float, bytes, np.generic)):
-            return repr(value)[:_MOST_CHARACTERS]
-        if isinstance(value, ComputedPositions):
-            return "by formula"
-        name = getattr(value, "__qualname__", None)  # of functions and classes
-        return name if isinstance(name, str) else type(value).__name__
-
-
-_SHORT = _ShortRepr()
+    if isinstance(value, functools.partial):
+        return f"partial({_short(value.func)})"
+    name = "by formula" if isinstance(value, ComputedPositions) else getattr(value, "__qualname__", None)
+    if isinstance(name, str):
+        return name
+    is_plain = value is None or isinstance(value, (bool, int, float, str, bytes, list, tuple, dict, set, frozenset, np.generic))
+    return reprlib.repr(value) if is_plain else type(value).__name__

@@ -19,6 +19,7 @@ from data_stack.exception import ConfigError, StorageError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.loader import Loader
 from data_stack.util.logger import logger
+from data_stack.util.named_rows import row_type
 from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, written_once
 from data_stack_spark.columns import PRECISIONS, converted_columns
 from data_stack_spark.materialize import writing_settings
@@ -310,7 +311,11 @@ def _check_ranks(reader: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _tf_dataset(loader: Loader, prefetch: int | None) -> Iterator[Any]:
-    from data_stack_spark.tf_batches import named_batches
+    import tensorflow as tf
 
     with loader:
-        yield named_batches(loader, prefetch)
+        batches = loader.tensorflow().dataset()
+        names = tuple(batches.element_spec)
+        row = row_type("Row", names)
+        named = batches.map(lambda batch: row(*[batch[name] for name in names]))
+        yield named.prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)

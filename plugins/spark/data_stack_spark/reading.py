@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -51,7 +52,7 @@ def dataset_as_rdd(
     dataset = ParquetDataset(_source(dataset_url), schema_fields, filters, schema=schema)
     parts = _parts(dataset)
     rows = context.parallelize(parts, max(1, len(parts)))
-    return rows.flatMap(_RowReader(context.broadcast(dataset)), preservesPartitioning=True)
+    return rows.flatMap(functools.partial(_read_rows, context.broadcast(dataset)), preservesPartitioning=True)
 
 
 def dataset_as_dataframe(
@@ -84,7 +85,7 @@ def dataset_as_dataframe(
     struct = decoded_schema(dataset.schema)
     types = {field.name: decoded_type(field) for field in dataset.schema}
     parts = _parts(dataset)
-    reader = _ArrowReader(session.sparkContext.broadcast(dataset), types, parts)
+    reader = functools.partial(_read_batches, session.sparkContext.broadcast(dataset), types, parts)
     return map_in_arrow(session.range(0, len(parts), 1, max(1, len(parts))), reader, struct)
 
 
@@ -98,32 +99,27 @@ def _parts(dataset: ParquetDataset) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
 
-class _RowReader:
-    """Reads the rows of a row group, in an executor, where all tasks of a process share the dataset."""
-
-    def __init__(self, dataset: Broadcast[ParquetDataset]) -> None:
-        self._dataset = dataset
-
-    def __call__(self, part: tuple[int, int]) -> Iterator[Any]:
-        dataset = self._dataset.value
-        name, fields = dataset.schema.name, tuple(dataset.schema.fields)
-        for start in range(*part, _ROWS_AT_ONCE):
-            for sample in dataset.__getitems__(np.arange(start, min(start + _ROWS_AT_ONCE, part[1]))):
-                yield named_row(name, fields, tuple(sample.values()))
+def _read_rows(shared: Broadcast[ParquetDataset], part: tuple[int, int]) -> Iterator[Any]:
+    """The rows of a row group, in an executor, where all tasks of a process share the dataset."""
+    dataset = shared.value
+    name, fields = dataset.schema.name, tuple(dataset.schema.fields)
+    for start in range(*part, _ROWS_AT_ONCE):
+        for sample in dataset.__getitems__(np.arange(start, min(start + _ROWS_AT_ONCE, part[1]))):
+            yield named_row(name, fields, tuple(sample.values()))
 
 
-class _ArrowReader:
-    """Reads row groups as record batches, in an executor."""
-
-    def __init__(self, dataset: Broadcast[ParquetDataset], types: dict[str, pa.DataType], parts: list[tuple[int, int]]) -> None:
-        self._dataset, self._types, self._parts = dataset, types, parts
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        dataset = self._dataset.value
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                first, end = self._parts[number]
-                for start in range(first, end, _ROWS_AT_ONCE):
-                    columns = dataset.read_batch(np.arange(start, min(start + _ROWS_AT_ONCE, end)))
-                    arrays = [as_spark_column(columns[name], type_) for name, type_ in self._types.items()]
-                    yield pa.RecordBatch.from_arrays(arrays, list(self._types))
+def _read_batches(
+    shared: Broadcast[ParquetDataset],
+    types: dict[str, pa.DataType],
+    parts: list[tuple[int, int]],
+    numbers: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Row groups as record batches, in an executor; ``numbers`` says which."""
+    dataset = shared.value
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            first, end = parts[number]
+            for start in range(first, end, _ROWS_AT_ONCE):
+                columns = dataset.read_batch(np.arange(start, min(start + _ROWS_AT_ONCE, end)))
+                arrays = [as_spark_column(columns[name], type_) for name, type_ in types.items()]
+                yield pa.RecordBatch.from_arrays(arrays, list(types))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -66,44 +67,34 @@ def encode_rows(
     struct = spark_schema(schema)
     if isinstance(rows, DataFrame):
         _check_names(set(rows.columns), schema, "the DataFrame")
-        return map_in_arrow(rows, _ArrowEncoder(schema), struct)
+        return map_in_arrow(rows, functools.partial(_encoded_batches, schema), struct)
     session = spark_session(spark)
     if not isinstance(rows, RDD):
         rows = session.sparkContext.parallelize(list(rows))
-    return session.createDataFrame(rows.mapPartitions(_RowEncoder(schema)), struct)
+    return session.createDataFrame(rows.mapPartitions(functools.partial(_encoded_partition, schema)), struct)
 
 
-class _RowEncoder:
-    """Encodes the dicts of a partition, in an executor."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    def __call__(self, rows: Iterable[Any]) -> Iterator[Row]:
-        rows, fields, first = iter(rows), list(self._schema), 0
-        while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-            yield from _encoded_rows(some, self._schema, fields, first_row=first)
-            first += len(some)
+def _encoded_partition(schema: Schema, rows: Iterable[Any]) -> Iterator[Row]:
+    """Encode the dicts of a partition, in an executor."""
+    rows, fields, first = iter(rows), list(schema), 0
+    while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+        yield from _encoded_rows(some, schema, fields, first_row=first)
+        first += len(some)
 
 
-class _ArrowEncoder:
-    """Encodes the record batches of a DataFrame, in an executor."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        first = 0
-        for batch in batches:
-            cells = []
-            for field in self._schema:
-                if field.name in batch.schema.names:
-                    values = [_as_field(field, value) for value in batch.column(field.name).to_pylist()]
-                else:
-                    values = [None] * batch.num_rows
-                cells.append(_encoded(field, values, first))
-            yield pa.RecordBatch.from_arrays(cells, [field.name for field in self._schema])
-            first += batch.num_rows
+def _encoded_batches(schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Encode the record batches of a DataFrame, in an executor."""
+    first = 0
+    for batch in batches:
+        cells = []
+        for field in schema:
+            if field.name in batch.schema.names:
+                values = [_as_field(field, value) for value in batch.column(field.name).to_pylist()]
+            else:
+                values = [None] * batch.num_rows
+            cells.append(_encoded(field, values, first))
+        yield pa.RecordBatch.from_arrays(cells, [field.name for field in schema])
+        first += batch.num_rows
 
 
 def _encoded_rows(rows: list[Any], schema: Schema, fields: list[Field], first_row: int | None) -> Iterator[Row]:
