@@ -54,8 +54,7 @@ def verify(
     Reads all of the datasets NAME, or of all that are prepared, also of those whose plugin is not installed. Exits with 1
     if anything is damaged or missing.
 
-    --deep reads every resource below NAME, or in the store, and looks for what the store has lost or holds to no purpose:
-    dangling pointers, missing chunks, strays.
+    --deep reads every resource below NAME, or in the store; what no resource needs is told by `gc --dry-run`.
     """
     _check_names(names)
     if deep or sample is not None:
@@ -89,12 +88,9 @@ def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | Non
         return 1 if found.state == "faulty" else 0
     for fault in found.faults:
         echo(f"FAULT  {fault.identifier}: {fault.problem}")
-    for finding in found.findings:
-        echo(f"{'FAULT' if finding.is_fault else 'note '}  {finding.name}: {finding.problem}")
-    n_faults = len(found.faults) + sum(finding.is_fault for finding in found.findings)
     echo(
         f"{found.state}: read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from "
-        f"{found.storage}; {n_faults} faults"
+        f"{found.storage}; {len(found.faults)} faults"
     )
     if found.n_without_digest:
         echo(f"of {found.n_without_digest} resources no digest is known; they were read, but compared with nothing")

@@ -331,11 +331,10 @@ class Preparation:
             end = job.identifier.removeprefix(self._definition.folder)
             for identifier in listed:
                 with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
-                    if not identifier.endswith(end) or (info := self._connector.stat(identifier)).sha256 != job.sha256:
+                    if not identifier.endswith(end) or self._connector.stat(identifier).sha256 != job.sha256:
                         continue
-                    if not self._connector.store_known(job.identifier, info.size, str(job.sha256)):
-                        with self._connector.get_resource(identifier) as resource:
-                            self._connector.set_resource(job.identifier, resource)
+                    with self._connector.get_resource(identifier) as resource:
+                        self._connector.set_resource(job.identifier, resource)
                     logger.info("dataset %r: took %r over from %r", self._name, job.identifier, identifier)
                     break
 

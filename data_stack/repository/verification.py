@@ -24,8 +24,8 @@ from data_stack.exception import (
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
-from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, StoreFinding
-from data_stack.repository.default_storage import Storage, existing_storage
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.repository.default_storage import Storage, check_there, existing_storage
 from data_stack.repository.inventory import ExpectedResource, StoredVersion, take_inventory
 from data_stack.repository.repository import default_repository
 
@@ -85,7 +85,6 @@ class StorageVerification:
         n_bytes: of these.
         n_without_digest: resources that could be compared with nothing.
         faults: damaged and missing resources, sorted.
-        findings: of the store's own audit: what it has lost, or holds to no purpose.
         seconds: how long it took.
     """
 
@@ -96,7 +95,6 @@ class StorageVerification:
     n_bytes: int
     n_without_digest: int
     faults: tuple[Fault, ...]
-    findings: tuple[StoreFinding, ...]
     seconds: float
 
 
@@ -188,6 +186,7 @@ def verify_storage(
     """
     started = time.perf_counter()
     connector = existing_storage(storage)
+    check_there(connector, may_be_new=storage is None)
     while isinstance(connector, CachedStorageConnector):  # what is held there says nothing of what is stored
         connector = connector.remote
     inventory = take_inventory(connector, names, must_exist=True)
@@ -209,17 +208,14 @@ def verify_storage(
     with byte_bar("verifying", progress) as draw:
         all_bytes = sum(each.size or 0 for each in chosen)
         Workers(chosen, check, n_threads).run(lambda: draw(sum(info.size for info in list(infos)), all_bytes))
-    findings = [each for each in connector.audit() if not names or any(each.name.startswith(f"{name}/") for name in names)]
-    is_faulty = bool(faults) or any(finding.is_fault for finding in findings)
     return StorageVerification(
         storage=repr(connector),
-        state="faulty" if is_faulty else "ok",
+        state="faulty" if faults else "ok",
         sample=sample,
         n_resources=len(infos),
         n_bytes=sum(info.size for info in infos),
         n_without_digest=sum(info.sha256 is None and expected[info.identifier].sha256 is None for info in infos),
         faults=tuple(sorted(faults, key=lambda fault: fault.identifier)),
-        findings=tuple(findings),
         seconds=round(time.perf_counter() - started, 6),
     )
 

@@ -49,11 +49,6 @@ class Executor:
         self._threads: set[threading.Thread] = set()
         self._n_idle = self._n_started = 0
 
-    @property
-    def has_threads(self) -> bool:
-        """Whether a task would not have to wait for a thread to start."""
-        return bool(self._threads)
-
     def submit(self, function: Callable[..., _Result], *arguments: Any) -> Future[_Result]:
         """Call a function in a thread; ``cancel()`` of what this returns says whether no thread has come to it, or will.
 

@@ -22,7 +22,7 @@ import pytest
 import data_stack
 from data_stack import FileStorageConnector
 from data_stack.cli.settings import parsed_seconds, parsed_share
-from data_stack.io.storage_connectors.connector import Garbage, StorageConnector, StoreFinding
+from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
 from data_stack.repository.inventory import disk_usage
 from data_stack.repository.removal import collect_garbage
 from data_stack.repository.verification import verify_storage
@@ -288,21 +288,11 @@ class Found(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         return []
 
-    def audit(self) -> list[StoreFinding]:
-        return [StoreFinding("chunk 7", "belongs to nothing", False), StoreFinding("a/b", "has lost its file", True)]
-
     def collect_garbage(self, grace_seconds: float = 0.0, *, dry_run: bool = False) -> list[Garbage]:
         return [Garbage("chunk 7", 100, f"older than {grace_seconds} s")]
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
         return ["chunk 7", "upload 3"]
-
-
-def test_what_an_audit_finds_is_part_of_a_deep_verification() -> None:
-    facts = verify_storage(Found())
-
-    assert facts.state == "faulty"
-    assert [finding.name for finding in facts.findings] == ["chunk 7", "a/b"]
 
 
 def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path) -> None:

@@ -72,8 +72,8 @@ def test_threads_end_when_there_is_nothing_to_do() -> None:
     pool = executor()
     pool.submit(int).result()
 
-    assert pool.has_threads
-    until(lambda: not pool.has_threads)
+    assert pool._threads
+    until(lambda: not pool._threads)
     assert pool.submit(int).result() == 0
 
 

@@ -64,21 +64,6 @@ class Garbage:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFinding:
-    """What an audit noticed.
-
-    Attributes:
-        name: a resource, or as the store calls it.
-        problem: what is wrong, and what to do.
-        is_fault: whether data is damaged or lost; if not, something is only in the way.
-    """
-
-    name: str
-    problem: str
-    is_fault: bool
-
-
-@dataclass(frozen=True, slots=True)
 class StoreUsage:
     """How much is stored.
 
@@ -256,17 +241,6 @@ class StorageConnector(ABC):
         """Remove what writers that died left behind below ``prefix``; return what was removed. Live writers keep theirs."""
         return []
 
-    def store_known(self, identifier: str, size: int, sha256: str) -> bool:
-        """Store under ``identifier`` bytes that this store has already, under whatever name; nothing is sent.
-
-        Returns:
-            False if this store has no such bytes, or cannot find them cheaply; then nothing was changed.
-
-        Raises:
-            StorageError: it could not be written; what was stored before is still there.
-        """
-        return False
-
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         """Give a resource another name, replacing what had that. At every moment it is there, whole, under one of them or both.
 
@@ -276,12 +250,11 @@ class StorageConnector(ABC):
             UnsupportedStorageOperationError: this store cannot delete.
         """
         info = self.stat(identifier)
-        if info.sha256 is None or not self.store_known(new_identifier, info.size, info.sha256):
-            with self.get_resource(identifier) as resource, self.create(new_identifier) as writer:
-                store_bytes(resource, writer)
-                writer.seal()
-                if info.sha256 not in (None, writer.digest.sha256):
-                    raise ChecksumMismatchError(identifier, repr(self), str(info.sha256), writer.digest.sha256)
+        with self.get_resource(identifier) as resource, self.create(new_identifier) as writer:
+            store_bytes(resource, writer)
+            writer.seal()
+            if info.sha256 not in (None, writer.digest.sha256):
+                raise ChecksumMismatchError(identifier, repr(self), str(info.sha256), writer.digest.sha256)
         self.delete_resource(identifier)
 
     # ------------------------------------------------------------------ upkeep
@@ -297,13 +270,6 @@ class StorageConnector(ABC):
             dry_run: only say what would be removed.
         """
         return [] if dry_run else [Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()]
-
-    def audit(self) -> list[StoreFinding]:
-        """Look for what reading the resources one by one does not show: dangling references, lost parts, stray documents.
-
-        Nothing is changed. The default has nothing to look for.
-        """
-        return []
 
     def usage(self) -> StoreUsage:
         """How much is stored; reads no resource."""

@@ -24,12 +24,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import IO, Final, NoReturn, cast
+from typing import IO, Final, NoReturn
 
 from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.integrity import Digest
-from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     DAY_SECONDS,
@@ -38,9 +38,9 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    StoreFinding,
     StoreUsage,
     damage_in_blocks,
+    typed,
 )
 from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
 from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
@@ -92,10 +92,7 @@ class FileStorageConnector(StorageConnector):
         with self._located(identifier):
             fail = functools.partial(self._raise, "read", identifier)
             source = FileSource(functools.partial(self._open_file, identifier), fail)
-        resource = StreamedResource.sealed(identifier, source, self)
-        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
-            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
-        return resource
+        return typed(StreamedResource.sealed(identifier, source, self), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:
@@ -240,13 +237,6 @@ class FileStorageConnector(StorageConnector):
             *self._abandoned(dry_run=dry_run, grace_seconds=grace_seconds),
             *self._orphaned_notes(grace_seconds, dry_run),
         ]
-
-    def audit(self) -> list[StoreFinding]:
-        if os.path.isdir(self.root_path):
-            return []
-        # Resources are stored in a folder that is not there yet; but who checks a backup has then named the wrong one.
-        problem = "there is no such folder, so nothing is stored here; check the path"
-        return [StoreFinding(self.root_path, problem, is_fault=True)]
 
     def usage(self) -> StoreUsage:
         sizes = []

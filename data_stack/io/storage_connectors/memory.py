@@ -7,12 +7,12 @@ import io
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier, checked_prefix
-from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceInfo, StorageConnector
+from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceInfo, StorageConnector, typed
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing, store_bytes
 
 
@@ -32,10 +32,7 @@ class InMemoryStorageConnector(StorageConnector):
         return {"_stored": dict(self._stored), "_leases": {}}
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        resource = StreamedResource.sealed(identifier, BytesSource(*self._found(identifier)), self)
-        if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
-            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
-        return resource
+        return typed(StreamedResource.sealed(identifier, BytesSource(*self._found(identifier)), self), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:

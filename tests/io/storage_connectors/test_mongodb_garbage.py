@@ -453,12 +453,11 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     n_files = mongodb["data_stack.files"].count_documents({})
 
     freed = connector.collect_garbage(0)
-    usage, findings = connector.usage(), connector.audit()
+    usage = connector.usage()
 
     assert len(freed) == 1
     assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
     assert usage.stored_bytes == len(version(1))
-    assert not [finding for finding in findings if finding.is_fault]
     assert bucket.open_download_stream_by_name("theirs").read() == version(2)
     assert content(connector, "a") == version(1)
 
@@ -477,9 +476,7 @@ def test_strange_documents_among_ours_do_no_harm(connector: MongoDBStorageConnec
     connector.collect_garbage(0)
     connector.remove_abandoned()
     connector.usage()
-    findings = connector.audit()
 
-    assert [finding for finding in findings if finding.is_fault]
     assert connector.list_resources() == ["a", "text"]
     assert content(connector, "a") == version(0)
 
@@ -497,55 +494,6 @@ def test_chunks_without_a_file_are_swept_when_they_are_a_day_old(
     assert [str(old) in garbage.name for garbage in freed] == [True]
     assert mongodb["data_stack.chunks"].count_documents({"files_id": young}) == 1
     assert mongodb["data_stack.chunks"].count_documents({"files_id": old}) == 0
-
-
-# ---------------------------------------------------------------------- audit
-
-
-def test_a_sound_store_has_nothing_to_be_told_of(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    nothing = connector.audit()
-    connector.set_resource("a", version(0))
-    connector.set_resource("b", version(0))
-    connector.set_resource("small", b"small")
-    connector.set_resource("empty", b"")
-
-    with SentCommands(mongodb.name) as sent:
-        findings = connector.audit()
-
-    assert nothing == findings == []
-    assert sent.writing == []
-
-
-@pytest.mark.parametrize(
-    ("collection", "change", "is_fault"),
-    [
-        ("chunks", lambda chunks: chunks.delete_one({"n": 1}), True),
-        ("chunks", lambda chunks: chunks.delete_one({"n": 3}), True),
-        ("chunks", lambda chunks: chunks.delete_many({}), True),
-        ("resources", lambda resources: resources.update_one({"_id": "a"}, {"$set": {"length": -1}}), True),
-        ("resources", lambda resources: resources.update_one({"_id": "a"}, {"$set": {"file_id": ObjectId()}}), True),
-        ("resources", lambda resources: resources.delete_one({"_id": "a"}), False),
-        ("files", lambda files: files.delete_many({}), False),
-        ("files", lambda files: files.update_many({}, {"$set": {"length": 1}}), False),
-        ("chunks", lambda chunks: chunks.drop_index("files_id_1_n_1"), False),
-        ("chunks", lambda chunks: chunks.insert_one({"files_id": ObjectId(), "n": 0, "data": b"x"}), False),
-    ],
-    ids=[
-        "a chunk is missing", "the last chunk is missing", "no chunk is there", "a pointer is damaged", "a pointer leads nowhere",
-        "a file has no name", "a file has lost its document", "a file says another length", "an index is missing", "stray chunks",
-    ],
-)  # fmt: skip
-def test_what_reading_does_not_show_is_found(
-    connector: MongoDBStorageConnector, mongodb: Database[Any], collection: str, change: Callable[[Any], object], is_fault: bool
-) -> None:
-    connector.set_resource("a", version(0))
-    change(mongodb[f"data_stack.{collection}"])
-
-    findings = connector.audit()
-
-    assert findings
-    assert any(finding.is_fault for finding in findings) == is_fault
-    assert all(finding.name and finding.problem for finding in findings)
 
 
 def test_leases_of_the_dead_are_garbage_and_others_are_not(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:

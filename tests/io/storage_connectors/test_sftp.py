@@ -187,7 +187,6 @@ def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_
                 connector.list_resources,
                 connector.remove_abandoned,
                 lambda: connector.collect_garbage(0),
-                connector.audit,
             ]
             for call in calls:
                 start = time.monotonic()

@@ -25,7 +25,6 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    StoreFinding,
     StoreUsage,
     typed,
 )
@@ -242,9 +241,6 @@ class CachedStorageConnector(StorageConnector):
             elif not dry_run:
                 remove(garbage.name)
         return [*found, *self._remote.collect_garbage(grace_seconds, dry_run=dry_run)]
-
-    def audit(self) -> list[StoreFinding]:
-        return self._remote.audit()
 
     def usage(self) -> StoreUsage:
         return self._remote.usage()

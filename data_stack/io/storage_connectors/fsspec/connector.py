@@ -31,7 +31,6 @@ from typing import Any, Final
 
 from data_stack.exception import (
     ConfigError,
-    DatasetFileCorruptError,
     MalformedIdentifierError,
     ReadOnlyStorageError,
     ResourceNotFoundError,
@@ -49,7 +48,6 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    StoreFinding,
     StoreUsage,
     typed,
 )
@@ -278,31 +276,6 @@ class FsspecStorageConnector(StorageConnector):
             *found,
             *(Garbage(path, None, "left by a writer that died") for path in self._without_writer(dry_run=dry_run)),
         ]
-
-    def audit(self) -> list[StoreFinding]:
-        sizes = {file.path: file.size for file in self._files.files(OBJECTS)}
-        adopted = set(self._adopted_files(""))
-        findings = [
-            StoreFinding(file.path, "is no pointer of ours; nothing reads it, remove it", is_fault=False)
-            for file in self._files.files(_RESOURCES)
-            if _identifier_of(file.path) is None
-        ]
-        for identifier, document in self._documents():
-            try:
-                pointer = Pointer.decoded(document, identifier, repr(self))
-            except DatasetFileCorruptError as error:
-                findings.append(StoreFinding(identifier, str(error), is_fault=True))
-                continue
-            if identifier in adopted:
-                problem = "is stored, and another tool's file lies under the same name; the file is not read"
-                findings.append(StoreFinding(identifier, problem, is_fault=False))
-            for number in range(pointer.n_parts):
-                part = part_path(pointer.version, number)
-                if sizes.get(part) != pointer.part_size(number) and self._pointer(identifier) == pointer:
-                    what = "is missing" if part not in sizes else f"has {sizes[part]:,} bytes, not {pointer.part_size(number):,}"
-                    problem = f"its part {number} ({part}) {what}; store the resource again from its source or a copy"
-                    findings.append(StoreFinding(identifier, problem, is_fault=True))
-        return findings
 
     def usage(self) -> StoreUsage:
         parts = {file.path: file.size for file in self._files.files(OBJECTS)}

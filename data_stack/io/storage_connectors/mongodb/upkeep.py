@@ -1,4 +1,4 @@
-"""Sweeping what no resource needs, and looking for what is damaged, in a store that others go on using.
+"""Sweeping what no resource needs, in a store that others go on using.
 
 What is found here may be out of date a moment later; :func:`.sweeping.sweep` decides.
 """
@@ -10,15 +10,13 @@ from typing import Any, Final
 
 from bson import ObjectId
 
-from data_stack.exception import ConfigError, DataStackError
-from data_stack.io.identifiers import checked_identifier
-from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, StoreFinding, StoreUsage
+from data_stack.exception import ConfigError
+from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, StoreUsage
 from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection
-from data_stack.io.storage_connectors.mongodb.pointers import Pointer
 from data_stack.io.storage_connectors.mongodb.sweeping import is_alive, release_record, server_time, sweep, unchanged
 
-__all__ = ["audit", "collect_garbage", "remove_abandoned", "usage"]
+__all__ = ["collect_garbage", "remove_abandoned", "usage"]
 
 #: An upload of another machine that was not heard of for so long is given up when garbage is collected without grace.
 _LEAST_SILENCE_SECONDS: Final = 600.0
@@ -130,57 +128,6 @@ def _is_ours(file: dict[str, Any]) -> bool:
 def _needed(connection: Connection) -> set[ObjectId]:
     with connection.writable("resources").find({"file_id": {"$type": "objectId"}}, {"file_id": 1, "_id": 0}) as cursor:
         return {pointer["file_id"] for pointer in cursor if _is_id(pointer["file_id"])}
-
-
-# ---------------------------------------------------------------------- looking only
-
-
-def audit(connection: Connection) -> list[StoreFinding]:
-    """Pointers whose document or file is damaged, files that lost chunks; and what lies about without harm."""
-    found: list[StoreFinding] = []
-
-    def note(name: str, problem: str, *, is_fault: bool = False) -> None:
-        found.append(StoreFinding(name, problem, is_fault))
-
-    bucket = connection.settings.bucket
-    with connection.operation("audit", ""):
-        pointers = list(connection.readable("resources").find({}, {"data": 0}))
-    with connection.operation("audit", ""):
-        listed = connection.readable("files").find({}, {"length": 1, "chunkSize": 1, "metadata": 1})
-        files = {file["_id"]: file for file in listed if _is_id(file["_id"])}
-    with connection.operation("audit", ""):
-        counts: dict[str, Any] = {"_id": "$files_id", "n": {"$sum": 1}, "first": {"$min": "$n"}, "last": {"$max": "$n"}}
-        groups = connection.readable("chunks").aggregate([_OBJECT_IDS, {"$group": counts}])
-        chunks = {group["_id"]: (group["n"], group["first"], group["last"]) for group in groups}
-        needed = {record["_id"] for record in connection.readable("uploads").find({}) if _is_id(record["_id"])}
-        indexes = [dict(index["key"]) for index in connection.readable("chunks").list_indexes()]
-    for document in pointers:
-        try:
-            pointer = Pointer.of({**document, "_id": checked_identifier(document["_id"])}, connection.settings.name)
-        except DataStackError as error:
-            note(f"{document['_id']!r:.100}", str(error), is_fault=True)
-            continue
-        if pointer.file_id is None:
-            continue
-        needed.add(pointer.file_id)
-        named, file = f"its file {pointer.file_id}", files.get(pointer.file_id)
-        group = chunks.get(pointer.file_id, (0, 0, -1))
-        if group != (pointer.n_chunks, 0, pointer.n_chunks - 1):
-            problem = f"{group[0]} chunks of {named} are there instead of {pointer.n_chunks}; store it again"
-            note(pointer.identifier, problem, is_fault=True)
-        elif file is None:
-            note(pointer.identifier, f"{named} is gone from {bucket}.files: other tools do not find it; store it again")
-        elif (file.get("length"), file.get("chunkSize")) != (pointer.length, pointer.chunk_bytes):
-            note(pointer.identifier, f"{named} has another length or chunk size: other tools will read it wrongly")
-    for file_id, file in files.items():
-        if file_id not in needed and _is_ours(file):
-            note(f"file {file_id}", "no resource needs it; `data-stack gc` removes it in time")
-    for file_id in chunks:
-        if file_id not in files and file_id not in needed:
-            note(f"chunks of {file_id}", f"there is no such file in {bucket}.files; `data-stack gc` removes them in time")
-    if chunks and {"files_id": 1, "n": 1} not in indexes:
-        note(f"{bucket}.chunks", "lacks the index (files_id, n), so each read looks at all chunks; the next write makes it")
-    return found
 
 
 def usage(connection: Connection) -> StoreUsage:
