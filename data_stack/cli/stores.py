@@ -249,7 +249,7 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     """Tell how much is stored.
 
     Resources and bytes of the datasets NAME, or of all: raw (as retrieved), preprocessed (what is opened), other. Unique
-    counts equal content once. Reads no data.
+    counts equal content once. Reads no data. `gc --dry-run` tells what is garbage.
     """
     _check_names(names)
     from data_stack.repository.inventory import disk_usage
@@ -265,9 +265,7 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
         rows.append((name, str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds)))
     print_columns(rows, right=range(1, 6))
     echo(f"\n{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}")
-    for key, words in (("unique", "unique content"), ("stored", "stored"), ("garbage", "garbage (data-stack gc)")):
-        if facts[key] is not None:
-            echo(f"{size_text(facts[key])} {words}")
+    echo(f"{size_text(facts['unique'])} unique content")
 
 
 def _check_names(names: tuple[str, ...]) -> None:

@@ -275,8 +275,6 @@ class DiskUsage:
         n_resources: how many in all.
         total: their bytes.
         unique: bytes, equal content once.
-        stored: bytes that the store itself counts; None: it does not, or only some datasets were asked for.
-        garbage: bytes that :func:`collect_garbage` would free; None likewise.
     """
 
     storage: str
@@ -284,8 +282,6 @@ class DiskUsage:
     n_resources: int
     total: int
     unique: int
-    stored: int | None
-    garbage: int | None
 
 
 def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_threads: int = 8) -> DiskUsage:
@@ -319,16 +315,12 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
         kind = _kind(expected[identifier], folder)
         setattr(row, kind, getattr(row, kind) + info.size)
     unique = {(info.sha256 or identifier): info.size for identifier, info in infos.items()}
-    # The default would ask for all sizes again, and knows no more.
-    usage = connector.usage() if not names and type(connector).usage is not StorageConnector.usage else None
     return DiskUsage(
         storage=repr(connector),
         datasets=tuple(rows.values()),
         n_resources=len(infos),
         total=sum(info.size for info in infos.values()),
         unique=sum(unique.values()),
-        stored=None if usage is None else usage.stored_bytes,
-        garbage=None if usage is None else usage.garbage_bytes,
     )
 
 

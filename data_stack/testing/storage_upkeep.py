@@ -196,21 +196,6 @@ class StorageUpkeepContract:
         for identifier in ("a", "b/c"):
             assert_same_bytes(content(connector, identifier), CONTENT)
 
-    def test_a_store_says_how_much_it_holds(self, connector: StorageConnector) -> None:
-        if not overrides(connector, "list_resources"):
-            with pytest.raises(UnsupportedStorageOperationError):
-                connector.usage()
-            return
-        nothing = connector.usage()
-        connector.set_resource("a/b", CONTENT)
-        connector.set_resource("c", b"12345")
-
-        usage = connector.usage()
-
-        assert (nothing.n_resources, nothing.resource_bytes) == (0, 0)
-        assert (usage.n_resources, usage.resource_bytes) == (2, len(CONTENT) + 5)
-        assert usage.stored_bytes is None or usage.stored_bytes > 0
-
     # ------------------------------------------------------------------ other processes
 
     def test_the_lease_of_a_killed_process_is_free_again(self, connector: StorageConnector) -> None:

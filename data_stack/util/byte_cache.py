@@ -21,16 +21,10 @@ class ByteCache(Generic[_Key, _Value]):
     Args:
         max_bytes: what all values may take together; the value that came last is kept in any case.
         size_of: how many bytes a value takes.
-        when_dropped: told of each value that goes for lack of room. It must not use the cache.
     """
 
-    def __init__(
-        self,
-        max_bytes: int,
-        size_of: Callable[[_Value], int],
-        when_dropped: Callable[[_Value], None] = lambda value: None,
-    ) -> None:
-        self._max_bytes, self._size_of, self._when_dropped = max_bytes, size_of, when_dropped
+    def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]) -> None:
+        self._max_bytes, self._size_of = max_bytes, size_of
         self._values: OrderedDict[_Key, _Value] = OrderedDict()
         self._n_bytes = 0
         self._lock = threading.Lock()
@@ -70,7 +64,6 @@ class ByteCache(Generic[_Key, _Value]):
 
     def put(self, key: _Key, value: _Value) -> None:
         """Keep a value, in place of one with this key; the values that were not used for longest go for it."""
-        dropped = []
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
@@ -80,9 +73,6 @@ class ByteCache(Generic[_Key, _Value]):
             while self._n_bytes > self._max_bytes and len(self._values) > 1:
                 _, oldest = self._values.popitem(last=False)
                 self._n_bytes -= self._size_of(oldest)
-                dropped.append(oldest)
-        for each in dropped:
-            self._when_dropped(each)
 
     def clear(self) -> None:
         """Let go of all values."""

@@ -8,18 +8,17 @@ import os
 __all__ = ["locked_file", "try_lock", "unlock"]
 
 
-def try_lock(handle: int, *, shared: bool = False, if_unsupported: bool = True) -> bool:
+def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
     """Lock an open file without waiting; whether it is locked now.
 
     Args:
         handle: its descriptor, which holds the lock until it is closed everywhere, forks included, or :func:`unlock` is called.
-        shared: let others share the lock; by default it is for this descriptor alone.
         if_unsupported: the answer where the operating system, or the file system, has no such locks.
     """
     try:
         import fcntl
 
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except (ImportError, OSError):

@@ -89,7 +89,6 @@ def try_everything(url: str, sources: Path, ears: Ears, *, every: int = 1) -> No
             lambda: connector.get_resource("numbers/1/manifest.json").read(),
             lambda: connector.set_resource("a", b"x" * 200_000),
             lambda: connector.list_resources(),
-            lambda: connector.usage(),
             lambda: connector.collect_garbage(0),
             lambda: connector.delete_resource("missing"),
             lambda: connector.verify_resource("missing"),

@@ -63,23 +63,6 @@ class Garbage:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUsage:
-    """How much is stored.
-
-    Attributes:
-        n_resources: number of resources.
-        resource_bytes: the sum of their sizes.
-        stored_bytes: what their content takes, equal content counted once where the store keeps it once; None if unknown.
-        garbage_bytes: what :meth:`StorageConnector.collect_garbage` could free once the grace period is over; None if unknown.
-    """
-
-    n_resources: int
-    resource_bytes: int
-    stored_bytes: int | None = None
-    garbage_bytes: int | None = None
-
-
 class StorageConnector(ABC):
     """Keeps binary resources under identifiers such as ``"mnist/raw/labels.gz"``.
 
@@ -270,11 +253,6 @@ class StorageConnector(ABC):
             dry_run: only say what would be removed.
         """
         return [] if dry_run else [Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()]
-
-    def usage(self) -> StoreUsage:
-        """How much is stored; reads no resource."""
-        sizes = [self.stat(identifier).size for identifier in self.list_resources()]
-        return StoreUsage(len(sizes), sum(sizes))
 
 
 def typed(resource: StreamedResource, resource_type: SupportedStreamedResourceTypes) -> StreamedResource:

@@ -38,7 +38,6 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    StoreUsage,
     damage_in_blocks,
     typed,
 )
@@ -237,18 +236,6 @@ class FileStorageConnector(StorageConnector):
             *self._abandoned(dry_run=dry_run, grace_seconds=grace_seconds),
             *self._orphaned_notes(grace_seconds, dry_run),
         ]
-
-    def usage(self) -> StoreUsage:
-        sizes = []
-        for identifier in self.list_resources():
-            with contextlib.suppress(ResourceNotFoundError), self._located(identifier) as (_, _, status):
-                sizes.append((status.st_ino, status.st_size))
-        return StoreUsage(
-            len(sizes),
-            sum(size for _, size in sizes),
-            sum(size for _, size in set(sizes)),  # linked files once
-            sum(garbage.size or 0 for garbage in self.collect_garbage(0.0, dry_run=True)),
-        )
 
     def _abandoned(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
         """Remove what writers that died left below ``prefix``; of downloads, which can go on, after the grace period."""

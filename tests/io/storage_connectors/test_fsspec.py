@@ -131,18 +131,6 @@ def test_digests_of_half_a_terabyte_fit_into_a_pointer() -> None:
         assert -(-size // block_bytes_for(size)) * DIGEST_BYTES < MAX_POINTER_BYTES // 2
 
 
-def test_what_is_used(connector: FsspecStorageConnector, root: Path) -> None:
-    connector.set_resource("a", BIG)
-    connector.set_resource("b", [BIG[:1000], BIG[1000:]])
-    connector.set_resource("c", b"small")
-
-    usage = connector.usage()
-
-    assert len(part_files(root)) == 4
-    assert (usage.n_resources, usage.garbage_bytes) == (3, 0)
-    assert usage.resource_bytes == usage.stored_bytes == 2 * len(BIG) + 5
-
-
 def test_a_small_resource_lies_in_its_pointer(connector: FsspecStorageConnector, root: Path) -> None:
     connector.set_resource("a", b"small")
 
@@ -376,7 +364,6 @@ def test_what_another_tool_put_there_is_read_listed_and_deleted(store: str, requ
     assert content(connector, "plain/a.bin") == BIG
     assert content(connector, "plain/empty") == b""
     assert (connector.stat("b").size, connector.stat("b").sha256) == (1, None)
-    assert connector.usage().n_resources == 3
     connector.set_resource("b", b"ours")
     assert content(connector, "b") == b"ours"
     for identifier in ("b", "plain/a.bin", "plain/empty"):
@@ -433,7 +420,6 @@ def test_garbage_is_collected_after_its_grace(connector: FsspecStorageConnector,
     connector.set_resource("b", PART)
     connector.delete_resource("a")
 
-    assert connector.usage().garbage_bytes == len(BIG)
     assert connector.collect_garbage(3600) == []
     assert [garbage.size for garbage in connector.collect_garbage(0, dry_run=True)] == [PART_BYTES, 300_000]
     assert len(part_files(root)) == 3
@@ -696,7 +682,6 @@ def test_every_call_ends_within_its_timeout_if_the_server_does_not_answer(s3_ser
             lambda: connector.delete_resource("a"),
             connector.list_resources,
             lambda: connector.stat("a"),
-            connector.usage,
             connector.collect_garbage,
         ]
         for call in calls:

@@ -201,7 +201,6 @@ def test_every_command_has_a_limit_of_time(connector: MongoDBStorageConnector, m
         connector.list_resources()
         connector.delete_resource("small")
         connector.collect_garbage(0)
-        connector.usage()
         connector.remove_abandoned()
         with connector.lease("a") as lease:
             lease.acquire()
@@ -444,7 +443,6 @@ def test_a_connector_for_reading_sends_nothing_that_writes(
         assert reading.list_resources() == ["large", "small"]
         assert reading.stat("large").sha256 == sha256(CONTENT)
         reading.verify_resource("large")
-        reading.usage()
         reading.remove_abandoned()
         reading.collect_garbage(0, dry_run=True)
         with reading.lease("large") as lease:
@@ -488,7 +486,6 @@ def test_a_user_who_may_only_read_can_read(mongodb_with_auth: MongoDBServer, mon
         with MongoDBStorageConnector(uri, read_only=read_only) as reading:
             assert content(reading, "a") == CONTENT
             assert reading.list_resources() == ["a"]
-            assert reading.usage().n_resources == 1
             with pytest.raises(StorageError, match="'b'") as raised:
                 reading.set_resource("b", CONTENT)
             assert "p4ss" not in str(raised.value)

@@ -212,19 +212,6 @@ def test_what_is_replaced_while_it_is_moved_is_not_moved(
     assert_no_orphans(mongodb)
 
 
-def test_what_is_used(connector: MongoDBStorageConnector) -> None:
-    connector.set_resource("a", version(0))
-    connector.set_resource("small", b"12345")
-    connector.set_resource("gone", version(777))
-    connector.delete_resource("gone")
-
-    usage = connector.usage()
-
-    size = len(version(0)) + 5
-    assert (usage.n_resources, usage.resource_bytes, usage.stored_bytes) == (2, size, size)
-    assert usage.garbage_bytes == len(version(777))
-
-
 # ---------------------------------------------------------------------- killed writers and sweepers
 
 
@@ -453,11 +440,9 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     n_files = mongodb["data_stack.files"].count_documents({})
 
     freed = connector.collect_garbage(0)
-    usage = connector.usage()
 
     assert len(freed) == 1
     assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
-    assert usage.stored_bytes == len(version(1))
     assert bucket.open_download_stream_by_name("theirs").read() == version(2)
     assert content(connector, "a") == version(1)
 
@@ -475,7 +460,6 @@ def test_strange_documents_among_ours_do_no_harm(connector: MongoDBStorageConnec
 
     connector.collect_garbage(0)
     connector.remove_abandoned()
-    connector.usage()
 
     assert connector.list_resources() == ["a", "text"]
     assert content(connector, "a") == version(0)

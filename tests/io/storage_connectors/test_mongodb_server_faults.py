@@ -94,7 +94,6 @@ def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServe
             "lease": lease.acquire,
             "remove_abandoned": connector.remove_abandoned,
             "collect_garbage": lambda: connector.collect_garbage(0),
-            "usage": connector.usage,
             "from_gridfs": lambda: connector.from_gridfs("theirs", "theirs").read(),
         }
 

@@ -25,7 +25,6 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    StoreUsage,
     typed,
 )
 from data_stack.io.storage_connectors.writer import ResourceWriter
@@ -241,9 +240,6 @@ class CachedStorageConnector(StorageConnector):
             elif not dry_run:
                 remove(garbage.name)
         return [*found, *self._remote.collect_garbage(grace_seconds, dry_run=dry_run)]
-
-    def usage(self) -> StoreUsage:
-        return self._remote.usage()
 
     # ------------------------------------------------------------------ inside
 

@@ -48,7 +48,6 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    StoreUsage,
     typed,
 )
 from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopted_blocks
@@ -276,19 +275,6 @@ class FsspecStorageConnector(StorageConnector):
             *found,
             *(Garbage(path, None, "left by a writer that died") for path in self._without_writer(dry_run=dry_run)),
         ]
-
-    def usage(self) -> StoreUsage:
-        parts = {file.path: file.size for file in self._files.files(OBJECTS)}
-        pointed: dict[str, Pointer] = {pointer.identifier: pointer for pointer in self._pointers()}
-        adopted = {name: file.size for name, file in self._adopted_files("").items() if name not in pointed}
-        needed = {pointer.version for pointer in pointed.values()}
-        resource_bytes = sum(pointer.size for pointer in pointed.values()) + sum(adopted.values())
-        return StoreUsage(
-            n_resources=len(pointed) + len(adopted),
-            resource_bytes=resource_bytes,
-            stored_bytes=resource_bytes,
-            garbage_bytes=sum(size for path, size in parts.items() if version_of(path) not in needed),
-        )
 
     # ------------------------------------------------------------------ pointers
 

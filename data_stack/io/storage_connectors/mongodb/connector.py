@@ -36,7 +36,6 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    StoreUsage,
     typed,
 )
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
@@ -468,9 +467,6 @@ class MongoDBStorageConnector(StorageConnector):
         if self._settings.read_only and not dry_run:
             raise ReadOnlyStorageError(f"could not collect garbage: {self!r} was opened for reading only", 30)
         return upkeep.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
-
-    def usage(self) -> StoreUsage:
-        return upkeep.usage(self._connection)
 
 
 class _OutcomeUnknownError(StorageUnavailableError):

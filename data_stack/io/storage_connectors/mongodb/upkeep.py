@@ -11,12 +11,12 @@ from typing import Any, Final
 from bson import ObjectId
 
 from data_stack.exception import ConfigError
-from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, StoreUsage
+from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage
 from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.mongodb.sweeping import is_alive, release_record, server_time, sweep, unchanged
 
-__all__ = ["collect_garbage", "remove_abandoned", "usage"]
+__all__ = ["collect_garbage", "remove_abandoned"]
 
 #: An upload of another machine that was not heard of for so long is given up when garbage is collected without grace.
 _LEAST_SILENCE_SECONDS: Final = 600.0
@@ -128,23 +128,3 @@ def _is_ours(file: dict[str, Any]) -> bool:
 def _needed(connection: Connection) -> set[ObjectId]:
     with connection.writable("resources").find({"file_id": {"$type": "objectId"}}, {"file_id": 1, "_id": 0}) as cursor:
         return {pointer["file_id"] for pointer in cursor if _is_id(pointer["file_id"])}
-
-
-def usage(connection: Connection) -> StoreUsage:
-    """Sums over pointers and files."""
-    with connection.operation("sum up", ""):
-        pointers = list(connection.readable("resources").find({}, {"length": 1, "file_id": 1}))
-        query = connection.readable("files").find({"metadata.data_stack": 1}, {"length": 1})
-        files = {
-            file["_id"]: int(file["length"]) for file in query if _is_id(file["_id"]) and isinstance(file.get("length"), int)
-        }
-    lengths = [int(pointer["length"]) for pointer in pointers if isinstance(pointer.get("length"), int)]
-    in_files = [pointer for pointer in pointers if _is_id(pointer.get("file_id"))]
-    needed = {pointer["file_id"] for pointer in in_files}
-    in_pointers = sum(lengths) - sum(int(pointer["length"]) for pointer in in_files if isinstance(pointer.get("length"), int))
-    return StoreUsage(
-        len(pointers),
-        sum(lengths),
-        in_pointers + sum(size for file_id, size in files.items() if file_id in needed),
-        sum(size for file_id, size in files.items() if file_id not in needed),
-    )
