@@ -47,6 +47,8 @@ class _OurSource(StepSource):
         arguments: what it was made with besides, for a recipe.
     """
 
+    _takes_list = False
+
     def __init__(self, sources: Sequence[AnySource], **arguments: Any) -> None:
         if isinstance(sources, (StepSource, DatasetIteratorIF)) or callable(sources):
             raise ConfigError(f"{type(self).__name__} is given a list of sources, not {sources!r:.80}")
@@ -94,7 +96,7 @@ class _OurSource(StepSource):
 
     @classmethod
     def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
-        return cls(*sources, **arguments)
+        return cls(sources, **arguments) if cls._takes_list else cls(*sources, **arguments)
 
     def __repr__(self) -> str:
         arguments = [f"{name}={value!r:.60}" for name, value in self._arguments().items() if value is not None]
@@ -288,6 +290,8 @@ class Interleave(_OurSource):
         ConfigError: there is none, or one of them is no source.
     """
 
+    _takes_list = True
+
     def __init__(self, sources: Sequence[AnySource]) -> None:
         super().__init__(sources)
 
@@ -299,10 +303,6 @@ class Interleave(_OurSource):
     def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
         inner, numbers = np.divmod(steps, len(self._sources))
         return numbers, inner
-
-    @classmethod
-    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
-        return cls(sources)
 
 
 class Mix(_OurSource):
@@ -322,6 +322,8 @@ class Mix(_OurSource):
         ConfigError: there is no source, one of them is none or ends, or the weights are not allowed, see
             :func:`~data_stack.dataset.iterator.mixed.exact_parts`.
     """
+
+    _takes_list = True
 
     def __init__(
         self,
@@ -384,10 +386,6 @@ class Mix(_OurSource):
         numbers = np.empty((n_blocks, block), dtype=np.int64)
         np.put_along_axis(numbers, by_source, np.arange(block) - np.take_along_axis(starts, unshuffled, axis=1), axis=1)
         return sources.reshape(-1), numbers.reshape(-1)
-
-    @classmethod
-    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
-        return cls(sources, **arguments)
 
 
 KINDS.update(

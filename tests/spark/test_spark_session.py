@@ -35,7 +35,7 @@ def said_by(program: str, **environment: str) -> str:
 
 @pytest.mark.parametrize(
     ("home", "said"),
-    [({"JAVA_HOME": "/nowhere"}, "JAVA_HOME is '/nowhere', where no bin/java is"), ({}, "no java is on PATH")],
+    [({"JAVA_HOME": "/nowhere"}, "/nowhere"), ({}, "none, as no java is on PATH")],
     ids=["a wrong home", "none"],
 )
 def test_without_java_it_is_said_what_to_install(home: dict[str, str], said: str) -> None:
@@ -49,7 +49,7 @@ def test_without_java_it_is_said_what_to_install(home: dict[str, str], said: str
 
     found = said_by(program, PATH="/nowhere", **home)
 
-    assert found.startswith(f"ConfigError Spark needs Java 17 or newer: {said}")
+    assert found.startswith(f"ConfigError Spark did not start; it needs Java 17 or newer, and finds {said}")
 
 
 def test_what_is_no_session_and_one_without_a_driver_are_errors() -> None:

@@ -255,18 +255,17 @@ def _as_numbers(value: Any) -> _Numbers | None:
 
 def _as_block(numbers: Sequence[float | int]) -> _Numbers:
     """Python numbers as an array; integers stay such where they fit."""
-    if not any(isinstance(number, float) for number in numbers):
-        try:
-            return np.array(numbers, dtype=np.int64)
-        except OverflowError:
-            pass
-    block = np.empty(len(numbers))
-    for position, number in enumerate(numbers):
-        try:
-            block[position] = number
-        except OverflowError:  # an integer beyond the largest float
-            block[position] = math.inf if number > 0 else -math.inf
-    return block
+    try:
+        return np.array(numbers, dtype=float if any(isinstance(number, float) for number in numbers) else np.int64)
+    except OverflowError:
+        return np.array([_as_float(number) for number in numbers])
+
+
+def _as_float(number: float | int) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an integer beyond the largest float
+        return math.inf if number > 0 else -math.inf
 
 
 def _is_missing(value: Any) -> bool:

@@ -33,7 +33,8 @@ def spark_session(spark: SparkSession | None = None) -> SparkSession:
         try:
             session = SparkSession.builder.getOrCreate()
         except Exception as error:  # Java's, py4j's or Spark's own, by version
-            raise _not_started(error) from error
+            java = os.environ.get("JAVA_HOME") or shutil.which("java") or "none, as no java is on PATH and JAVA_HOME is not set"
+            raise ConfigError(f"Spark did not start; it needs Java 17 or newer, and finds {java}: {error!s:.500}") from error
     classic(session)
     return session
 
@@ -59,17 +60,6 @@ def map_in_arrow(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         return frame.mapInArrow(function, schema)
-
-
-def _not_started(error: Exception) -> ConfigError:
-    home = os.environ.get("JAVA_HOME")
-    if home:  # which Spark prefers to what is on PATH
-        where = None if os.path.exists(os.path.join(home, "bin", "java")) else f"JAVA_HOME is {home!r}, where no bin/java is"
-    else:
-        where = None if shutil.which("java") else "no java is on PATH, and JAVA_HOME is not set"
-    if where is not None:
-        return ConfigError(f"Spark needs Java 17 or newer: {where}. Install a JDK, or set JAVA_HOME")
-    return ConfigError(f"Spark did not start: {error!s:.500}")
 
 
 def local_path(url: str) -> str | None:
