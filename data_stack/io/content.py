@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
 
-from data_stack.io.parallel import Workers
 from data_stack.io.resources import StreamedResource
+from data_stack.util.executor import waiting
 from data_stack.util.logger import logger
 from data_stack.util.processors import n_threads
 
@@ -63,19 +63,12 @@ def content_of_resource(resource: StreamedResource) -> str:
 
 def contents_of_resources(openings: Iterable[Callable[[], AbstractContextManager[StreamedResource]]]) -> list[str]:
     """:func:`content_of_resource` of several, opened one by one by several threads, in their order."""
-    to_do = list(enumerate(openings))
-    found = [""] * len(to_do)
 
-    def take(item: tuple[int, Callable[[], AbstractContextManager[StreamedResource]]]) -> None:
-        number, opening = item
+    def content_of(opening: Callable[[], AbstractContextManager[StreamedResource]]) -> str:
         with opening() as resource:
-            found[number] = content_of_resource(resource)
+            return content_of_resource(resource)
 
-    if len(to_do) > 1:
-        Workers(to_do, take, 2 * n_threads()).run()
-    elif to_do:
-        take(to_do[0])
-    return found
+    return list(waiting.map(content_of, openings, at_once=2 * n_threads()))
 
 
 def _status(resource: StreamedResource) -> tuple[int, ...] | None:

@@ -56,7 +56,7 @@ class Folder(ABC):
     A file is named by its path relative to the folder, with ``/`` between the parts. It is published whole: readers see the old
     file, the new one, or none. A dataset of several files is complete once its last one, the manifest, is there.
 
-    A subclass gives the six abstract methods; the others have defaults.
+    A subclass gives the abstract methods; the others have defaults.
 
     Attributes:
         name: of the folder, for messages; no credentials are in it.
@@ -85,13 +85,13 @@ class Folder(ABC):
             ResourceNotFoundError: there is no such file.
         """
 
-    @abstractmethod
     def list_names(self) -> list[str]:
         """The names of the files and folders in it, sorted; an empty list if it does not exist.
 
         Raises:
             UnsupportedStorageOperationError: the store cannot list.
         """
+        return sorted({path.partition("/")[0] for path in self.list_files()})
 
     @abstractmethod
     def list_files(self) -> list[str]:
@@ -351,9 +351,6 @@ class StoreFolder(Folder):
     def open(self, file: str) -> StreamedResource:
         return self._connector.get_resource(self.full_name(file))
 
-    def list_names(self) -> list[str]:
-        return _first_parts(self.list_files())
-
     def list_files(self) -> list[str]:
         if not hasattr(self._connector, "list_resources"):
             raise UnsupportedStorageOperationError(f"{type(self._connector).__name__} cannot list what it stores")
@@ -382,10 +379,6 @@ def _below(start: str, names: Iterable[str]) -> list[str]:
     return sorted(name[len(start) :] for name in names if name.startswith(start))
 
 
-def _first_parts(paths: Iterable[str]) -> list[str]:
-    return sorted({path.partition("/")[0] for path in paths})
-
-
 # ------------------------------------------------------------------ of somebody who lends
 
 
@@ -404,9 +397,6 @@ class LentFolder(Folder):
 
     def open(self, file: str) -> StreamedResource:
         return self._resources[self.full_name(file)]
-
-    def list_names(self) -> list[str]:
-        return _first_parts(self.list_files())
 
     def list_files(self) -> list[str]:
         return _below(self.full_name(""), self._resources)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 __all__ = [
     "TransferBars",
@@ -111,21 +111,14 @@ def batch_bar(starts: range, what: str, unit: str, progress: bool | None) -> Ite
             bar.update(min(starts.step, starts.stop - start))
 
 
-class _Transfer(Protocol):
-    """What of a transfer is drawn: bytes so far, and in all where that is known."""
-
-    size: int
-    expected_size: int | None
-
-
 class TransferBars:
     """One progress bar for each transfer under way."""
 
     def __init__(self) -> None:
         self._bars = dict[str, Any]()
 
-    def draw(self, under_way: Mapping[str, _Transfer]) -> None:
-        """Show how far ``under_way`` have come."""
+    def draw(self, under_way: Mapping[str, Any]) -> None:
+        """Show how far transfers by identifier have come: their ``size``, and ``expected_size`` where that is known."""
         for identifier in self._bars.keys() - under_way.keys():
             self._bars.pop(identifier).close()
         for identifier, transfer in under_way.items():

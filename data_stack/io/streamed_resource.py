@@ -247,9 +247,6 @@ class StreamedResource(io.BufferedIOBase):
         view[: len(data)] = data
         return len(data)
 
-    def readinto1(self, buffer: Buffer, /) -> int:
-        return self.readinto(buffer)
-
     def peek(self, size: int = 0, /) -> bytes:
         """Bytes that lie ahead, without moving the position; none if the wrapped buffer cannot look ahead."""
         stream = self._stream()
@@ -302,9 +299,6 @@ class StreamedResource(io.BufferedIOBase):
 
     def write(self, data: Buffer, /) -> int:
         return int(self._stream().write(data))
-
-    def writelines(self, lines: Iterable[Buffer], /) -> None:
-        self._stream().writelines(lines)
 
     def truncate(self, size: int | None = None, /) -> int:
         return int(self._stream().truncate(size))

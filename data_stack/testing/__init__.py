@@ -14,9 +14,6 @@ Needs pytest and nothing else.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from data_stack.exception import MissingDependencyError
 
 try:
@@ -24,24 +21,13 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.testing", "pytest", "test") from error
 
-if TYPE_CHECKING:
-    from data_stack.testing.factories import DatasetFactoryContract
-    from data_stack.testing.iterators import DatasetIteratorContract
-    from data_stack.testing.storage import StorageConnectorContract
+# Before any of them is imported: a failed assert then shows its values, as in a test module.
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{module}" for module in ("factories", "iterators", "storage", "storage_samples", "storage_upkeep"))
+)
+
+from data_stack.testing.factories import DatasetFactoryContract  # noqa: E402
+from data_stack.testing.iterators import DatasetIteratorContract  # noqa: E402
+from data_stack.testing.storage import StorageConnectorContract  # noqa: E402
 
 __all__ = ["DatasetFactoryContract", "DatasetIteratorContract", "StorageConnectorContract"]
-
-_MODULES = {
-    "DatasetFactoryContract": "data_stack.testing.factories",
-    "DatasetIteratorContract": "data_stack.testing.iterators",
-    "StorageConnectorContract": "data_stack.testing.storage",
-}
-
-# Before any of them is imported: a failed assert then shows its values, as in a test module.
-pytest.register_assert_rewrite(*_MODULES.values(), "data_stack.testing.storage_samples", "data_stack.testing.storage_upkeep")
-
-
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -112,6 +112,7 @@ def test_a_forgetful_connector_fails_where_it_forgets() -> None:
 
     assert failed == {
         "test_a_file_is_stored_from_its_start_and_stays_open",
+        "test_no_two_identifiers_meet",
         "test_a_deleted_resource_is_gone",
         "test_a_store_behaves_like_a_dict",
     }

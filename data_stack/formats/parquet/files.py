@@ -274,9 +274,6 @@ class ArrowFolder(Folder):
         name = self.full_name(file)
         return StreamedResource.sealed(name, _ArrowBytes(self.open_for_arrow(file), name), self)
 
-    def list_names(self) -> list[str]:
-        return sorted({path.partition("/")[0] for path in self.list_files()})
-
     def list_files(self) -> list[str]:
         selector = pafs.FileSelector(self.name, allow_not_found=True, recursive=True)
         with _errors(self.name):

@@ -36,18 +36,14 @@ class ArchiveMember:
         name: relative path with ``/`` between its segments; never absolute, empty, or with a ``..``.
         size: length in bytes, unpacked; 0 for a folder.
         is_folder: whether it is a folder. Archives need not name the folders of their files.
+        offset: where the bytes of a member of a plain tar begin in the stream, for whoever reads them by position.
     """
 
     name: str
     size: int
     is_folder: bool = False
-    _offset: int = field(default=0, repr=False, compare=False)
+    offset: int = field(default=0, repr=False, compare=False)
     _archive: object = field(default=None, repr=False, compare=False)
-
-    @property
-    def offset(self) -> int:
-        """Where the bytes of a member of a plain tar begin in the stream, for whoever reads them by position."""
-        return self._offset
 
 
 class CreatesResources(Protocol):
