@@ -38,14 +38,15 @@ def storage_error(
 
 
 @contextlib.contextmanager
-def storage_errors(action: str, path: str | os.PathLike[str]) -> Iterator[None]:
+def storage_errors(action: str, path: str | os.PathLike[str], *, if_full: str = "", otherwise: str = "") -> Iterator[None]:
     """Raise errors of the operating system in the block as :func:`storage_error` gives them; ``could not {action} {path}``."""
     try:
         yield
     except DataStackError:
         raise
     except OSError as error:
-        raise storage_error(f"could not {action} {os.fspath(path)!r}", error, path) from error
+        problem = f"could not {action} {os.fspath(path)!r}"
+        raise storage_error(problem, error, path, if_full=if_full, otherwise=otherwise) from error
 
 
 def _free_bytes(path: str) -> int | None:

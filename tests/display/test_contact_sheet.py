@@ -434,7 +434,7 @@ def test_without_pillow_the_error_names_the_extra() -> None:
     result = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
 
     assert result.stdout.strip() == (
-        "contact_sheet needs Pillow: pip install 'Pillow>=10.1', or pip install '.[images]' in a clone of data_stack"
+        "contact_sheet needs Pillow: pip install 'Pillow', or pip install '.[images]' in a clone of data_stack"
     )
 
 

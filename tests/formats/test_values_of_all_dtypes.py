@@ -290,7 +290,9 @@ def decimals(tmp_path: Path) -> Path:
     return tmp_path / "source.parquet"
 
 
-@pytest.mark.parametrize(("target", "columns"), [("out", None), ("out.tar", None), ("out.h5", "price"), ("out.npz", "price")])
+@pytest.mark.parametrize(
+    ("target", "columns"), [("out", None), ("out.tar", None), ("out.h5", "price"), ("out.npz", "price"), ("out.parquet", None)]
+)
 def test_decimals_become_text_digit_by_digit(tmp_path: Path, decimals: Path, target: str, columns: str | None) -> None:
     report = convert(decimals, tmp_path / target, columns=columns)
 
@@ -299,16 +301,6 @@ def test_decimals_become_text_digit_by_digit(tmp_path: Path, decimals: Path, tar
     assert columns or source.read(np.arange(4), ["maybe"])["maybe"].tolist() == ["1.50", "0.00", "-7.25", None]
     source.close()
     assert report.n_verified == 4
-
-
-def test_decimals_of_parquet_stay_decimals_in_parquet(tmp_path: Path, decimals: Path) -> None:
-    convert(decimals, tmp_path / "out.parquet", columns="cost=price,maybe,several")
-
-    (file,) = (tmp_path / "out.parquet").glob("*.parquet")
-    found = pq.read_table(file)
-    assert found.schema.field("cost").type == pa.decimal128(9, 2)
-    assert found.schema.field("several").type == pa.list_(pa.field("element", pa.decimal128(9, 2)))
-    assert found.column("maybe").to_pylist() == PRICES
 
 
 def test_decimals_are_no_tensor(tmp_path: Path, decimals: Path) -> None:

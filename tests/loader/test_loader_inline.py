@@ -419,50 +419,6 @@ def test_no_array_that_a_client_keeps_is_handed_out(number: int) -> None:
         assert not any(np.shares_memory(array, other) for other in [*kept, *handed_out[:place]])
 
 
-def test_an_array_that_was_made_for_the_batch_is_handed_out_without_a_copy() -> None:
-    addresses = []
-
-    def fresh(indices: Any) -> Batch:
-        owner = np.arange(48.0)
-        addresses.append(owner.ctypes.data)
-        whole = np.zeros(24)
-        addresses.append(whole.ctypes.data)
-        return owner.reshape(24, 2), whole
-
-    batches = list(loader(Answer(fresh), 24, epochs=3))
-
-    assert [column.ctypes.data for batch in batches for column in batch] == addresses
-
-
-def test_bare_and_named_arrays_that_were_made_for_the_batch_are_handed_out_without_a_copy() -> None:
-    addresses = []
-
-    def bare(indices: Any) -> Batch:
-        made = np.zeros(24)
-        addresses.append(made.ctypes.data)
-        return made if len(addresses) % 2 else {"x": made}
-
-    batches = list(loader(Answer(bare), 24, epochs=4))
-
-    assert [columns_of(batch)[0].ctypes.data for batch in batches] == addresses
-
-
-def test_parts_of_an_array_that_was_made_for_the_batch_are_handed_out_without_a_copy() -> None:
-    addresses = []
-
-    def cut(indices: Any) -> Any:
-        made = np.zeros((3 * len(indices), 2))
-        addresses.append(made.ctypes.data)
-        parts = made[: len(indices)], made[len(indices) : 2 * len(indices)], made[2 * len(indices) :]
-        return parts if len(addresses) % 2 else dict(enumerate({"x": part} for part in parts))  # or as n-grams have them
-
-    batches: list[Any] = list(loader(Answer(cut), 24, epochs=2))
-
-    first, second = batches[0], [part["x"] for part in batches[1].values()]
-    assert [part.ctypes.data - addresses[0] for part in first] == [0, 384, 768]
-    assert [part.ctypes.data - addresses[1] for part in second] == [0, 384, 768]
-
-
 def test_text_and_other_objects_stay_what_they_are() -> None:
     (batch,) = list(loader(SequenceDatasetIterator([["a", "b"], [{"k": 1}, None], [b"x", b""]]), 2))
 

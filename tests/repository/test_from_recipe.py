@@ -564,8 +564,8 @@ class TestFunctions:
         with pytest.raises(RecipeError, match=r"none is called that is not allowed.*functions=.*trusted_modules=") as caught:
             from_recipe(recipe)
 
-        assert f"node 1 (mapped): {__name__}:doubled" in str(caught.value)
-        assert f"node 2 (filtered): {__name__}:is_even" in str(caught.value)
+        assert f"node 1 (mapped): '{__name__}:doubled'" in str(caught.value)
+        assert f"node 2 (filtered): '{__name__}:is_even'" in str(caught.value)
 
     def test_the_caller_may_give_them(self) -> None:
         rebuilt = from_recipe(source().map(doubled).recipe(), functions={f"{__name__}:doubled": lambda sample: "mine"})

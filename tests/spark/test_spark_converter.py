@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from data_stack_petastorm import BatchedDataLoader
 from data_stack_spark.converter import make_spark_converter, register_delete_dir_handler
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
@@ -99,6 +100,16 @@ def test_epochs_shards_columns_and_filters_are_those_that_are_asked_for(spark: S
     assert [set(batch) for batch in batches] == [{"id"}] * len(batches)
     assert sorted(ids(batches)) == sorted([*range(90, 100)] * 2)
     assert len(first) > 100
+    converter.delete()
+
+
+def test_a_loader_of_ones_own_gets_a_reader(spark: SparkSession, cache: Path) -> None:
+    converter = make_spark_converter(numbers(spark), cache_dir=cache)
+
+    with converter.make_torch_dataloader(batch_size=25, num_epochs=1, data_loader_fn=BatchedDataLoader) as loader:
+        found = ids(loader)
+
+    assert sorted(found) == list(range(100))
     converter.delete()
 
 

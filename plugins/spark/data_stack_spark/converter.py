@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -82,6 +82,7 @@ class SparkDatasetConverter:
         num_epochs: int | None = 1,
         workers_count: int | None = None,
         shuffling_queue_capacity: int = 0,
+        data_loader_fn: Callable[..., Any] | None = None,
         **reader: Any,
     ) -> contextlib.AbstractContextManager[Any]:
         """Batches as torch tensors: a loader, to be used in a ``with`` block, of dicts of a tensor for each column.
@@ -101,6 +102,8 @@ class SparkDatasetConverter:
             workers_count: None: as many as there are processors.
             shuffling_queue_capacity: rows that are mixed: those of so many whole row groups as have this number of rows; at
                 least those of one.
+            data_loader_fn: makes the loader, of ``reader=``, ``batch_size=`` and ``shuffling_queue_capacity=``, as classes
+                of Petastorm's do; the reader is one of :func:`data_stack_petastorm.make_batch_reader`.
             reader: all that :func:`data_stack_petastorm.make_batch_reader` takes: ``seed`` (0 here), ``shuffle_row_groups``
                 (True: another order of row groups in each epoch, and of the rows in each; False, with no capacity: the order of
                 the files), ``cur_shard`` and ``shard_count`` (one share of several, equally many steps each), ``uneven``,
@@ -114,6 +117,10 @@ class SparkDatasetConverter:
             ImportError: torch is not installed.
         """
         _check_ranks(reader)
+        if data_loader_fn is not None:
+            return self._with_reader(
+                data_loader_fn, batch_size, shuffling_queue_capacity, {"num_epochs": num_epochs, **_pool(workers_count), **reader}
+            )
         batches: contextlib.AbstractContextManager[Any] = self._loader(
             batch_size, num_epochs, workers_count, shuffling_queue_capacity, reader
         ).torch()
@@ -169,10 +176,17 @@ class SparkDatasetConverter:
         of_reader.setdefault("shuffle_rows", of_reader.get("shuffle_row_groups", True))
         if "reader_pool_type" not in of_reader:
             of_loader |= {"workers": workers_count, "worker_kind": "auto"}
-        if workers_count is not None:
-            of_reader.setdefault("workers_count", workers_count)
-        reader = make_batch_reader(readable_source(self.cache_dir_url), num_epochs=num_epochs, **of_reader)
+        reader = make_batch_reader(
+            readable_source(self.cache_dir_url), num_epochs=num_epochs, **{**_pool(workers_count), **of_reader}
+        )
         return reader.loader(batch_size, shuffling_queue_capacity=capacity, **of_loader)
+
+    @contextlib.contextmanager
+    def _with_reader(
+        self, data_loader_fn: Callable[..., Any], batch_size: int, capacity: int, reader: dict[str, Any]
+    ) -> Iterator[Any]:
+        with make_batch_reader(list(self.file_urls), **reader) as rows:
+            yield data_loader_fn(reader=rows, batch_size=batch_size, shuffling_queue_capacity=capacity)
 
 
 def make_spark_converter(
@@ -274,6 +288,10 @@ def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) ->
 
 
 # ------------------------------------------------------------------ how it is read
+
+
+def _pool(workers_count: int | None) -> dict[str, Any]:
+    return {} if workers_count is None else {"workers_count": workers_count}
 
 
 def _check_ranks(reader: Mapping[str, Any]) -> None:

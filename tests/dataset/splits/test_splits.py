@@ -661,7 +661,7 @@ def test_ratios_that_are_no_division_are_refused(ratios: Any, message: str) -> N
     [
         ({"by": 1}, "by=1 takes no ratios"),
         ({"time": 3, "stratify": True}, "time=3 takes no stratify"),
-        ({"time": 3, "group_by": 0}, "time=3 takes no group_by, but got group_by=0"),
+        ({"time": 3, "group_by": 0}, "a split with time=3 takes no group_by, but got 0"),
         ({"seed": 1.5}, "seed .* must be an integer, got 1.5"),
         ({"stratify": 9}, "no column 9"),
         ({"group_by": "patient"}, "no column 'patient'"),

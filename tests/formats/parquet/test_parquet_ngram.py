@@ -339,15 +339,6 @@ def test_arrays_of_overlapping_sequences_are_those_of_the_rows_and_each_its_own_
         assert ngrams[index][0]["time"] == start
 
 
-def test_a_loader_hands_out_sequences_of_arrays_without_copying_them_again(frames: ParquetDataset) -> None:
-    ngrams = NGramIterator(frames, NGram({offset: ["frame"] for offset in range(3)}, 10, "time"))
-
-    for batch in Loader(ngrams, 32, worker_kind="inline"):
-        parts = [batch[offset]["frame"] for offset in range(3)]
-        assert parts[0].base is not None
-        assert all(part.base is parts[0].base for part in parts)
-
-
 @pytest.mark.parametrize("kind", ["inline", "threads"])
 def test_small_batches_of_sequences_that_are_read_together_are_those_that_were_asked_for(
     frames: ParquetDataset, kind: Any
