@@ -480,6 +480,21 @@ def test_chunks_without_a_file_are_swept_when_they_are_a_day_old(
     assert mongodb["data_stack.chunks"].count_documents({"files_id": old}) == 0
 
 
+def test_leases_of_the_dead_are_garbage_and_others_are_not(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    leases = mongodb["data_stack.leases"]
+    with connector.lease("held") as held:
+        assert held.acquire()
+        machine, pid, started = leases.find_one({"_id": "held"})["value"].decode().split()[2].split("-")  # type: ignore[index]
+        for name, owner in {"of the dead": f"{machine}-{pid}-{int(started) - 1}", "elsewhere": "elsewhere-1-1"}.items():
+            leases.insert_one({"_id": name, "value": f"nonce 1 {owner}".encode()})
+        leases.insert_one({"_id": "strange", "value": ["?"]})
+
+        found = connector.collect_garbage(DAY_SECONDS)
+
+        assert {garbage.name for garbage in found} == {"lease of 'of the dead'"}
+        assert set(leases.distinct("_id")) == {"held", "elsewhere", "strange"}
+
+
 def test_a_day_of_grace_is_the_default(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
     connector.set_resource("a", version(0))
     connector.set_resource("a", version(1))
