@@ -61,7 +61,8 @@ def as_dtype(array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole
             # Compared as they were: int64 and uint64 meet in float64, which rounds.
             is_same = (cast.astype(found) == array) & ((cast < 0) == (array < 0))
         else:
-            is_same = (cast.astype(found) == array) | (array != array)  # NaN and NaT
+            back = cast.real if dtype.kind == "c" and found.kind != "c" else cast
+            is_same = (back.astype(found) == array) | (array != array)  # NaN and NaT
     if not is_same.all():
         wrong = array.reshape(-1)[np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]]
         raise ValueError(

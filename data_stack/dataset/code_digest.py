@@ -18,6 +18,7 @@ import sysconfig
 import time
 import types
 from collections.abc import Iterator, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,10 @@ class _Unknown(Exception):
 def code_digest(factory: object) -> str:
     """Names the code that prepares a dataset: 64 hex digits, equal where the same code would do the work.
 
-    It covers all files of the top-level packages of the factory's classes; of a module that is in no package, and of a program,
-    those beside it. Of classes and functions that are in no file (a notebook's cells, an interactive session) it covers the
-    compiled code and the values of the variables that it uses, and the files of the current folder. To these come the versions
-    of the distributions and the attributes of the classes and of the object.
+    It covers all files of the packages of the factory's classes (below namespace packages); of a module that is in no package,
+    and of a program, those beside it. Of classes and functions that are in no file (a notebook's cells, an interactive session)
+    it covers the compiled code and the values of the variables that it uses, and the files of the current folder. To these come
+    the versions of the distributions and the attributes of the classes and of the object.
 
     Args:
         factory: the dataset's factory.
@@ -75,7 +76,7 @@ def code_digest(factory: object) -> str:
 def module_digests(factory: object) -> dict[str, str]:
     """SHA-256 of the code around the modules of a factory, by their names, as far as another process can import them."""
     names = {_importable(kind.__module__) for kind in _own_classes(type(factory))}
-    return {name: _digest_of(name) for name in names if name not in _MAIN}
+    return {name: _digest_of(name) for name in names if name not in _MAIN and _files_of(name)}
 
 
 def changed_module(digests: Mapping[str, str]) -> str | None:
@@ -108,16 +109,10 @@ def _digest_of(module: str) -> str:
 
 def _files_of(module: str) -> list[Path]:
     """The files with the code of a module's package; none where it has no file."""
-    top = module.partition(".")[0]
-    # of us only the package of the dataset is its author's
-    name = module.rpartition(".")[0] if top == _PACKAGE else top
     if module in _MAIN:
         program = getattr(sys.modules[module], "__file__", None)
         return _beside(Path.cwd() if program is None else Path(program).absolute().parent)
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        spec = None
+    spec = _spec_of_code(module)
     if spec is None:
         return []
     if spec.submodule_search_locations is not None:
@@ -128,6 +123,20 @@ def _files_of(module: str) -> list[Path]:
     path = Path(spec.origin).absolute()
     is_installed = path.parent in {Path(each).absolute() for each in sysconfig.get_paths().values()}
     return [path] if is_installed else _beside(path.parent)
+
+
+def _spec_of_code(module: str) -> ModuleSpec | None:
+    """The spec of a module's uppermost package that is no namespace package, which others share; else its own."""
+    parts = module.split(".")
+    # of us only the package of the dataset is its author's
+    first = len(parts) - 1 if parts[0] == _PACKAGE else 1
+    names = [".".join(parts[:n]) for n in range(first, len(parts) + 1)]
+    with contextlib.suppress(ImportError, ValueError):
+        for name in names:
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.origin is not None:
+                return spec
+    return None
 
 
 def _beside(folder: Path) -> list[Path]:

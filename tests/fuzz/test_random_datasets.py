@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -136,19 +137,27 @@ class Course:
             self.writer.flush()
         elif step == "checkpoint":
             self.writer.checkpoint()
-        elif step == "kill":  # another process finds what lies there at this moment
-            self._n_kills += 1
-            copy = self._folder / f"copy {self._n_kills}"
-            shutil.copytree(self.path, copy)
-            self.writer.abandon()
-            self.path = copy
-            self.writer = self._opened()
+        elif step == "kill":
+            self.kill()
         elif step == "reopen" and self._kind == "columns":  # sequences are finished once and for all
             self.writer.close()
             self.writer = self._opened()
         elif step == "raise":
             self.writer.abandon()
             self.writer = self._opened()
+
+    def kill(self, n_lost: int = 0) -> None:
+        """Another process finds what lies there at this moment; a power cut took so many bytes off the end of one file."""
+        self._n_kills += 1
+        copy = self._folder / f"copy {self._n_kills}"
+        shutil.copytree(self.path, copy)
+        self.writer.abandon()
+        self.path = copy
+        files = sorted(file for file in copy.iterdir() if file.suffix != ".json" and file.stat().st_size)
+        if n_lost and files:
+            file = files[n_lost % len(files)]
+            os.truncate(file, max(0, file.stat().st_size - n_lost))
+        self.writer = self._opened()
 
 
 @pytest.mark.timeout(3_600 if FULL else 150)
@@ -160,7 +169,7 @@ def test_interruptions_leave_no_trace(kind: str, steps: list[tuple[str, int]], c
         for number, (step, n) in enumerate(steps):
             course.take(step, n)
             if number == at and not any(course.path.glob("manifest.json")):
-                cut_short(course, cut)
+                course.kill(cut)
         while len(course.writer) < 12:
             course.take("append", 1)
         n_samples = len(course.writer)
@@ -177,14 +186,3 @@ def test_interruptions_leave_no_trace(kind: str, steps: list[tuple[str, int]], c
             assert len(reader) == n_samples
 
     assert found == expected
-
-
-def cut_short(course: Course, n_bytes: int) -> None:
-    """A power cut took the end of one file."""
-    course.writer.abandon()
-    files = sorted(file for file in course.path.iterdir() if file.suffix != ".json" and file.stat().st_size)
-    if files:
-        file = files[n_bytes % len(files)]
-        with file.open("r+b") as opened:
-            opened.truncate(max(0, file.stat().st_size - n_bytes))
-    course.writer = course._opened()

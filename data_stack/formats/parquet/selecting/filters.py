@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset
 
 from data_stack.codecs.plain_data import shown
 from data_stack.exception import ConfigError
@@ -56,6 +55,8 @@ class ArrowPredicate(Predicate):
             raise ConfigError(f"{shown(expression)} needs no field, so it says the same of all rows")
 
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+        import pyarrow.dataset  # brings pandas, which is slow to import
+
         problem: Exception | None = None
         for type_of_nulls in _TYPES_OF_NULLS:
             try:
