@@ -6,9 +6,8 @@ CODE := data_stack plugins tests benchmarks getting_started tools
 TYPED := data_stack plugins/digits plugins/iris plugins/petastorm plugins/spark tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# A file of tests stays in one process, as do the servers that it starts. Many tests wait for processes and
-# servers, so that more of these run than there are processors.
-PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadfile
+# A file of tests stays in one process, as do the servers that it starts.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
 # The version of Granular that has sequences, for the tests, beside the one in the environment.
 GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2

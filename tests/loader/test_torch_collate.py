@@ -163,37 +163,6 @@ def test_datasets_of_torch_stack_on_it() -> None:
     assert (len(dataset), dataset[-1], list(dataset[2:4])) == (10, (9, 18), [(2, 4), (3, 6)])
 
 
-def test_a_column_that_nobody_else_holds_is_not_copied_and_others_are() -> None:
-    class Holding(DatasetIterator):
-        def __init__(self, column: Any) -> None:
-            self.column = column
-
-        def __len__(self) -> int:
-            return 4
-
-        def __getitem__(self, index: int) -> Any:
-            return (self.column[index],)
-
-        def read_batch(self, indices: Any) -> Any:
-            return (self.column,)
-
-    fresh = np.arange(4)
-    read_only = np.arange(4)
-    read_only.setflags(write=False)
-    others = [np.arange(8)[::2], np.arange(4)[::-1], read_only, np.arange(4, dtype=">i4")]
-
-    (tensor,) = collated(Holding(fresh), [0, 1, 2, 3])
-
-    assert tensor.data_ptr() == fresh.ctypes.data
-    for column in others:
-        (tensor,) = collated(Holding(column), [0, 1, 2, 3])
-        assert tensor.tolist() == column.tolist()
-        tensor += 1
-        assert tensor.tolist() != column.tolist()
-    made = torch.arange(4)
-    assert collated(Holding(made), [0])[0] is made
-
-
 def test_changing_a_batch_in_place_does_not_change_the_dataset() -> None:
     array = np.zeros((4, 2))
     iterator = SequenceDatasetIterator([array, torch.zeros(4)])

@@ -202,6 +202,7 @@ def is_executor(pid: int) -> bool:
     return False
 
 
+@pytest.mark.full
 def test_executors_of_a_cluster_that_are_killed_lose_and_double_nothing(
     installed: dict[str, str], in_turn: tuple[ResourceRecord, ...], tmp_path: Path
 ) -> None:

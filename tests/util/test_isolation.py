@@ -85,6 +85,7 @@ def test_what_crashes_or_hangs_there_is_an_error_that_names_the_file(function: s
     assert apart("read_all") == len(DATA)  # and the next one is none the worse for it
 
 
+@pytest.mark.full
 def test_what_floods_memory_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", str(1 << 30))
     program = (
@@ -118,6 +119,7 @@ def test_a_store_that_fails_meanwhile_says_so_itself() -> None:
         apart("read_all", read_at=fail)
 
 
+@pytest.mark.full
 def test_threads_and_forks_read_apart_at_once() -> None:
     found: list[int] = []
     threads = [threading.Thread(target=lambda: found.append(apart("read_all"))) for _ in range(8)]
