@@ -22,6 +22,8 @@ from sizes import sized
 from data_stack.exception import ChecksumMismatchError, DamagedBlockError, DataStackError
 from data_stack.io.storage_connectors import StorageConnector
 
+CHECKED_WHEN_LOADED = pytest.mark.parametrize("stores", ["file", "cached"], indirect=True)
+CHECKED_WHEN_READ = pytest.mark.parametrize("stores", ["mongodb", pytest.param("s3", marks=pytest.mark.full)], indirect=True)
 CONTENT = random.Random(2).randbytes(2_700_000)  # three blocks of a file, 42 chunks of MongoDB
 SMALL = CONTENT[:5_000]
 GONE = object()
@@ -49,9 +51,8 @@ def positions(size: int, n: int) -> list[int]:
     return [0, 8 * size - 1, *(chance.randrange(8 * size) for _ in range(n - 2))]
 
 
+@CHECKED_WHEN_LOADED
 def test_a_flipped_bit_of_a_file_is_not_trusted_and_named_by_verifying(stores: StoreKind, figures: Figures) -> None:
-    if stores.checks_reads:
-        pytest.skip("this store checks each read")
     store = stores.new()
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)
@@ -68,9 +69,8 @@ def test_a_flipped_bit_of_a_file_is_not_trusted_and_named_by_verifying(stores: S
     stores.discard(store)
 
 
+@CHECKED_WHEN_READ
 def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKind, figures: Figures) -> None:
-    if not stores.checks_reads:
-        pytest.skip("this store does not check each read")
     store = stores.new()
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)
@@ -94,9 +94,8 @@ def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKi
     stores.discard(store)
 
 
+@CHECKED_WHEN_READ
 def test_no_reader_of_pieces_gets_a_flipped_bit(stores: StoreKind, figures: Figures) -> None:
-    if not stores.checks_reads:
-        pytest.skip("this store does not check each read")
     store = stores.new()
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)

@@ -52,7 +52,6 @@ class StoreKind(ABC):
         cost: how long one try takes; the small form has that much fewer of them.
         slowness: how much less its server does at once than others.
         keeps_open: its client keeps a thread and its handles for the life of a process, one for all connectors.
-        checks_reads: whether each read is held against digests.
     """
 
     name: str
@@ -60,7 +59,6 @@ class StoreKind(ABC):
     cost = 1
     slowness = 1
     keeps_open = False
-    checks_reads = True
 
     @abstractmethod
     def new(self) -> Description:
@@ -95,7 +93,6 @@ class FileStores(StoreKind):
     """Folders."""
 
     name = "file"
-    checks_reads = False
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._numbers = folder, itertools.count()
@@ -122,7 +119,6 @@ class CachedStores(StoreKind):
     """A folder before a folder: both are hit."""
 
     name = "cached"
-    checks_reads = False
     cost = 4
 
     def __init__(self, folder: Path) -> None:
