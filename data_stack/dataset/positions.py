@@ -79,13 +79,14 @@ class _Composed(ComputedPositions):
 
 def taken(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
     """The positions at ``indices``, each in ``[0, len(positions))``."""
+    if isinstance(positions, np.ndarray):
+        picked: IndexArrayOfInts = positions[indices]  # take() would copy a slice of positions first
+        return picked
     if isinstance(positions, range):
         if positions.start == 0 and positions.step == 1:
             return indices
         return positions.start + indices.astype(np.intp, copy=False) * positions.step
-    if isinstance(positions, ComputedPositions):
-        return positions.taken(indices)
-    return positions.take(indices)
+    return positions.taken(indices)
 
 
 def composed(outer: Positions, inner: Positions | None) -> Positions:

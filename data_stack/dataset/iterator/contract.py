@@ -113,7 +113,8 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
             DatasetOutOfBoundsError: one of the positions lies outside.
             ConfigError: the samples differ in their number of columns or in their keys.
         """
-        return default_access(self, "read_batch").batch(checked_indices(indices, len(self)))
+        access = default_access(self, "read_batch")
+        return access.batch(checked_indices(indices, access.n_samples))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column of the samples at ``indices`` (None: of all), shape ``(n, ...)``, stacked as in :meth:`read_batch`.

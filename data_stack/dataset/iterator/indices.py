@@ -44,9 +44,9 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
         TypeError: not a one-dimensional array of integers or bools.
     """
     if type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1 and indices.size:
-        if (
-            np.maximum.reduce(indices.view(np.uintp)) < length
-        ):  # one look at what is nearly always given; negative ones are large here
+        # one look at what is nearly always given; negative ones are large here, and argmax() takes half the time of max()
+        unsigned = indices.view(np.uintp)
+        if unsigned.item(unsigned.argmax()) < length:
             return indices
     elif isinstance(indices, slice):
         return np.arange(*indices.indices(length), dtype=np.intp)
