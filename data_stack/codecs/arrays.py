@@ -162,6 +162,7 @@ def _viewed(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memory
     return array
 
 
+@functools.lru_cache(maxsize=256)
 def _is_storable(dtype: np.dtype[Any]) -> bool:
     # The last: dtypes of other packages (bfloat16) call themselves what numpy reads as something else.
     return _DTYPE.fullmatch(dtype.str) is not None and dtype.itemsize > 0 and np.dtype(dtype.str) == dtype

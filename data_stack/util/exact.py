@@ -27,6 +27,8 @@ def as_array(values: Any) -> _Array:
         TypeError: a tensor of a dtype that numpy lacks, such as bfloat16; or an array with masked entries, which would come
             to light.
     """
+    if type(values) is np.ndarray:
+        return values
     if isinstance(values, np.ma.MaskedArray) and b"\1" in np.ma.getmaskarray(values).tobytes():  # also of records
         raise TypeError("masked entries would lose their mask; fill the array first, or keep the mask in a column of its own")
     if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory

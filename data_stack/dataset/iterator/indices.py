@@ -43,6 +43,8 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
         DatasetOutOfBoundsError: a position lies outside, or there is not one bool for each sample.
         TypeError: not a one-dimensional array of integers or bools.
     """
+    if isinstance(indices, range):
+        indices = np.arange(indices.start, indices.stop, indices.step)
     if type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1 and indices.size:
         # one look at what is nearly always given; negative ones are large here, and argmax() takes half the time of max()
         unsigned = indices.view(np.uintp)

@@ -62,7 +62,7 @@ class ColumnEncoder:
 
     def __init__(self, name: str, column: Column, codec: Codec, where: str) -> None:
         self.name, self.column, self._codec, self._where = name, column, codec, where
-        layout = codec.fixed_layout(column)
+        self._declared = layout = codec.fixed_layout(column)
         if layout is not None:
             if column.shape is not None and column.shape != layout.shape:
                 raise ConfigError(
@@ -82,6 +82,9 @@ class ColumnEncoder:
 
     def encode(self, value: Any) -> bytes:
         """The record of a value; raises whatever the codec does for a value that it does not store."""
+        layout = self._declared
+        if layout is not None and type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == layout.shape:
+            return layout.header + value.tobytes()  # what the codec would give, in a third of the time
         record = self._codec.encode(value if self._fits else fit_array(value, self.column.dtype, self.column.shape))
         if type(record) is not bytes:
             raise TypeError(f"its codec gave {type(record).__name__}, not bytes")
@@ -171,8 +174,7 @@ class ColumnEncoder:
         self._layout = None if earlier is None or record_bytes is None else self._codec.fixed_layout(earlier)
         if earlier is None:
             return
-        declared = self._codec.fixed_layout(self.column)
-        if self.column.dtype not in (None, earlier.dtype) or (declared is not None and declared != self._layout):
+        if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
             raise ConfigError(
                 f"column {self.name!r} is declared with dtype {self.column.dtype} and shape {self.column.shape}, but records "
                 f"that an earlier writer left there are something else. Open the dataset with "

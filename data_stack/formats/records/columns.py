@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -50,6 +50,10 @@ class ValueColumn(ABC):
 
     def __len__(self) -> int:
         return len(self.bag)
+
+    def ways(self) -> tuple[Callable[[int], Any], Callable[[Places], _Array]]:
+        """:meth:`value` and :meth:`read`, as quick as they are once all blocks are checked."""
+        return self.value, self.read
 
     @property
     @abstractmethod
@@ -142,19 +146,29 @@ class FixedColumn(ValueColumn):
         return list(values)
 
     def read(self, places: Places) -> _Array:
-        items = self._fetched(places) if self._rows is not None else self._copied(places)
-        values: _Array = items if self._is_number else np.ndarray((len(items), *self._shape), self._stored, items)
-        return values.astype(self._dtype) if self._is_cast else values
-
-    def _copied(self, places: Places) -> _Array:
+        if self._rows is not None:
+            return self._array_of(self._fetched(places))
         if not self.bag.file.checks.is_done:
             self._check(places)
+        return self._copied(places)
+
+    def ways(self) -> tuple[Callable[[int], Any], Callable[[Places], _Array]]:
+        if self._rows is not None:
+            return super().ways()
+        values = self._values
+        if self._gives_items:
+            return values.item, self._copied
+        return self.value if self._is_number or self._is_cast else lambda index: values[index].copy(), self._copied
+
+    def _copied(self, places: Places) -> _Array:
         if isinstance(places, range):
-            run: _Array = self._items[places.start : places.stop].copy()
-            return run
+            return self._array_of(self._items[places.start : places.stop].copy())
         # take is quicker, but first copies all of an array whose items do not lie side by side
-        items: _Array = self._items.take(places) if self._is_contiguous else self._items[places]
-        return items
+        return self._array_of(self._items.take(places) if self._is_contiguous else self._items[places])
+
+    def _array_of(self, items: _Array) -> _Array:
+        values: _Array = items if self._is_number else np.ndarray((len(items), *self._shape), self._stored, items)
+        return values.astype(self._dtype) if self._is_cast else values
 
     def _fetched(self, places: Places) -> _Array:
         """Read by range."""
@@ -264,8 +278,11 @@ def as_places(positions: range | IndexArrayOfInts) -> Places:
         return positions
     n = len(positions)
     if n > 1:
-        first = int(positions[0])
-        if int(positions[-1]) - first == n - 1 and np.array_equal(positions, np.arange(first, first + n)):
+        first = positions.item(0)
+        if (
+            positions.item(-1) - first == n - 1
+            and positions.tobytes() == np.arange(first, first + n, dtype=positions.dtype).tobytes()
+        ):
             return range(first, first + n)
     return positions.astype(np.int64, copy=False)
 

@@ -126,7 +126,9 @@ class RecordReader(AccessedDatasetIterator):
         self._closed = False
         self._opened: dict[str, ValueColumn] = {}
         #: What gives a sample's values, once all columns are open.
+        #: Of each column how a value and how several are read, once all blocks are checked.
         self._values: list[tuple[str, Callable[[int], Any]]] | None = None
+        self._takes: list[tuple[str, Callable[[Places], npt.NDArray[Any]]]] | None = None
         self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         # There may be more than a pickled reader gives, if somebody has appended since it was pickled.
@@ -250,8 +252,24 @@ class RecordReader(AccessedDatasetIterator):
             return next(samples_of(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
         values = self._values
         if values is None:
-            values = self._values = [(name, self._column(name).value) for name in self._keys]
+            self._find_ways()
+            return {name: self._column(name).value(position) for name in self._keys}
         return {name: value(position) for name, value in values}
+
+    def _batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
+        takes = self._takes
+        if takes is None:
+            self._find_ways()
+            return dict(zip(self._keys, self._read(self._keys, positions, stacked=True), strict=True))
+        places = as_places(positions)
+        return {name: take(places) for name, take in takes}
+
+    def _find_ways(self) -> None:
+        """Keep the quick ways, if all blocks of all columns are checked by now."""
+        columns = {name: self._column(name) for name in self._keys}
+        if all(column.bag.file.checks.is_done for column in columns.values()) and self._references is None:
+            self._values = [(name, column.ways()[0]) for name, column in columns.items()]
+            self._takes = None if self._counts else [(name, column.ways()[1]) for name, column in columns.items()]
 
     # ------------------------------------------------------------------ many samples
 
@@ -325,7 +343,7 @@ class RecordReader(AccessedDatasetIterator):
 
     def release(self) -> None:
         """Let go of all files until they are needed again; what other threads read at the moment is left to them."""
-        self._values, self._opened = None, {}
+        self._values, self._takes, self._opened = None, None, {}
         if self._references is not None:
             self._references.release()
 
@@ -436,8 +454,7 @@ class _RecordAccess(SourceAccess):
         return list(samples_of(self.source._keys, self.source._read(self.source._keys, positions, stacked=False)))
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        reader = self.source
-        return dict(zip(reader._keys, reader._read(reader._keys, positions, stacked=True), strict=True))
+        return self.source._batch(positions)
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         reader = self.source
