@@ -52,7 +52,7 @@ class ValueColumn(ABC):
         return len(self.bag)
 
     def ways(self) -> tuple[Callable[[int], Any], Callable[[Places], _Array]]:
-        """:meth:`value` and :meth:`read`, as quick as they are once all blocks are checked."""
+        """:meth:`value` and :meth:`read`, as quick as they are in memory or a map once all blocks are checked."""
         return self.value, self.read
 
     @property
@@ -153,8 +153,6 @@ class FixedColumn(ValueColumn):
         return self._copied(places)
 
     def ways(self) -> tuple[Callable[[int], Any], Callable[[Places], _Array]]:
-        if self._rows is not None:
-            return super().ways()
         values = self._values
         if self._gives_items:
             return values.item, self._copied

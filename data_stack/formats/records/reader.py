@@ -43,6 +43,8 @@ __all__ = ["RecordReader", "opened_with"]
 #: An iteration reads blocks of about this size, and of at most so many samples.
 _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 1024
+#: So few are read one by one.
+_FEW_IN_BLOCK = 128
 #: More where records are decoded in threads.
 _DECODED_BYTES = 4 << 20
 #: So many samples are decoded at once to verify them.
@@ -123,10 +125,11 @@ class RecordReader(AccessedDatasetIterator):
         self._codecs: dict[str, Codec] = {name: self._codec(name, codecs) for name in self._keys}
         #: Whether values count for the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
+        self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
         self._opened: dict[str, ValueColumn] = {}
         #: What gives a sample's values, once all columns are open.
-        #: Of each column how a value and how several are read, once all blocks are checked.
+        #: Of each column how a value and how several are read, once all blocks are checked, if no file is read by range.
         self._values: list[tuple[str, Callable[[int], Any]]] | None = None
         self._takes: list[tuple[str, Callable[[Places], npt.NDArray[Any]]]] | None = None
         self._references: SampleReferences | None = None
@@ -265,9 +268,10 @@ class RecordReader(AccessedDatasetIterator):
         return {name: take(places) for name, take in takes}
 
     def _find_ways(self) -> None:
-        """Keep the quick ways, if all blocks of all columns are checked by now."""
+        """Keep the quick ways, if there are any by now."""
         columns = {name: self._column(name) for name in self._keys}
-        if all(column.bag.file.checks.is_done for column in columns.values()) and self._references is None:
+        files = [column.bag.file for column in columns.values()]
+        if self._references is None and all(file.checks.is_done and file.ranges is None for file in files):
             self._values = [(name, column.ways()[0]) for name, column in columns.items()]
             self._takes = None if self._counts else [(name, column.ways()[1]) for name, column in columns.items()]
 
@@ -277,6 +281,10 @@ class RecordReader(AccessedDatasetIterator):
         keys = self._keys
         while start < end:
             stop = min(start + self._samples_at_once(), end)
+            if self._values is not None and stop - start <= _FEW_IN_BLOCK and not self._decodes_in_threads:
+                yield from map(self._sample, range(start, stop))  # one large sample fits into the processor's cache
+                start = stop
+                continue
             try:
                 columns = self._read(keys, range(start, stop), stacked=False)
             except (DatasetFileCorruptError, RequestLimitError):  # those before the damage are whole; each may fit by itself
@@ -424,8 +432,7 @@ class RecordReader(AccessedDatasetIterator):
         """How many samples an iteration reads together."""
         columns = [self._column(name) for name in self._keys]
         n_bytes = sum(column.row_bytes * -(-len(column) // self._length) for column in columns)
-        in_threads = any(codec.releases_gil for codec in self._codecs.values())
-        at_once = (_DECODED_BYTES if in_threads else _BLOCK_BYTES) // max(1, n_bytes)
+        at_once = (_DECODED_BYTES if self._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
         return min(max(1, at_once), _MOST_IN_BLOCK)
 
 
@@ -445,7 +452,7 @@ class _RecordAccess(SourceAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return any(codec.releases_gil for codec in self.source._codecs.values())
+        return self.source._decodes_in_threads
 
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)
