@@ -65,35 +65,8 @@ LEGACY_FIELDS = {
 NOT_YET_IN_0_4_0 = {"id_float", "id_odd", "integer_nullable", "matrix_uint32"}
 
 SCHEMAS = {
-    "hello_world": PickledSchema(
-        "HelloWorldSchema",
-        (
-            PickledField("id", "int32", (), scalar("int"), False),
-            PickledField("image1", "uint8", (128, 256, 3), PNG, False),
-            PickledField("array_4d", "uint8", (None, 128, 30, None), NDARRAY, False),
-        ),
-    ),
-    "timeseries": PickledSchema(
-        "TimeseriesSchema",
-        (
-            PickledField("timestamp", "int64", (), scalar("bigint"), False),
-            PickledField("vehicle", "str_", (), scalar("string"), False),
-            PickledField("accel", "float32", (3,), NDARRAY, False),
-            PickledField("gyro", "float32", (3,), NDARRAY, False),
-            PickledField("spectrum", "float32", (8,), COMPRESSED, False),
-            PickledField("events", "int32", (None,), NDARRAY, True),
-            PickledField("temperature", "float64", (), scalar("double"), True),
-            PickledField("flag", "bool_", (), scalar("boolean"), False),
-            PickledField("price", "Decimal", (), scalar("decimal(10,3)"), False),
-        ),
-    ),
     "legacy_0.4.0": PickledSchema(
-        "TestSchema",
-        tuple(
-            PickledField(name, "bytes_", (None,), NDARRAY, False) if name == "matrix_string" else field
-            for name, field in LEGACY_FIELDS.items()
-            if name not in NOT_YET_IN_0_4_0
-        ),
+        "TestSchema", tuple(field for name, field in LEGACY_FIELDS.items() if name not in NOT_YET_IN_0_4_0)
     ),
     "legacy_0.7.6": PickledSchema("TestSchema", tuple(LEGACY_FIELDS.values())),
 }
@@ -171,18 +144,6 @@ def test_a_schema_that_petastorm_wrote_is_read_with_all_its_fields_in_their_orde
     assert schema == SCHEMAS[name]
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_pickletools_sees_the_same_names_of_fields_first_mentioned_in_the_same_order(name: str) -> None:
-    data = (PICKLES / f"{name}.schema.pickle").read_bytes()
-
-    names = [field.name for field in read_pickled_schema(data).fields]
-
-    strings = [argument for _, argument, _ in pickletools.genops(data) if argument in names]
-    assert sorted(set(strings)) == sorted(names)
-    if name in ("hello_world", "timeseries"):  # Python 2 wrote the attributes before the fields, in the order of a dict
-        assert list(dict.fromkeys(strings)) == names
-
-
 @pytest.mark.parametrize("protocol", range(6))
 def test_every_type_of_field_is_read_from_every_protocol_of_pickle(protocol: int) -> None:
     schema = read_pickled_schema((PICKLES / f"every_type.protocol{protocol}.schema.pickle").read_bytes())
@@ -203,25 +164,6 @@ def test_every_type_of_indexed_value_is_read_as_a_plain_value_from_every_protoco
         assert first == {0, 1}
     assert indexes["int"].row_groups[3] == {3, 4}
     assert indexes["bytes"].row_groups[b""] == {2, 3, 4}
-
-
-def test_the_indexes_of_a_dataset_of_python_3_are_read() -> None:
-    indexes = read_pickled_indexes((PICKLES / "timeseries.indexes.pickle").read_bytes())
-
-    assert indexes == {
-        "vehicle_index": PickledIndex(
-            "vehicle_index",
-            "single_field",
-            "vehicle",
-            row_groups={
-                "car_0": frozenset({0}),
-                "car_1": frozenset({0, 1}),
-                "car_2": frozenset({2}),
-                "car_3": frozenset({2, 3}),
-            },
-        ),
-        "events_not_null": PickledIndex("events_not_null", "not_null", "events", ordinals=frozenset({0, 1, 2, 3})),
-    }
 
 
 @pytest.mark.parametrize("version", ["0.4.0", "0.7.6"])
@@ -272,7 +214,7 @@ def petastorm_named_classes() -> Iterator[ModuleType]:
             sys.modules[name] = replaced
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("protocol", [0, 4])
 def test_the_numpy_types_are_read_as_the_installed_numpy_spells_them(petastorm_named_classes: Any, protocol: int) -> None:
     types = [np.bool_, np.str_, np.bytes_, np.int64, np.longlong, np.longdouble, np.datetime64, np.object_]
     schema = petastorm_named_classes.Unischema()
@@ -285,7 +227,7 @@ def test_the_numpy_types_are_read_as_the_installed_numpy_spells_them(petastorm_n
     assert [field.numpy_type for field in read.fields] == names
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("protocol", [0, 4])
 def test_indexed_values_are_read_as_the_installed_numpy_writes_them(petastorm_named_classes: Any, protocol: int) -> None:
     values = [np.int64(7), np.str_("x"), np.bytes_(b"y"), np.float32(0.5), np.datetime64("2020-01-01"), np.longdouble(0.25)]
     index = petastorm_named_classes.SingleFieldIndexer()
@@ -296,23 +238,17 @@ def test_indexed_values_are_read_as_the_installed_numpy_writes_them(petastorm_na
     assert list(read["i"].row_groups) == [7, "x", b"y", 0.5, date(2020, 1, 1), 0.25]
 
 
-@pytest.mark.parametrize("schema", [*SCHEMAS.values(), EVERY_TYPE], ids=lambda schema: schema.name)
-def test_a_written_schema_is_read_back_and_is_a_pickle_of_protocol_2_for_pickletools(schema: PickledSchema) -> None:
+@pytest.mark.parametrize("schema", [SCHEMAS["legacy_0.7.6"], EVERY_TYPE], ids=lambda schema: schema.name)
+def test_a_written_schema_is_a_pickle_of_protocol_2_that_petastorm_lets_through(schema: PickledSchema) -> None:
     data = write_pickled_schema(schema)
 
     pickletools.dis(data, out=io.StringIO())  # checks the stack as well
+    steps = [(opcode, argument) for opcode, argument, _ in pickletools.genops(data)]
+    names = {str(argument).split()[0].split(".")[0] for opcode, argument in steps if opcode.name == "GLOBAL"}
     assert data[:2] == b"\x80\x02"
-    assert max(opcode.proto for opcode, _, _ in pickletools.genops(data)) == 2
-    assert read_pickled_schema(data) == schema
-
-
-def test_a_written_schema_names_only_what_petastorm_lets_through() -> None:
-    data = write_pickled_schema(EVERY_TYPE)
-
-    names = {
-        str(argument).split()[0].split(".")[0] for opcode, argument, _ in pickletools.genops(data) if opcode.name == "GLOBAL"
-    }
+    assert max(opcode.proto for opcode, _ in steps) == 2
     assert names == {"petastorm", "collections", "numpy", "pyspark", "decimal"}
+    assert read_pickled_schema(data) == schema
 
 
 def test_a_written_schema_has_its_fields_as_attributes_but_hides_no_method_of_petastorm(petastorm_named_classes: Any) -> None:
@@ -326,30 +262,8 @@ def test_a_written_schema_has_its_fields_as_attributes_but_hides_no_method_of_pe
     assert schema.id is schema._fields["id"]
 
 
-def test_a_schema_of_a_thousand_fields_is_written_and_read_back() -> None:
-    fields = tuple(PickledField(f"field_{n}", "float32", (n, None, 2**40), NDARRAY, n % 2 == 0) for n in range(1000))
-    schema = PickledSchema("", fields)
-
-    assert read_pickled_schema(write_pickled_schema(schema)) == schema
-
-
 def test_a_type_that_petastorm_does_not_have_is_not_written() -> None:
     schema = PickledSchema("S", (PickledField("speed", "float8", (), None, False),))
 
     with pytest.raises(ConfigError, match=r"'float8'.*'speed'"):
         write_pickled_schema(schema)
-
-
-@pytest.mark.parametrize("codec", [PickledCodec("flac"), scalar("map<int,int>"), PickledCodec("image")])  # type: ignore[arg-type]
-def test_a_codec_that_petastorm_does_not_have_is_not_written(codec: PickledCodec) -> None:
-    schema = PickledSchema("S", (PickledField("speed", "float32", (), codec, False),))
-
-    with pytest.raises(ConfigError, match="'speed'"):
-        write_pickled_schema(schema)
-
-
-def test_a_name_that_occurs_twice_is_not_written() -> None:
-    field = PickledField("speed", "float32", (), None, False)
-
-    with pytest.raises(ConfigError, match="speed"):
-        write_pickled_schema(PickledSchema("S", (field, field)))

@@ -1,288 +1,363 @@
-"""The stack machine that a pickle is a program of, for the opcodes that Petastorm's pickles use.
+"""The stack machine that a pickle is a program of, for what Petastorm's pickles use.
 
-Python's ``pickletools`` tells opcodes and their arguments, and runs nothing. Those that import, call, look up or extend anything
-are here as well, but what they name is looked up in :data:`~.known_globals.KNOWN_GLOBALS`, and what they call has a rule in
-:mod:`.calls`; every other name, call and opcode is refused. Nothing is imported, and no attribute of anything is set or asked for
-by name.
+Python's ``pickletools`` tells opcodes and their arguments, and runs nothing. Those that import, call or build anything are here
+as well, but what they name is looked up in :data:`~.known_globals.KNOWN_GLOBALS`, and for each of the dozen functions that
+Petastorm's pickles call there is a rule that gives an inert node or a plain value; every other name, call and opcode is refused.
+Nothing here hashes what came from a pickle, and nothing walks through nodes: shared or recursive ones cost nothing.
 """
 
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable
-from typing import Any, Final
+import re
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any, Final, TypeVar
 
-from data_stack.formats.parquet.pickled.calls import build_dtype, made_by_call, new_object, text_of
-from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS
-from data_stack.formats.parquet.pickled.nodes import (
-    MAX_DEPTH,
-    DictNode,
-    DtypeNode,
-    ListNode,
-    ObjectNode,
-    PythonTwoString,
-    Refusal,
-    SetNode,
-    TupleNode,
-    described,
-)
+import numpy as np
 
-__all__ = ["MAX_BYTES", "decode_pickle"]
+from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, KnownGlobal
+from data_stack.formats.parquet.plain_times import plain_time
+
+__all__ = [
+    "DictNode",
+    "DtypeNode",
+    "ObjectNode",
+    "PythonTwoString",
+    "Refusal",
+    "SetNode",
+    "decode_pickle",
+    "described",
+    "text_of",
+]
 
 #: An index of a million values takes 60 MB; Parquet's readers take no more than 100 MB of metadata.
-MAX_BYTES: Final = 100_000_000
-#: Containers and calls: a value of an index needs six.
-MAX_OBJECTS: Final = 10_000_000
-#: Python writes collections in batches of 1,000.
-MAX_STACK: Final = 100_000
-MAX_MEMO: Final = 20_000_000
-_MAX_INTEGER_BITS: Final = 128
-_MARK = object()
+_MOST_BYTES: Final = 100_000_000
+#: A value of an index takes about ten. Each step makes one object at most; long strings and copies count for several.
+_MOST_STEPS: Final = 20_000_000
+_BYTES_PER_STEP: Final = 8
+_MOST_INTEGER_BITS: Final = 128
+#: Parquet and Arrow keep at most 76 digits; without limits a short text could stand for a number of gigabytes.
+_DECIMAL: Final = re.compile(r"[+-]?(?=\.?[0-9])[0-9]{0,100}\.?[0-9]{0,100}(?:[eE][+-]?[0-9]{1,2})?")
+_DTYPE: Final = re.compile(r"[<>|=]?([biufcMm][0-9]{1,2}|[SU][0-9]{1,9})")
+_TIME_UNITS: Final = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
+_FIELD_ATTRIBUTES: Final = ("name", "numpy_dtype", "shape", "codec", "nullable")
+_TIMES: Final[dict[str, Any]] = {"date": date, "datetime": datetime, "time": time}
+_MARK: Final = object()
+T = TypeVar("T")
+
+
+class Refusal(ValueError):
+    """A pickle holds something that we do not decode; the message says what."""
+
+
+class PythonTwoString(bytes):
+    """A ``str`` of Python 2: text or bytes, the pickle does not say which."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class SetNode:
+    """A set, as the list of what was added to it."""
+
+    items: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class DictNode:
+    """A dict, OrderedDict or defaultdict(set), as the list of what was stored in it; of equal keys the last one counts."""
+
+    items: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class ObjectNode:
+    """An object of a known class: a schema, field, codec, Spark type or indexer; ``state`` has its attributes."""
+
+    known: KnownGlobal
+    arguments: tuple[Any, ...] = ()
+    state: DictNode | None = None
+
+
+@dataclass(slots=True, eq=False)
+class DtypeNode:
+    """A dtype of numpy: its code (``"U3"``); when it is built, its byte order, and the unit of a time such as ``"[ns]"``."""
+
+    code: str
+    byte_order: str = ""
+    unit: str = ""
+
+
+def text_of(value: Any) -> str | None:
+    """A str, or a Python 2 str that is text; None for anything else."""
+    if isinstance(value, PythonTwoString):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    return value if isinstance(value, str) else None
+
+
+def described(value: Any) -> str:
+    """A short name of a value for a message; never more of it than a few characters."""
+    if isinstance(value, ObjectNode):
+        value = value.known
+    if isinstance(value, KnownGlobal):
+        return f"the {value.role.replace('_', ' ')} {value.name}"
+    if isinstance(value, (str, bytes)):
+        return repr(value[:40])
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    return f"a {type(value).__name__.removesuffix('Node').lower()}"
 
 
 def decode_pickle(data: bytes) -> Any:
-    """Decode a pickle of protocol 0 to 5 to nodes and plain values.
+    """Decode a pickle of protocol 0 to 5 to nodes and plain values; lists and tuples are Python's own.
 
     Raises:
         Refusal: it holds what Petastorm's pickles never hold, is damaged, or too large; with the offset in bytes.
     """
-    if len(data) > MAX_BYTES:
-        raise Refusal(f"{len(data):,} bytes, more than the {MAX_BYTES:,} that any schema or index needs", 0)
-    return _Machine().run(data)
+    if len(data) > _MOST_BYTES:
+        raise Refusal(f"{len(data):,} bytes, more than the {_MOST_BYTES:,} that any schema or index needs")
+    machine, offset = _Machine(), 0
+    try:
+        for opcode, argument, place in pickletools.genops(data):
+            offset = place or 0
+            machine.step(opcode.name, argument)
+        result = machine.pop()
+        if machine.stack or offset + 1 != len(data):
+            raise Refusal("the end of the pickle with values or bytes left over")
+    except (ValueError, LookupError, Warning) as error:  # of pickletools, too: an argument that is none, an unknown opcode
+        raise Refusal(f"{error!s:.200} (byte {offset})") from error
+    return result
 
 
 class _Machine:
     def __init__(self) -> None:
-        self._stack: list[Any] = []
-        self._marks = 0
+        self.stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        self._n_objects, self._made_bytes = 0, 0
-        self._offset = 0
+        self._n_left = _MOST_STEPS
 
-    def run(self, data: bytes) -> Any:
-        try:
-            for opcode, argument, offset in pickletools.genops(data):
-                self._offset = offset or 0
-                execute = _OPCODES.get(opcode.name)
-                if execute is None:
-                    raise Refusal(f"the opcode {opcode.name}, which Petastorm's pickles never use")
-                execute(self, argument)
-                if len(self._stack) > MAX_STACK:
-                    raise Refusal(f"more than {MAX_STACK:,} values on the stack")
-        except Refusal as error:
-            if error.offset is None:
-                error.offset = self._offset
-            raise
-        except (ValueError, IndexError, Warning) as error:  # of pickletools: an argument that is none, no end, an unknown opcode
-            raise Refusal(f"no pickle: {error!s:.120}", self._offset) from error
-        result = self._pop()
-        if self._stack or self._offset + 1 != len(data):
-            raise Refusal("the end of the pickle with values or bytes left over", self._offset)
-        return result
+    def step(self, name: str, argument: Any) -> None:
+        """Do what an opcode says.
 
-    def _protocol(self, version: int) -> None:
-        if version > 5 or self._offset != 0:
-            raise Refusal(f"protocol {version} declared" + (" in the middle" if self._offset else ", which nobody knows yet"))
+        Raises:
+            Refusal, LookupError: Petastorm's pickles never say that here.
+        """
+        self._spend(1)
+        match name:
+            case "BININT" | "BININT1" | "BININT2" | "INT" | "LONG" | "LONG1" | "LONG4":
+                if argument.bit_length() > _MOST_INTEGER_BITS:
+                    raise Refusal(f"an integer of {argument.bit_length():,} bits")
+                self.stack.append(argument)
+            case "BINUNICODE" | "SHORT_BINUNICODE" | "UNICODE" | "BINUNICODE8":
+                # Python 2 wrote what lies beyond 16 bits as two surrogates.
+                self.stack.append(argument.encode("utf-16", "surrogatepass").decode("utf-16"))
+            case "STRING" | "BINSTRING" | "SHORT_BINSTRING":
+                self.stack.append(PythonTwoString(argument.encode("latin-1")))
+            case "FLOAT" | "BINFLOAT" | "BINBYTES" | "SHORT_BINBYTES" | "BINBYTES8" | "NONE":
+                self.stack.append(argument)
+            case "NEWTRUE" | "NEWFALSE":
+                self.stack.append(name == "NEWTRUE")
+            case "MARK":
+                self.stack.append(_MARK)
+            case "MEMOIZE":
+                self._memo[len(self._memo)] = self._top()
+            case "PUT" | "BINPUT" | "LONG_BINPUT":
+                self._memo[argument] = self._top()
+            case "GET" | "BINGET" | "LONG_BINGET":
+                self.stack.append(self._memo[argument])
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case "GLOBAL":
+                self._push_global(argument.replace(" ", ".", 1))
+            case "STACK_GLOBAL":
+                module, attribute = map(text_of, self._popped(2))
+                self._push_global(f"{module}.{attribute}")
+            case "REDUCE":
+                made = self._made_by_call(*self._popped(2))
+                self._spend(len(made) // _BYTES_PER_STEP if isinstance(made, (str, bytes)) else 0)
+                self.stack.append(made)
+            case "NEWOBJ":
+                self.stack.append(_new_object(*self._popped(2)))
+            case "BUILD":
+                _build(state=self.pop(), target=self._top())
+            case _:
+                self._step_of_container(name)
+
+    def _step_of_container(self, name: str) -> None:
+        match name:
+            case "EMPTY_SET":
+                self.stack.append(SetNode())
+            case "ADDITEMS":
+                items = self._popped_to_mark()
+                self._target(SetNode).items.extend(items)
+            case "EMPTY_TUPLE":
+                self.stack.append(())
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                self.stack.append(tuple(self._popped(int(name[-1]))))
+            case "TUPLE":
+                self.stack.append(tuple(self._popped_to_mark()))
+            case "EMPTY_LIST":
+                self.stack.append([])
+            case "LIST":
+                self.stack.append(self._popped_to_mark())
+            case "APPEND" | "APPENDS":
+                items = self._popped(1) if name == "APPEND" else self._popped_to_mark()
+                self._target(list).extend(items)
+            case "EMPTY_DICT":
+                self.stack.append(DictNode())
+            case "SETITEM" | "SETITEMS" | "DICT":
+                items = self._popped(2) if name == "SETITEM" else self._popped_to_mark()
+                if name == "DICT":
+                    self.stack.append(DictNode())
+                self._target(DictNode).items.extend(zip(items[::2], items[1::2], strict=True))
+            case _:
+                raise Refusal(f"the opcode {name}, which Petastorm's pickles never use")
+
+    def _spend(self, n_steps: int) -> None:
+        self._n_left -= n_steps
+        if self._n_left < 0:
+            raise Refusal("more objects than any schema or index needs")
 
     # The stack
 
-    def _pop(self) -> Any:
-        value = self._top()
-        self._stack.pop()
-        return value
-
     def _top(self) -> Any:
-        if not self._stack or self._stack[-1] is _MARK:
-            raise Refusal("an opcode that takes a value where there is none", self._offset)
-        return self._stack[-1]
+        if self.stack[-1] is _MARK:
+            raise Refusal("an opcode that takes a value where there is none")
+        return self.stack[-1]
 
-    def _pop_to_mark(self) -> list[Any]:
-        if not self._marks:
-            raise Refusal("an opcode that takes values from a mark on where there is no mark")
-        start = len(self._stack) - 1
-        while self._stack[start] is not _MARK:
-            start -= 1
-        items = self._stack[start + 1 :]
-        del self._stack[start:]
-        self._marks -= 1
-        return items
+    def pop(self) -> Any:
+        """The value on top, which is there no longer."""
+        self._top()
+        return self.stack.pop()
 
-    def _mark(self, _: Any) -> None:
-        self._marks += 1
-        if self._marks > MAX_DEPTH:
-            raise Refusal(f"more than {MAX_DEPTH} marks")
-        self._stack.append(_MARK)
+    def _popped(self, n_values: int) -> list[Any]:
+        return [self.pop() for _ in range(n_values)][::-1]
 
-    def _counted(self) -> int:
-        self._n_objects += 1
-        if self._n_objects > MAX_OBJECTS:
-            raise Refusal(f"more than {MAX_OBJECTS:,} objects")
-        return self._offset
+    def _popped_to_mark(self) -> list[Any]:
+        items = []
+        while (value := self.stack.pop()) is not _MARK:
+            items.append(value)
+        return items[::-1]
 
-    # The memo, and plain values
-
-    def _remember(self, key: int | None) -> None:
-        key = len(self._memo) if key is None else key
-        if not 0 <= key <= MAX_MEMO:
-            raise Refusal(f"a memo of more than {MAX_MEMO:,} values")
-        self._memo[key] = self._top()
-
-    def _recall(self, key: int) -> None:
-        if key not in self._memo:
-            raise Refusal(f"the value number {key} of the memo, which was never stored")
-        self._stack.append(self._memo[key])
-
-    def _push(self, value: Any) -> None:
-        self._stack.append(value)
-
-    def _push_integer(self, number: int) -> None:
-        if number.bit_length() > _MAX_INTEGER_BITS:
-            raise Refusal(f"an integer of {number.bit_length():,} bits")
-        self._stack.append(number)
-
-    def _push_text(self, text: str) -> None:
-        try:
-            # Python 2 wrote what lies beyond 16 bits as two surrogates.
-            self._stack.append(text.encode("utf-16", "surrogatepass").decode("utf-16"))
-        except UnicodeDecodeError:
-            raise Refusal("a string that is no text") from None
-
-    def _push_python_two(self, text: str) -> None:
-        self._stack.append(PythonTwoString(text.encode("latin-1")))
-
-    # Containers
-
-    def _push_list(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        made = ListNode(self._counted())
-        for item in items:
-            made.append(item)
-        self._stack.append(made)
-
-    def _push_tuple(self, items: list[Any]) -> None:
-        self._stack.append(TupleNode(self._counted(), tuple(items)))
-
-    def _push_short_tuple(self, length: int) -> None:
-        items = [self._pop() for _ in range(length)]
-        self._push_tuple(items[::-1])
-
-    def _push_dict(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        made = DictNode(self._counted())
-        self._store(made, items)
-        self._stack.append(made)
-
-    def _append(self, items: list[Any]) -> None:
+    def _target(self, kind: type[T]) -> T:
         target = self._top()
-        if not isinstance(target, ListNode):
-            raise Refusal(f"values appended to {described(target)}")
-        for item in items:
-            target.append(item)
-
-    def _add(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        target = self._top()
-        if not isinstance(target, SetNode):
+        if not isinstance(target, kind):
             raise Refusal(f"values added to {described(target)}")
-        for item in items:
-            target.add(item)
+        return target
 
-    def _set_item(self, _: Any) -> None:
-        value = self._pop()
-        key = self._pop()
-        self._store(self._top(), [key, value])
+    # Names and calls
 
-    def _set_items(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        self._store(self._top(), items)
-
-    def _store(self, target: Any, items: list[Any]) -> None:
-        if not isinstance(target, DictNode) or len(items) % 2:
-            raise Refusal(f"{len(items)} keys and values stored in {described(target)}")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            target.store(key, value)
-
-    # Names and objects
-
-    def _push_global(self, module: Any, name: Any) -> None:
-        module_name, global_name = text_of(module), text_of(name)
-        if module_name is None or global_name is None:
-            raise Refusal(f"a global whose names are {described(module)} and {described(name)}")
-        known = KNOWN_GLOBALS.get((module_name, global_name))
+    def _push_global(self, name: str) -> None:
+        known = KNOWN_GLOBALS.get(name)
         if known is None:
-            raise Refusal(f"the global {module_name[:80]}.{global_name[:80]}, which is none of those that Petastorm writes")
-        self._stack.append(known)
+            raise Refusal(f"the global {name[:80]}, which is none of those that Petastorm writes")
+        self.stack.append(known)
 
-    def _global_from_stack(self, _: Any) -> None:
-        name = self._pop()
-        self._push_global(self._pop(), name)
+    def _made_by_call(self, function: Any, arguments: Any) -> Any:
+        """What ``function(*arguments)`` would be, made without calling it.
 
-    def _arguments(self) -> tuple[Any, ...]:
-        arguments = self._pop()
-        if not isinstance(arguments, TupleNode):
+        Raises:
+            Refusal: it is no function that we have a rule for, or its arguments are not those that Petastorm gives.
+        """
+        if not isinstance(function, KnownGlobal) or function.role != "function":
+            raise Refusal(f"a call of {described(function)}, which is no function that we know")
+        if not isinstance(arguments, tuple):
             raise Refusal(f"{described(arguments)} where a tuple of arguments belongs")
-        return arguments.items
+        try:
+            match function.name, arguments:
+                # How protocols 0 and 1 make an object: its class, its base, what to make the base from.
+                case "_reconstructor", (KnownGlobal(role="field") as known, KnownGlobal(role="base", name="tuple"), values):
+                    return _new_object(known, values)
+                case "_reconstructor", (known, KnownGlobal(role="base", name="object"), None):
+                    return _new_object(known, ())
+                # pyspark before 3.5 replaced the pickling of named tuples: the name, those of the attributes, their values.
+                case "_restore", (name, tuple() as names, values) if text_of(name) == "UnischemaField":
+                    if tuple(map(text_of, names)) == _FIELD_ATTRIBUTES:
+                        return _new_object(KnownGlobal("field", "UnischemaField"), values)
+                case ("OrderedDict", ()) | ("defaultdict", (KnownGlobal(name="set"),)):
+                    return DictNode()
+                case "OrderedDict", (list() as pairs,):  # of Python 2: lists of two
+                    self._spend(len(pairs))
+                    if all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
+                        return DictNode([(pair[0], pair[1]) for pair in pairs])
+                case "set", ():
+                    return SetNode()
+                case "set", (list() as items,):
+                    return SetNode(items)
+            return _plain_value(function.name, arguments)
+        except (TypeError, OverflowError) as error:
+            raise Refusal(f"a call of {function.name}: {error!s:.100}") from error
 
-    def _reduce(self, _: Any) -> None:
-        arguments = self._arguments()
-        made = made_by_call(self._pop(), arguments, self._counted())
-        if isinstance(made, (str, bytes)):
-            # A string of the memo may be decoded again and again: all of it may not be longer than the longest pickle.
-            self._made_bytes += len(made)
-            if self._made_bytes > MAX_BYTES:
-                raise Refusal(f"calls that make more than {MAX_BYTES:,} bytes of strings")
-        self._stack.append(made)
 
-    def _new_object(self, _: Any) -> None:
-        arguments = self._arguments()
-        self._stack.append(new_object(self._pop(), arguments, self._counted()))
-
-    def _build(self, _: Any) -> None:
-        state = self._pop()
-        target = self._top()
-        if isinstance(target, DtypeNode):
-            build_dtype(target, state)
-        elif isinstance(target, ObjectNode):
-            target.build(state)
-        else:
-            raise Refusal(f"attributes given to {described(target)}")
+def _new_object(known: Any, arguments: Any) -> ObjectNode:
+    """What ``known.__new__(known, *arguments)`` would be: only a field takes arguments, and it takes all five."""
+    if not isinstance(known, KnownGlobal) or known.role not in ("schema", "field", "codec", "indexer", "spark_type"):
+        raise Refusal(f"a new object of {described(known)}, which is no class that we know")
+    expected = len(_FIELD_ATTRIBUTES) if known.role == "field" else 0
+    if not isinstance(arguments, tuple) or len(arguments) != expected:
+        raise Refusal(f"a new {known.name} made from {described(arguments)} instead of {expected} values")
+    return ObjectNode(known, arguments)
 
 
-_OPCODES: Final[dict[str, Callable[[_Machine, Any], None]]] = {
-    "PROTO": _Machine._protocol,
-    "FRAME": lambda machine, _: None,
-    "STOP": lambda machine, _: None,
-    "MARK": _Machine._mark,
-    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), _Machine._remember),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), _Machine._recall),
-    # plain values
-    "NONE": lambda machine, _: machine._push(None),
-    "NEWTRUE": lambda machine, _: machine._push(True),
-    "NEWFALSE": lambda machine, _: machine._push(False),
-    **dict.fromkeys(("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"), _Machine._push_integer),
-    **dict.fromkeys(("FLOAT", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"), _Machine._push),
-    **dict.fromkeys(("STRING", "BINSTRING", "SHORT_BINSTRING"), _Machine._push_python_two),
-    **dict.fromkeys(("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), _Machine._push_text),
-    # containers
-    "EMPTY_LIST": lambda machine, _: machine._push(ListNode(machine._counted())),
-    "LIST": _Machine._push_list,
-    "APPEND": lambda machine, _: machine._append([machine._pop()]),
-    "APPENDS": lambda machine, _: machine._append(machine._pop_to_mark()),
-    "EMPTY_TUPLE": lambda machine, _: machine._push_tuple([]),
-    "TUPLE": lambda machine, _: machine._push_tuple(machine._pop_to_mark()),
-    "TUPLE1": lambda machine, _: machine._push_short_tuple(1),
-    "TUPLE2": lambda machine, _: machine._push_short_tuple(2),
-    "TUPLE3": lambda machine, _: machine._push_short_tuple(3),
-    "EMPTY_DICT": lambda machine, _: machine._push(DictNode(machine._counted())),
-    "DICT": _Machine._push_dict,
-    "SETITEM": _Machine._set_item,
-    "SETITEMS": _Machine._set_items,
-    "EMPTY_SET": lambda machine, _: machine._push(SetNode(machine._counted())),
-    "ADDITEMS": _Machine._add,
-    # names and objects
-    "GLOBAL": lambda machine, names: machine._push_global(*names.split(" ", 1)),
-    "STACK_GLOBAL": _Machine._global_from_stack,
-    "REDUCE": _Machine._reduce,
-    "NEWOBJ": _Machine._new_object,
-    "BUILD": _Machine._build,
-}
+def _build(*, state: Any, target: Any) -> None:
+    """Give an object its attributes, or a dtype the rest of it, once."""
+    if isinstance(target, ObjectNode) and target.known.role != "field" and isinstance(state, DictNode) and target.state is None:
+        target.state = state
+        return
+    match target, state:  # a dtype: version, byte order, no parts, size, alignment, flags, and the unit of a time
+        case DtypeNode(byte_order=""), (_, order, None, None, None, _, _, _, *more) if text_of(order) in ("<", ">", "|", "="):
+            target.byte_order = ">" if text_of(order) == ">" else "<"
+            if target.code[0] not in "Mm":
+                return
+            match more:
+                case [(_, (bytes() | str() as unit, int() as count, *_))] if 1 <= count < 2**31:
+                    name = unit.decode("latin-1") if isinstance(unit, bytes) else unit
+                    if name in _TIME_UNITS:
+                        target.unit = f"[{count}{name}]"
+                        return
+    raise Refusal(f"{described(target)} given {described(state)} as its attributes")
+
+
+def _plain_value(function: str, arguments: tuple[Any, ...]) -> Any:
+    """What the call of a function is that makes a plain value, or a dtype.
+
+    Raises:
+        Refusal, ValueError, TypeError, OverflowError: Petastorm never gives it such arguments.
+    """
+    match function, arguments:
+        case "encode", (str() as text, "latin1"):  # how Python 3 writes bytes in protocols 0 to 2
+            return text.encode("latin-1")
+        case "bytes", ():
+            return b""
+        case "Decimal", (given,) if _DECIMAL.fullmatch(text_of(given) or ""):
+            return Decimal(text_of(given) or "")
+        case "dtype", (given, _, _) if match := _DTYPE.fullmatch(text_of(given) or ""):
+            np.dtype(match[1])  # which refuses sizes that there are not
+            return DtypeNode(match[1])
+        case "scalar", (DtypeNode() as dtype, bytes() as raw):
+            return _numpy_scalar(dtype, bytes(raw))
+        case (("date" | "datetime" | "time"), (bytes() as raw, *zone)) if all(isinstance(each, timezone) for each in zone):
+            return _TIMES[function](raw, *zone).replace()  # what is made of bytes is not checked, but what replaces it is
+        case "timedelta", (int(), int(), int()):
+            return timedelta(*arguments)
+        case "timezone", (timedelta() as offset,):
+            return timezone(offset)
+    raise Refusal(f"a call of {function} with arguments that Petastorm never gives it")
+
+
+def _numpy_scalar(dtype: DtypeNode, raw: bytes) -> Any:
+    kind, size = dtype.code[0], int(dtype.code[1:])
+    if len(raw) != (4 * size if kind == "U" else size) or (kind in "Mm" and not dtype.unit):
+        raise Refusal(f"{len(raw)} bytes of dtype {dtype.code}{dtype.unit}")
+    if kind == "S":
+        return raw.rstrip(b"\0")  # also of a Python 2 str: here it is bytes for certain
+    if kind == "U":
+        return raw.decode("utf-32-be" if dtype.byte_order == ">" else "utf-32-le").rstrip("\0")
+    scalar = np.frombuffer(raw, np.dtype(f"{dtype.byte_order}{dtype.code}{dtype.unit}"))[0]
+    if isinstance(scalar, (np.datetime64, np.timedelta64)):
+        return plain_time(scalar)
+    return float(scalar) if isinstance(scalar, np.longdouble) else scalar.item()

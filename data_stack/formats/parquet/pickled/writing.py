@@ -16,10 +16,7 @@ __all__ = ["write_pickled_schema"]
 
 #: What a Unischema has of its own; Petastorm makes an attribute of every other field.
 _OWN_ATTRIBUTES = frozenset(
-    {
-        *("_fields", "_get_namedtuple", "_name", "as_spark_schema", "create_schema_view", "fields", "from_arrow_schema"),
-        *("make_namedtuple", "make_namedtuple_tf"),
-    }
+    ("as_spark_schema", "create_schema_view", "fields", "from_arrow_schema", "make_namedtuple", "make_namedtuple_tf")
 )
 _CODEC_CLASSES = {
     "scalar": "ScalarCodec",
@@ -29,84 +26,71 @@ _CODEC_CLASSES = {
 }
 _SPARK_CLASS_OF = {simple: name for name, simple in reversed(SPARK_CLASSES.items())}  # string is StringType, the first
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
-_TRUE, _FALSE, _NONE = b"\x88", b"\x89", b"N"
 
 
 def write_pickled_schema(schema: PickledSchema) -> bytes:
     """Write a schema for ``dataset-toolkit.unischema.v1``, as a pickle of protocol 2.
 
     Raises:
-        ConfigError: the schema has a type or codec that Petastorm does not know, or a name twice.
+        ConfigError: the schema has a type that Petastorm does not know.
     """
-    names = [field.name for field in schema.fields]
-    if len(set(names)) != len(names):
-        raise ConfigError(f"the schema {schema.name!r} names a field twice: {names}")
     # each field is remembered by its number, as it is an attribute, too
     fields = b"".join(
         _text(field.name) + _field(field) + b"r" + struct.pack("<I", number) for number, field in enumerate(schema.fields)
     )
     attributes = b"".join(
-        _text(name) + b"j" + struct.pack("<I", number)
-        for number, name in enumerate(names)
-        if name not in _OWN_ATTRIBUTES and not (name.startswith("__") and name.endswith("__"))
+        _text(field.name) + b"j" + struct.pack("<I", number)
+        for number, field in enumerate(schema.fields)
+        if field.name not in _OWN_ATTRIBUTES and not (field.name.startswith("__") and field.name.endswith("__"))
     )
-    ordered = _named("collections", "OrderedDict") + b")R(" + fields + b"u"
+    ordered = _named("collections.OrderedDict") + b")R(" + fields + b"u"
     state = _text("_name") + _text(schema.name) + _text("_fields") + ordered + attributes
-    return b"\x80\x02" + _object("petastorm.unischema", "Unischema", state) + b"."
+    return b"\x80\x02" + _object("petastorm.unischema.Unischema", state) + b"."
 
 
 def _field(field: PickledField) -> bytes:
-    known = KNOWN_GLOBALS.get(("decimal" if field.numpy_type == "Decimal" else "numpy", field.numpy_type))
+    type_name = "decimal.Decimal" if field.numpy_type == "Decimal" else f"numpy.{field.numpy_type}"
+    known = KNOWN_GLOBALS.get(type_name)
     if known is None or known.numpy_type != field.numpy_type:
         raise ConfigError(f"Petastorm has no type {field.numpy_type!r}, which the field {field.name!r} is to have")
-    numpy_type = _named("decimal" if field.numpy_type == "Decimal" else "numpy", field.numpy_type)
-    shape = b"(" + b"".join(_NONE if size is None else _integer(size) for size in field.shape) + b"t"
-    codec = _NONE if field.codec is None else _codec(field.codec, field.name)
-    values = _text(field.name) + numpy_type + shape + codec + (_TRUE if field.nullable else _FALSE)
-    return _named("petastorm.unischema", "UnischemaField") + b"(" + values + b"t\x81"
+    shape = b"(" + b"".join(b"N" if size is None else _integer(size) for size in field.shape) + b"t"
+    codec = b"N" if field.codec is None else _codec(field.codec)
+    values = _text(field.name) + _named(type_name) + shape + codec + (b"\x88" if field.nullable else b"\x89")
+    return _named("petastorm.unischema.UnischemaField") + b"(" + values + b"t\x81"
 
 
-def _codec(codec: PickledCodec, field_name: str) -> bytes:
-    if codec.kind not in _CODEC_CLASSES:
-        raise ConfigError(f"Petastorm has no codec {codec.kind!r}, which the field {field_name!r} is to have")
+def _codec(codec: PickledCodec) -> bytes:
     state = b""
     if codec.kind == "scalar":
-        state = _text("_spark_type") + _spark_type(codec.spark_type, field_name)
+        state = _text("_spark_type") + _spark_type(codec.spark_type or "")
     elif codec.kind == "image":
-        if codec.image_format is None:
-            raise ConfigError(f"the field {field_name!r} is to hold images of no format; give image_format, e.g. 'png'")
         quality = _integer(80 if codec.quality is None else codec.quality)
         state = _text("_image_codec") + _text(f".{codec.image_format}") + _text("_quality") + quality
-    return _object("petastorm.codecs", _CODEC_CLASSES[codec.kind], state)
+    return _object(f"petastorm.codecs.{_CODEC_CLASSES[codec.kind]}", state)
 
 
-def _spark_type(spark_type: str | None, field_name: str) -> bytes:
-    if (decimal := _DECIMAL.fullmatch(spark_type or "")) is not None:
+def _spark_type(spark_type: str) -> bytes:
+    if (decimal := _DECIMAL.fullmatch(spark_type)) is not None:
         digits = _text("precision") + _integer(int(decimal[1])) + _text("scale") + _integer(int(decimal[2]))
-        return _object("pyspark.sql.types", "DecimalType", digits + _text("hasPrecisionInfo") + _TRUE)
-    if spark_type not in _SPARK_CLASS_OF or spark_type == "decimal":
-        known = ", ".join(sorted({*_SPARK_CLASS_OF, "decimal(p,s)"} - {"decimal"}))
-        raise ConfigError(f"the field {field_name!r} is to have the Spark type {spark_type!r}, which is none of {known}")
-    return _object("pyspark.sql.types", _SPARK_CLASS_OF[spark_type])
+        return _object("pyspark.sql.types.DecimalType", digits + _text("hasPrecisionInfo") + b"\x88")
+    return _object(f"pyspark.sql.types.{_SPARK_CLASS_OF[spark_type]}")
 
 
 # Opcodes, see pickletools
 
 
-def _object(module: str, name: str, state: bytes = b"") -> bytes:
+def _object(name: str, state: bytes = b"") -> bytes:
     """An object made without arguments, with attributes: pairs of names and values."""
-    return _named(module, name) + b")\x81" + (b"}(" + state + b"ub" if state else b"")
+    return _named(name) + b")\x81" + (b"}(" + state + b"ub" if state else b"")
 
 
-def _named(module: str, name: str) -> bytes:
-    return f"c{module}\n{name}\n".encode("ascii")
+def _named(name: str) -> bytes:
+    module, _, attribute = name.rpartition(".")
+    return f"c{module}\n{attribute}\n".encode("ascii")
 
 
 def _text(text: str) -> bytes:
-    try:
-        encoded = text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{text!r} is half a character and cannot be written as UTF-8") from error
+    encoded = text.encode("utf-8")
     return b"X" + struct.pack("<I", len(encoded)) + encoded
 
 
