@@ -89,13 +89,12 @@ def info(settings: Settings, source: str, values: bool) -> None:
     metavar="FILE.json",
     help='The schema, as `info --json` prints it under "schema".  [default: the one that is there, or that the columns tell]',
 )
-@click.option("--checksums", is_flag=True, help="Read all files, to store digests that readers hold them against.")
 @click.option(
     "--petastorm", is_flag=True, help="Write what Petastorm needs, too; where it is there already, it is kept up to date."
 )
 @common_options
 @_pass_settings
-def generate(settings: Settings, source: str, schema_file: str | None, checksums: bool, petastorm: bool) -> None:
+def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
     """Write the manifest and _common_metadata of a Parquet dataset, out of the footers of its files.
 
     For a dataset that others wrote, or appended to. No row is read, and no Spark is needed.
@@ -103,7 +102,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, checksums
     from data_stack.formats.parquet.metadata_generation import generate_metadata
 
     schema = None if schema_file is None else _schema(schema_file)
-    report = generate_metadata(located(source), schema=schema, checksums=checksums, petastorm=petastorm)
+    report = generate_metadata(located(source), schema=schema, petastorm=petastorm)
     manifest = report.manifest
     if settings.as_json:
         print_json(

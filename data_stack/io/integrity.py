@@ -1,6 +1,6 @@
 """How damaged bytes are told from those that were stored: a fast digest of each block, and SHA-256 of the whole.
 
-Files, records, object stores, MongoDB, caches and Parquet's checksums all use this one scheme.
+Files, records, object stores, MongoDB and caches all use this one scheme.
 
 *A block* is :data:`BLOCK_BYTES` long, the last one shorter. Its digest is XXH3-64, 8 bytes, and what reads a part of a resource
 holds the blocks of that part against their digests first. It is there against damage, which hits by chance: of 2^64 damaged

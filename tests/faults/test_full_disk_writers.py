@@ -79,7 +79,7 @@ def write_parquet_metadata(disk: Path) -> None:
             (disk / "set" / path.name).write_bytes(path.read_bytes())
     if not ballast.exists():
         fill(ballast)
-    generate_metadata(disk / "set", checksums=True)
+    generate_metadata(disk / "set")
     build_indexes(disk / "set", [SingleFieldIndex("by_y", "y")])
 
 

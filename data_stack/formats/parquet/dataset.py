@@ -65,8 +65,7 @@ class ParquetDataset(AccessedDatasetIterator):
 
     Footers are read when it is made; files in folders that the filter excludes are not opened. A file that is replaced later is
     an error (:class:`~data_stack.exception.ResourceChangedError`) when it is read: its rows are never mixed with those before.
-    Footers are checked against the manifest, if there is one, and so are columns at their first reading, where it has checksums
-    of them (``data-stack parquet generate-metadata --checksums``).
+    Footers are checked against the manifest, if there is one.
 
     Threads may share a dataset, and a forked child may go on using it. It pickles small, with the rows that the filter takes;
     elsewhere the footers that are needed are read again.

@@ -136,8 +136,6 @@ def _tables(row_groups: RowGroups, schema: Schema, not_null: Sequence[str], in_f
         with reading_parquet(footers.name_of(group)), footers.files.open(file) as opened:
             reader = pq.ParquetFile(opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True)
             there = set(reader.schema_arrow.names)
-            numbers = [number for name in wanted for number in footers.facts(file).columns.get(name, ())]
-            footers.check_columns(group, numbers, opened)
             table = reader.read_row_group(int(footers.index_of[group]), columns=[name for name in wanted if name in there])
         n_rows = int(footers.n_rows[group])
         for name in dict.fromkeys([*names, *not_null]):

@@ -21,11 +21,10 @@ from data_stack.formats.parquet.files import ParquetFiles, opened_for_arrow
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
 from data_stack.io.content import contents_of_resources
-from data_stack.io.integrity import DIGEST_BYTES, BlockDigests, block_digest, digest_of_block
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 
-__all__ = ["Footers", "digest_of", "digest_of_row_groups", "reading_parquet"]
+__all__ = ["Footers", "digest_of_row_groups", "reading_parquet"]
 
 #: Footers of a store that is far away are fetched by so many threads.
 _MOST_THREADS = 16
@@ -34,11 +33,7 @@ _FILES_AT_ONCE = 512
 #: So much of the end of a file is read at once, in the hope that the footer is no longer.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
-_READ_BYTES = 1 << 20
-_WHAT_TO_DO = (
-    "Restore the file from a copy; or, if another tool has written it anew, run "
-    "`data-stack parquet generate-metadata --checksums`"
-)
+_WHAT_TO_DO = "Restore the file from a copy; or, if another tool has written it anew, run `data-stack parquet generate-metadata`"
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,6 @@ class _Footer:
         digest: of the end of the file.
         file_bytes: its size.
         version: of the file; None where the store tells none.
-        unchecked: of each row group the digest of its columns that were not read yet; None where none is known.
     """
 
     metadata: pq.FileMetaData
@@ -59,7 +53,6 @@ class _Footer:
     digest: bytes
     file_bytes: int
     version: Any
-    unchecked: list[dict[int, bytes]] | None
 
 
 class Footers:
@@ -144,38 +137,7 @@ class Footers:
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
         self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
         # touched, or copied to where it was; or of a store that does not tell versions
-        unchecked = known.unchecked if version is None else self._column_digests(file, known.facts, known.file_bytes)
-        self._footers[file] = replace(known, version=version, unchecked=unchecked)
-
-    def check_columns(self, group: int, numbers: Sequence[int], source: Any) -> None:
-        """Hold columns of a row group against the manifest, where it knows them, the first time that they are read.
-
-        Args:
-            group: the row group.
-            numbers: of the columns, in Parquet's order.
-            source: the open file, whose footer is known.
-
-        Raises:
-            DatasetFileCorruptError: one of them is damaged.
-        """
-        file, index = int(self.file_of[group]), int(self.index_of[group])
-        footer = self._of(file)
-        if footer.unchecked is None:
-            return
-        unchecked, facts = footer.unchecked[index], footer.facts
-        for number in numbers:
-            expected = unchecked.get(number)
-            if expected is None:
-                continue
-            start, n_bytes = int(facts.starts[index, number]), int(facts.n_bytes[index, number])
-            found = digest_of(source, start, n_bytes)
-            if found != expected:
-                column = footer.metadata.schema.column(number).path
-                raise DatasetFileCorruptError(
-                    f"{self.name_of(group)} is damaged: column {column!r:.80}, bytes {start:,} to {start + n_bytes:,} of the "
-                    f"file, has the digest {found.hex()}, and had {expected.hex()} when its manifest was made. {_WHAT_TO_DO}"
-                )
-            unchecked.pop(number, None)  # another thread may have been as quick
+        self._footers[file] = replace(known, version=version)
 
     @property
     def common(self) -> pq.FileMetaData | None:
@@ -233,7 +195,7 @@ class Footers:
             )
         with reading_parquet(self.files.name(file)):
             metadata, facts = _parsed(tail, file_bytes)
-        footer = _Footer(metadata, facts, digest, file_bytes, version, self._column_digests(file, facts, file_bytes))
+        footer = _Footer(metadata, facts, digest, file_bytes, version)
         self._footers[file], self._digests[file] = footer, digest
         return footer
 
@@ -252,18 +214,6 @@ class Footers:
             self._manifest = ParquetManifest.read(self.files.folder) or ParquetManifest(None, ())
         record = self._manifest.file(self.files.paths[file])
         return record if record is not None and record.size == file_bytes else None
-
-    def _column_digests(self, file: int, facts: FooterFacts, file_bytes: int) -> list[dict[int, bytes]] | None:
-        record = self._record(file, file_bytes)
-        if record is None or record.column_digests is None or self.files.folder.checks_reads:
-            return None
-        n_digits = 2 * DIGEST_BYTES * facts.n_bytes.shape[1]
-        if len(record.column_digests) != len(facts.n_rows) or any(len(group) != n_digits for group in record.column_digests):
-            raise DatasetFileCorruptError(
-                f"the manifest of {self.files.folder.name!r} is of other columns or row groups than {self.files.name(file)}. "
-                f"{_WHAT_TO_DO}"
-            )
-        return [dict(enumerate(_split(bytes.fromhex(group)))) for group in record.column_digests]
 
     def _has_common(self) -> bool:
         return self.files.folder.has_file(COMMON_METADATA)
@@ -326,25 +276,12 @@ def _parsed(tail: bytes, file_bytes: int | None) -> tuple[pq.FileMetaData, Foote
     return metadata, footer_facts(tail[:-8], file_bytes)
 
 
-def _split(digests: bytes) -> list[bytes]:
-    return [digest_of_block(digests, number) for number in range(len(digests) // DIGEST_BYTES)]
-
-
 def _version_of(source: Any) -> Any:
     """Tells a file from one that took its place later; None where there is nothing that does."""
     if hasattr(source, "version"):
         return source.version
     told = source.metadata() or {}  # of S3 and the like, as they were when it was opened
     return told.get(b"ETag") or told.get("ETag")
-
-
-def digest_of(source: Any, start: int, n_bytes: int) -> bytes:
-    """The digest of a part of an open file as of one block; of what there is of it, if it was cut short."""
-    digests, end = BlockDigests(max(1, n_bytes)), start + n_bytes
-    while start < end and (piece := source.read_at(min(_READ_BYTES, end - start), start)):
-        digests.update(memoryview(piece))
-        start += len(piece)
-    return digests.digests() or block_digest(b"")
 
 
 def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str:

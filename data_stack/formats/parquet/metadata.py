@@ -28,8 +28,7 @@ __all__ = [
 #: Where the row-group indexes stand in the key-value metadata of ``_common_metadata``.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 
-_FORMAT: Final = "data_stack parquet 3"
-_DIGESTS: Final = re.compile(r"(?:[0-9a-f]{16})*")
+_FORMAT: Final = "data_stack parquet 4"
 _NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
 
 
@@ -43,10 +42,7 @@ class ParquetFileRecord:
         row_groups: rows of each row group.
         footer_bytes: from the beginning of the footer to the end of the file; one request of that size reads it.
         null_columns: columns of which at least one value is null, or of which the footer does not tell, sorted.
-        sha256: 64 hex digits; None where nobody has read the whole file.
         footer_sha256: of the last ``footer_bytes``, 64 hex digits; None where it is not known.
-        column_digests: of each row group the digest of each of its columns (of Parquet's, as the footer numbers them) as of one
-            block (:mod:`data_stack.io.integrity`), 16 hex digits each; None where nobody has taken them.
     """
 
     name: str
@@ -54,9 +50,7 @@ class ParquetFileRecord:
     row_groups: tuple[int, ...]
     footer_bytes: int
     null_columns: tuple[str, ...] = ()
-    sha256: str | None = None
     footer_sha256: str | None = None
-    column_digests: tuple[str, ...] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -64,10 +58,12 @@ class ParquetFileRecord:
         return sum(self.row_groups)
 
     @classmethod
-    def of(cls, name: str, size: int, footer: pq.FileMetaData, footer_bytes: int, **digests: Any) -> ParquetFileRecord:
-        """The record of a file with this footer and these digests."""
+    def of(
+        cls, name: str, size: int, footer: pq.FileMetaData, footer_bytes: int, footer_sha256: str | None = None
+    ) -> ParquetFileRecord:
+        """The record of a file with this footer."""
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        return cls(name, size, tuple(group.num_rows for group in groups), footer_bytes, _null_columns(groups), **digests)
+        return cls(name, size, tuple(group.num_rows for group in groups), footer_bytes, _null_columns(groups), footer_sha256)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, of strings and integers."""
@@ -77,9 +73,7 @@ class ParquetFileRecord:
             "row_groups": ",".join(map(str, self.row_groups)),
             "footer_bytes": self.footer_bytes,
             "null_columns": json.dumps(list(self.null_columns)),
-            "sha256": self.sha256,
             "footer_sha256": self.footer_sha256,
-            "column_digests": None if self.column_digests is None else ",".join(self.column_digests),
         }
 
     @classmethod
@@ -100,9 +94,7 @@ class ParquetFileRecord:
             tuple(map(int, groups.split(","))) if groups else (),
             fields.size("footer_bytes"),
             parsed_names(fields.text("null_columns"), what),
-            fields.optional_hexadecimal("sha256", 64),
             fields.optional_hexadecimal("footer_sha256", 64),
-            _column_digests(fields.optional_text("column_digests"), groups.count(",") + 1 if groups else 0, what),
         )
         fields.done()
         if record.footer_bytes > record.size:
@@ -175,7 +167,7 @@ class ParquetManifest:
         if stated != _FORMAT:
             raise DatasetFileCorruptError(
                 f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. "
-                f"`data-stack parquet generate-metadata --checksums` makes it anew"
+                f"`data-stack parquet generate-metadata` makes it anew"
             )
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
         schema = parsed_schema(fields.optional_text("schema"), what)
@@ -206,15 +198,6 @@ class ParquetManifest:
         """
         with folder.create(PARQUET_MANIFEST) as file:
             file.write(self.to_json())
-
-
-def _column_digests(text: str | None, n_groups: int, what: str) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    groups = tuple(text.split(",")) if n_groups else ()
-    if len(groups) != n_groups or not all(_DIGESTS.fullmatch(group) for group in groups):
-        raise DatasetFileCorruptError(f"{what} is damaged: {text!r:.60} is no digest of each column of {n_groups} row groups")
-    return groups
 
 
 def parsed_schema(text: str | None, what: str) -> Schema | None:

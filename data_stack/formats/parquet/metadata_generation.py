@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import ParquetFiles, find_files, partition_names
-from data_stack.formats.parquet.footers import Footers, digest_of, reading_parquet
+from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetFileRecord,
@@ -24,8 +23,6 @@ from data_stack.formats.parquet.stored_indexes import stored_indexes
 from data_stack.formats.parquet.stored_schema import stored_schema
 
 __all__ = ["MetadataReport", "generate_metadata"]
-
-_READ_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,6 @@ def generate_metadata(
     *,
     prefix: str = "",
     schema: Schema | None = None,
-    checksums: bool = False,
     petastorm: bool = False,
 ) -> MetadataReport:
     """Write the manifest and ``_common_metadata`` of a dataset, out of the footers of its files; no row is read.
@@ -61,8 +57,6 @@ def generate_metadata(
         prefix: folder below it.
         schema: of the rows, partition columns included; None for the one that is there (ours, or Petastorm's), or that the
             columns tell.
-        checksums: read all files whole, to store their SHA-256, and the digest of each column of each row group, which is held
-            against it when it is first read.
         petastorm: write the metadata that Petastorm needs, too.
 
     Raises:
@@ -79,7 +73,7 @@ def generate_metadata(
     RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is no value
     metadata = dict(footers.metadata)
     origin = _origin(metadata) if schema is None else "given"
-    records = tuple(_record(files, number, footers, checksums) for number in range(len(files.paths)))
+    records = tuple(_record(files, number, footers) for number in range(len(files.paths)))
     had_indexes = INDEXES_KEY in metadata or PICKLED_INDEXES_KEY in metadata
     drops = had_indexes and not _are_indexes_current(footers)
     if drops:
@@ -132,26 +126,9 @@ def _counts(footers: Footers) -> dict[str, int]:
     return {path: footers.of(number).num_row_groups for number, path in enumerate(footers.files.paths)}
 
 
-def _record(files: ParquetFiles, number: int, footers: Footers, checksums: bool) -> ParquetFileRecord:
-    facts, name = footers.facts(number), files.name(number)
-    digest, column_digests = hashlib.sha256(), None
-    with reading_parquet(name), files.open(number) as source:
+def _record(files: ParquetFiles, number: int, footers: Footers) -> ParquetFileRecord:
+    with reading_parquet(files.name(number)), files.open(number) as source:
         footers.check_unchanged(number, source)
         size = source.size()
         footer_bytes = int.from_bytes(source.read_at(8, size - 8)[:4], "little") + 8
-        if checksums:
-            for start in range(0, size, _READ_BYTES):
-                digest.update(source.read_at(_READ_BYTES, start))
-            column_digests = tuple(
-                "".join(f"{digest_of(source, start, n_bytes).hex()}" for start, n_bytes in zip(starts, sizes, strict=True))
-                for starts, sizes in zip(facts.starts.tolist(), facts.n_bytes.tolist(), strict=True)
-            )
-    return ParquetFileRecord.of(
-        files.paths[number],
-        size,
-        footers.of(number),
-        footer_bytes,
-        sha256=digest.hexdigest() if checksums else None,
-        footer_sha256=footers.digest(number),
-        column_digests=column_digests,
-    )
+    return ParquetFileRecord.of(files.paths[number], size, footers.of(number), footer_bytes, footers.digest(number))

@@ -315,7 +315,6 @@ class GroupReading:
         footers, numbers = self._groups.footers, self._numbers()
         check_request(self._least_bytes(numbers), footers.name_of(self._group))
         with reading_parquet(footers.name_of(self._group)), self._source:
-            footers.check_columns(self._group, numbers, self._source)
             if self.is_local:  # in a store, each look would be a request
                 self._check_pages(numbers)
             self._table = self._table_of(file, int(footers.index_of[self._group]), numbers)

@@ -169,17 +169,9 @@ class GrowingParquetFile:
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.__exit__(None, None, None)
-        digest = getattr(self._file, "digest", None)
-        sha256 = None if digest is None else digest.sha256
         footer = self._sink.footer
-        return ParquetFileRecord.of(
-            self.name,
-            self._sink.size,
-            self._footers[0],
-            len(footer),
-            sha256=sha256,
-            footer_sha256=hashlib.sha256(footer).hexdigest(),
-        )
+        digest = hashlib.sha256(footer).hexdigest()
+        return ParquetFileRecord.of(self.name, self._sink.size, self._footers[0], len(footer), digest)
 
     def discard(self, error: BaseException | None = None) -> None:
         """Throw away what was written."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -131,16 +130,14 @@ def test_metadata_of_any_parquet_are_made_from_its_footers(tmp_path: Path) -> No
     frame = pd.DataFrame({"a": range(10), "day": ["x", "y"] * 5, "t": [None, "u"] * 5})
     frame.to_parquet(tmp_path, partition_cols=["day"], row_group_size=3)
 
-    report = generate_metadata(tmp_path, checksums=True)
+    report = generate_metadata(tmp_path)
 
     manifest = ParquetManifest.read(folder_of(tmp_path))
     assert manifest == report.manifest
     assert manifest is not None
     assert (manifest.n_rows, manifest.n_row_groups, manifest.partition_by, report.schema_from) == (10, 4, ("day",), "inferred")
     for record in manifest.files:
-        data = (tmp_path / record.name).read_bytes()
-        assert record.sha256 == hashlib.sha256(data).hexdigest()
-        assert record.size == len(data)
+        assert record.size == (tmp_path / record.name).stat().st_size
     with ParquetWriter(tmp_path) as writer:
         assert len(writer) == 10
         writer.append({"a": 10, "day": "z", "t": None})
