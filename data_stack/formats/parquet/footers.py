@@ -20,6 +20,7 @@ from data_stack.formats.parquet.dataset_names import COMMON_METADATA
 from data_stack.formats.parquet.files import ParquetFiles, opened_for_arrow
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.schema import Schema
 from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
@@ -211,7 +212,7 @@ class Footers:
         if not self._is_verified:
             return None
         if self._manifest is None:
-            self._manifest = ParquetManifest.read(self.files.folder) or ParquetManifest(None, ())
+            self._manifest = ParquetManifest.read(self.files.folder) or ParquetManifest(Schema("", ()), ())
         record = self._manifest.file(self.files.paths[file])
         return record if record is not None and record.size == file_bytes else None
 

@@ -93,7 +93,7 @@ class ParquetFileRecord:
             fields.size("size"),
             tuple(map(int, groups.split(","))) if groups else (),
             fields.size("footer_bytes"),
-            parsed_names(fields.text("null_columns"), what),
+            _parsed_names(fields.text("null_columns"), what),
             fields.optional_hexadecimal("footer_sha256", 64),
         )
         fields.done()
@@ -111,13 +111,13 @@ class ParquetManifest:
     other tools make: where sizes or names differ from what is stored, ``data-stack parquet generate-metadata`` makes it anew.
 
     Attributes:
-        schema: of the rows, partition columns included; None for files that say it themselves.
+        schema: of the rows, partition columns included.
         files: sorted by name. Rows are numbered through them in this order, and so are row groups.
         partition_by: the columns that are no columns of the files but folders, outermost first.
         n_parts: how many times a writer completed files; the next ones get this number.
     """
 
-    schema: Schema | None
+    schema: Schema
     files: tuple[ParquetFileRecord, ...]
     partition_by: tuple[str, ...] = ()
     n_parts: int = 0
@@ -148,7 +148,7 @@ class ParquetManifest:
                 "format": _FORMAT,
                 "n_rows": self.n_rows,
                 "n_parts": self.n_parts,
-                "schema": None if self.schema is None else json.dumps(self.schema.to_json()),
+                "schema": json.dumps(self.schema.to_json()),
                 "partition_by": json.dumps(list(self.partition_by)),
                 "files": [file.to_json() for file in self.files],
             }
@@ -170,8 +170,11 @@ class ParquetManifest:
                 f"`data-stack parquet generate-metadata` makes it anew"
             )
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
-        schema = parsed_schema(fields.optional_text("schema"), what)
-        partition_by = parsed_names(fields.text("partition_by"), what)
+        try:
+            schema = Schema.from_json(json.loads(fields.text("schema")))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DatasetFileCorruptError(f"{what}: its schema cannot be read: {error!s:.200}") from error
+        partition_by = _parsed_names(fields.text("partition_by"), what)
         files = tuple(ParquetFileRecord.from_json(each, what) for each in fields.objects("files"))
         fields.done()
         manifest = cls(schema, files, partition_by, n_parts)
@@ -200,23 +203,7 @@ class ParquetManifest:
             file.write(self.to_json())
 
 
-def parsed_schema(text: str | None, what: str) -> Schema | None:
-    """A schema out of its JSON.
-
-    Raises:
-        DatasetFileCorruptError: it is none; the message begins with ``what``.
-        ConfigError: it has a codec or dtype that is not known here.
-    """
-    if text is None:
-        return None
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DatasetFileCorruptError(f"{what}: its schema cannot be read: {error!s:.200}") from error
-    return Schema.from_json(content)
-
-
-def parsed_names(text: str, what: str) -> tuple[str, ...]:
+def _parsed_names(text: str, what: str) -> tuple[str, ...]:
     """Names out of a JSON list of them.
 
     Raises:

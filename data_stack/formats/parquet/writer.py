@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -13,13 +14,12 @@ import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, adapted
-from data_stack.exception import ConfigError, DataStackError, StorageConflictError
+from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.files import ParquetFiles, partition_of
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
-    ParquetFileRecord,
     ParquetManifest,
     read_common_metadata,
     write_common_metadata,
@@ -27,19 +27,19 @@ from data_stack.formats.parquet.metadata import (
 from data_stack.formats.parquet.petastorm_metadata import is_petastorms, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.stored_indexes import built_indexes, indexes_json
-from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values
+from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values, plain_value
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
-from data_stack.formats.parquet.writer_inference import schema_of_columns
-from data_stack.formats.parquet.writer_part import FileLimits, WriterPart
-from data_stack.formats.parquet.writer_partitions import Partitions
-from data_stack.formats.parquet.writer_progress import (
+from data_stack.formats.parquet.writer_inference import schema_of_columns, tells_nothing
+from data_stack.formats.parquet.writer_part import (
     PART_FILE,
-    WriterProgress,
+    WriterPart,
     check_same,
     clear_left_over,
     clear_progress,
+    read_progress,
     remove_dataset,
 )
+from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.io.folder import folder_of
 from data_stack.io.progress import batch_bar
 
@@ -47,6 +47,8 @@ __all__ = ["ParquetWriter"]
 
 _LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
+#: Rows that are looked at for a schema at most.
+_MOST_UNSEEN: Final = 100
 
 
 class ParquetWriter:
@@ -70,9 +72,9 @@ class ParquetWriter:
     Args:
         target: a folder, a storage connector or the URL of one (``"s3://bucket/frames"``), or the PreparedResources that
             ``preprocess()`` gets.
-        schema: of the rows; None to take that of the dataset, or to see it from the first row or columns: integers become int64,
-            floats float64, arrays arrays of their dtype and number of dimensions (in columns: of their shape), images of Pillow
-            PNG, dicts structs; all are nullable.
+        schema: of the rows; None to take that of the dataset, or to see it from the first columns, or the first rows (so many, up
+            to 100, that each field has a value): integers become int64, floats float64, arrays arrays of their dtype and number
+            of dimensions (in columns: of their shape), images of Pillow PNG, dicts structs; all are nullable.
         prefix: folder below ``target``.
         row_group_mb: size of a row group in MiB, before compression, which is what it takes of a reader's memory: small ones
             suit random access.
@@ -123,8 +125,6 @@ class ParquetWriter:
             int(_at_least("row_group_mb", row_group_mb, 0) * _MEGABYTE) or 1,
             None if row_group_rows is None else int(_at_least("row_group_rows", row_group_rows, 1)),
             compression,
-        )
-        self._limits = FileLimits(
             int(_at_least("file_mb", file_mb, 0) * _MEGABYTE),
             None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1)),
             int(_at_least("most_open_partitions", most_open_partitions, 1)),
@@ -135,8 +135,8 @@ class ParquetWriter:
         self._short_name = self._folder.name.rpartition("/")[2] or "dataset"
         self._pid, self._state = os.getpid(), ""
         self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
-        self._progress: WriterProgress | None = None
-        self._manifest: ParquetManifest | None = None
+        self._part: WriterPart | None = None
+        self._unseen: list[dict[str, Any]] = []  # rows before the schema is known
         self._stack = contextlib.ExitStack()
         with self._stack:
             lease = self._stack.enter_context(self._folder.lease(_LOCK))
@@ -154,8 +154,8 @@ class ParquetWriter:
 
     def __len__(self) -> int:
         """Number of rows, those included that are not durable yet. Of a writer that was just opened: those that are."""
-        begun = self._part.n_complete + self._part.n_rows + self._cells.n_rows if self._progress is not None else 0
-        return self._n_before + begun
+        begun = 0 if self._part is None else self._part.n_rows + self._cells.n_rows
+        return self._n_before + begun + len(self._unseen)
 
     @property
     def schema(self) -> Schema | None:
@@ -181,14 +181,28 @@ class ParquetWriter:
         """
         self._check_usable()
         number = len(self)
-        if self._progress is None:
+        if self._part is None:
             if not isinstance(row, Mapping):
                 raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
-            self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
+            values = {name: value if hasattr(value, "mode") else plain_value(value) for name, value in row.items()}
+            unseen = [*self._unseen, copy.deepcopy(values)]
+            columns = _columns_of(unseen)
+            if len(unseen) == _MOST_UNSEEN or not any(map(tells_nothing, columns.values())):
+                self._prepare(schema_of_columns(self._short_name, columns))
+            self._unseen = unseen
+            if self._part is not None:
+                self._append_unseen()
+            return number
         self._cells.append(row, number)
         if self._cells.is_full:
             self._spread(self._cells.taken())
         return number
+
+    def _append_unseen(self) -> None:
+        """Append the rows that waited for a schema."""
+        rows, self._unseen = self._unseen, []
+        for row in rows:
+            self.append(row)
 
     def append_columns(self, columns: Mapping[str, Any], *, encoded: Collection[str] = ()) -> None:
         """Append many rows, given as columns: arrays of shape ``(n, ...)``, lists of n values, or a DataFrame of pandas.
@@ -203,12 +217,12 @@ class ParquetWriter:
             StorageError: as for :meth:`append`.
         """
         self._check_usable()
-        if self._progress is None:
+        self._flush_rows()
+        if self._part is None:
             if not hasattr(columns, "keys"):
                 raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
             values = {name: column_values(columns[name]) for name in list(columns.keys())}
             self._prepare(schema_of_columns(self._short_name, values))
-        self._flush_rows()
         n_rows, step, arrays = self._cells.steps(columns)
         for start in range(0, n_rows, step):
             self._spread(self._cells.encoded_columns(arrays, start, min(n_rows, start + step), len(self), frozenset(encoded)))
@@ -225,9 +239,9 @@ class ParquetWriter:
             StorageError: as for :meth:`append`.
         """
         self._check_usable()
-        if self._progress is None:
-            raise ConfigError("the schema of encoded cells cannot be seen from them: give the writer one")
         self._flush_rows()
+        if self._part is None:
+            raise ConfigError("the schema of encoded cells cannot be seen from them: give the writer one")
         table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         for batch in self._cells.stored(table, len(self)):
             self._spread(batch)
@@ -269,9 +283,10 @@ class ParquetWriter:
             StorageError: as for :meth:`append`.
         """
         self._check_usable()
-        if self._progress is not None:
-            self._flush_rows()
-            self._complete_part()
+        self._flush_rows()
+        if self._part is not None:
+            with self._broken_by_errors():
+                self._part.complete(is_noted=True)
 
     def close(self) -> None:
         """Complete the dataset: all files, ``_common_metadata``, and the manifest last. Closing again does nothing.
@@ -284,11 +299,10 @@ class ParquetWriter:
             return
         try:
             self._check_usable()
-            if self._progress is None:
-                self._prepare(schema_of_columns(self._short_name, {}))
             self._flush_rows()
-            self._complete_part(is_last=True)
-            self._finish()
+            if self._part is None:
+                raise ConfigError(f"{self._name!r} got no rows, and so no schema: give the writer one")
+            self._finish(self._part)
         except BaseException:
             self.abandon()
             raise
@@ -299,8 +313,8 @@ class ParquetWriter:
         if self._state in ("closed", "abandoned"):
             return
         try:
-            if os.getpid() == self._pid:
-                self._discard()
+            if os.getpid() == self._pid and self._part is not None:
+                self._part.discard()
         finally:
             self._leave("abandoned")
 
@@ -321,79 +335,60 @@ class ParquetWriter:
 
     def _take_up(self, resume: bool, overwrite: bool) -> None:
         """See what is there, and go on with it."""
-        self._n_before, self._before = 0, tuple[ParquetFileRecord, ...]()
         if overwrite:
             remove_dataset(self._folder)
-        self._manifest = ParquetManifest.read(self._folder)
-        progress = WriterProgress.find(self._folder)
-        if self._manifest is not None:
-            if progress is not None and progress.first_part < self._manifest.n_parts:
-                clear_progress(self._folder)  # its writer died when all was done
-                progress = None
+        self._manifest, noted = ParquetManifest.read(self._folder), read_progress(self._folder)
+        if self._manifest is not None and not self._folder.can_delete:
+            raise ConfigError(f"{self._name!r} holds a Parquet dataset; nothing can be appended to it in this store")
+        for there in (self._manifest, noted):
+            if there is None:
+                continue
             if not resume:
-                raise ConfigError(
-                    f"there is a Parquet dataset in {self._name!r} already; choose another folder, or overwrite=True"
-                )
-            if not self._folder.can_delete:
-                raise ConfigError(f"{self._name!r} holds a Parquet dataset; nothing can be appended to it in this store")
-            self._n_before, self._before = self._manifest.n_rows, self._manifest.files
-            if self._manifest.schema is None:
-                raise ConfigError(
-                    f"the manifest of {self._name!r} tells no schema: `data-stack parquet generate-metadata` adds it"
-                )
-            check_same(self._folder, self._manifest.schema, self._manifest.partition_by, self._schema, self._asked_partition_by)
-            self._schema, self._asked_partition_by = self._manifest.schema, self._manifest.partition_by
-        if progress is not None:
-            if not resume:
-                raise ConfigError(
-                    f"a writer of {self._name!r} was interrupted: go on with resume=True, or begin anew with overwrite=True"
-                )
-            progress.check(self._schema, self._asked_partition_by)
-            self._schema, self._asked_partition_by = progress.schema, progress.partition_by
-            self._n_before += progress.n_rows
-        self._found_progress = progress
-        clear_left_over(self._folder, self._before, progress)
+                what = "a Parquet dataset" if there is self._manifest else "what an interrupted writer has left"
+                raise ConfigError(f"there is {what} in {self._name!r}: choose another folder, resume=True, or overwrite=True")
+            check_same(self._folder, there, self._schema, self._asked_partition_by)
+            self._schema, self._asked_partition_by = there.schema, there.partition_by
+        self._before = self._manifest.files if self._manifest is not None else ()
+        listed = {file.name for file in self._before}
+        # a writer that died when all was done has noted what the manifest lists
+        self._noted = tuple(file for file in (noted.files if noted is not None else ()) if file.name not in listed)
+        numbers = [int(match[1]) + 1 for file in self._before if (match := PART_FILE.fullmatch(file.name))]
+        self._n_parts = max([there.n_parts for there in (self._manifest, noted) if there is not None] + numbers, default=0)
+        self._n_before = sum(file.n_rows for file in (*self._before, *self._noted))
+        clear_left_over(self._folder, (*self._before, *self._noted), was_begun=noted is not None)
 
     def _prepare(self, schema: Schema) -> None:
         """Begin to write, now that the schema is known."""
         partition_by = self._asked_partition_by or ()
-        self._partitions = Partitions(schema, partition_by)
+        partitions = Partitions(schema, partition_by)
         if self._petastorm:
             petastorm_metadata(schema, ())  # refuses what Petastorm does not know before anything is written
         for index in self._indexes:
             schema[index.field]
-        self._cells = Cells(schema, self._partitions, self._name, self._limits.rows)
-        self._precompressed = frozenset(field.name for field in schema if field.codec.is_compressed)
-        if self._found_progress is None:
-            numbers = [int(match[1]) + 1 for file in self._before if (match := PART_FILE.fullmatch(file.name))]
-            first_part = max([self._manifest.n_parts if self._manifest is not None else 0, *numbers])
-            self._progress = WriterProgress.begin(self._folder, schema, partition_by, first_part)
-        else:
-            self._progress = self._found_progress
+        self._cells = Cells(schema, partitions, self._name, self._format.file_rows)
+        precompressed = frozenset(field.name for field in schema if field.codec.is_compressed)
         arrow_schema = self._cells.arrow_schema
 
         def open_file(name: str) -> GrowingParquetFile:
-            return GrowingParquetFile(self._folder, name, arrow_schema, self._format, self._precompressed)
+            return GrowingParquetFile(self._folder, name, arrow_schema, self._format, precompressed)
 
-        self._part = WriterPart(self._progress, self._limits, open_file, is_partitioned=bool(self._partitions))
+        noted = ParquetManifest(schema, self._noted, partition_by, self._n_parts)
+        self._part = WriterPart(self._folder, noted, self._format, open_file)
         self._schema = schema
 
     # ------------------------------------------------------------------ rows into files
 
     def _flush_rows(self) -> None:
-        if self._cells.n_rows:
+        if self._unseen:
+            self._prepare(schema_of_columns(self._short_name, _columns_of(self._unseen)))
+            self._append_unseen()
+        if self._part is not None and self._cells.n_rows:
             self._spread(self._cells.taken())
 
     def _spread(self, cells: CellBatch) -> None:
+        part: Any = self._part
         with self._broken_by_errors():
-            self._part.add(cells)
-
-    def _complete_part(self, *, is_last: bool = False) -> None:
-        """Complete all open files, and note that these rows are there."""
-        with self._broken_by_errors():
-            if is_last and not (self._before or self._begun.files or self._part.has_files or self._partitions):
-                self._part.begin_file()  # without a file, no tool would see the columns
-            self._part.complete()
+            part.add(cells)
 
     @contextlib.contextmanager
     def _broken_by_errors(self) -> Iterator[None]:
@@ -405,14 +400,20 @@ class ParquetWriter:
 
     # ------------------------------------------------------------------ the end
 
-    def _finish(self) -> None:
-        """Write what lies beside the files, the manifest last."""
-        begun = self._begun
-        schema = begun.schema
-        if self._manifest is not None and not begun.files and not self._indexes and not self._petastorm:
-            begun.clear()  # nothing was appended
-            return
-        manifest = ParquetManifest(schema, (*self._before, *begun.files), begun.partition_by, begun.n_parts)
+    def _finish(self, part: WriterPart) -> None:
+        """Complete all files, and write what lies beside them, the manifest last."""
+        with self._broken_by_errors():
+            if not (self._before or part.noted.files or part.has_files or part.noted.partition_by):
+                part.begin_file()  # without a file, no tool would see the columns
+            part.complete(is_noted=True)
+        noted = part.noted
+        if self._manifest is None or noted.files or self._indexes or self._petastorm:
+            manifest = ParquetManifest(noted.schema, (*self._before, *noted.files), noted.partition_by, noted.n_parts)
+            self._write_common(noted.schema, manifest)
+            manifest.write(self._folder)
+        clear_progress(self._folder)
+
+    def _write_common(self, schema: Schema, manifest: ParquetManifest) -> None:
         metadata: dict[bytes, bytes] = {}
         common = read_common_metadata(self._folder) if self._folder.can_delete else None
         if common is not None:
@@ -426,24 +427,6 @@ class ParquetWriter:
             footers = Footers(ParquetFiles(self._folder, names, tuple(map(partition_of, names))))
             metadata[INDEXES_KEY] = indexes_json(built_indexes(footers, schema, self._indexes), footers)
         write_common_metadata(self._folder, self._cells.arrow_schema, metadata)
-        manifest.write(self._folder)
-        begun.clear()
-
-    def _discard(self) -> None:
-        """Remove what is not durable."""
-        if self._progress is None:
-            return
-        self._part.discard()
-        if not self._progress.files:
-            with contextlib.suppress(DataStackError):
-                self._progress.clear()  # as if nobody had begun
-
-    @property
-    def _begun(self) -> WriterProgress:
-        """What is complete, of a writer that knows its schema."""
-        if self._progress is None:
-            raise ConfigError(f"the writer of {self._name!r} has no schema yet")
-        return self._progress
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -454,6 +437,11 @@ class ParquetWriter:
     def _leave(self, state: str) -> None:
         self._state = state
         self._stack.close()
+
+
+def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _at_least(name: str, value: Any, least: float) -> float:

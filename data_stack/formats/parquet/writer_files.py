@@ -29,11 +29,21 @@ class FileFormat:
         row_group_bytes: of each row group, before compression.
         row_group_rows: rows of each row group at most; None: as many as have that size.
         compression: of :data:`COMPRESSIONS`.
+        file_bytes: of each file, about.
+        file_rows: rows of each file at most; None for no such limit.
+        most_open: files that are open at once.
     """
 
     row_group_bytes: int
     row_group_rows: int | None
     compression: str
+    file_bytes: int
+    file_rows: int | None
+    most_open: int
+
+    def is_full(self, n_bytes: int, n_rows: int) -> bool:
+        """Whether a file with so many bytes and rows is complete."""
+        return n_bytes >= self.file_bytes or (self.file_rows is not None and n_rows >= self.file_rows)
 
     def writer(
         self, sink: Any, schema: pa.Schema, precompressed: frozenset[str], footers: list[pq.FileMetaData]
@@ -146,13 +156,6 @@ class GrowingParquetFile:
         """Write all rows in memory as a row group, however small."""
         if self._pending_rows:
             self._write(self._pending_rows)
-
-    def taken_pending(self) -> list[pa.RecordBatch]:
-        """The rows in memory, which are no rows of this file any more."""
-        taken, self._pending = self._pending, []
-        self.n_rows -= self._pending_rows
-        self._pending_rows = self.pending_bytes = 0
-        return taken
 
     def finish(self) -> None:
         """Write all that there is, and the footer. Nothing can be added afterwards."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -11,96 +10,71 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs import NdarrayCodec, NestedCodec, PngCodec, ScalarCodec
+from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
+from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_cells import plain_value
 
-__all__ = ["schema_of_columns"]
+__all__ = ["schema_of_columns", "tells_nothing"]
 
 _ADVICE: Final = 'give the writer a schema: Schema("…", [Field(…), …])'
 _IMAGE_SHAPES: Final = {"L": (None, None), "RGB": (None, None, 3), "RGBA": (None, None, 4)}
 
 
 def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
-    """Fields for columns: arrays of shape ``(n, ...)``, whose values then all have that shape, or lists of values, of which the
-    first decides; arrays among these may differ in their sizes, not in their number of dimensions. All fields are nullable.
+    """Fields for columns: arrays of shape ``(n, ...)``, whose values then all have that shape, or lists of values; arrays among
+    these may differ in their sizes, not in their number of dimensions. All fields are nullable.
 
     Raises:
         ConfigError: what a field holds cannot be told, or nothing stores it.
     """
+    if not columns:
+        raise ConfigError(f"the fields of no rows cannot be seen: {_ADVICE}")
     fields = []
     for field, values in columns.items():
-        if isinstance(values, np.ndarray) and values.dtype != object:
-            if values.ndim == 1 and values.dtype.kind not in "USMm":
-                fields.append(_checked(field, values.dtype, ()))
-            elif values.ndim == 1:
-                fields.append(_field(field, values[0] if len(values) else values.dtype.type()))
-            else:
-                fields.append(_checked(field, values.dtype, values.shape[1:]))
-        else:
-            fields.append(_field(field, next((value for value in values if not _tells_nothing(value)), None)))
-    if not fields:
-        raise ConfigError(f"the fields of no rows cannot be seen: {_ADVICE}")
+        if not isinstance(field, str):
+            raise ConfigError(f"the fields of rows have names, not {field!r:.60}")
+        is_array = isinstance(values, np.ndarray) and values.dtype != object
+        fields.append(_field_of_dtype(field, values.dtype, values.shape[1:]) if is_array else _field(field, values))
     return Schema(name, fields)
 
 
-def _tells_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, (list, tuple)) and all(map(_tells_nothing, value)))
+def tells_nothing(values: Iterable[Any]) -> bool:
+    """Whether nothing can be told from values: all are None, or empty."""
+    return all(value is None or (isinstance(value, (list, tuple)) and tells_nothing(value)) for value in values)
 
 
-def _field(name: str, value: Any) -> Field:
-    if not isinstance(name, str):
-        raise ConfigError(f"the fields of rows have names, not {name!r:.60}")
+def _field(name: str, values: Iterable[Any]) -> Field:
+    value = next((value for value in values if not tells_nothing([value])), None)
+    if value is None:
+        raise ConfigError(f"what field {name!r} holds cannot be told: all values so far are null, or empty; {_ADVICE}")
     mode = getattr(value, "mode", None)
     if isinstance(mode, str) and hasattr(value, "__array_interface__"):  # an image of Pillow
         if mode not in _IMAGE_SHAPES:
             raise ConfigError(f"field {name!r} holds an image of mode {mode!r:.20}: convert it to L, RGB or RGBA, or {_ADVICE}")
         return Field(name, "uint8", _IMAGE_SHAPES[mode], PngCodec(), nullable=True)
     value = plain_value(value)
-    if isinstance(value, (bool, np.bool_)):
-        return _checked(name, np.bool_, ())
-    if isinstance(value, int):
-        return _checked(name, np.int64 if -(2**63) <= value < 2**63 else np.uint64, ())
-    if isinstance(value, str):  # np.str_ too
-        return _checked(name, np.str_, ())
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return _checked(name, np.bytes_, ())
-    if isinstance(value, np.generic):
-        return _checked(name, value.dtype, ())
-    if isinstance(value, float):
-        return _checked(name, np.float64, ())
     if isinstance(value, Decimal):
         return Field(name, Decimal, (), nullable=True)
-    if isinstance(value, datetime.datetime):
-        codec = None if value.tzinfo is None else ScalarCodec("timestamp")
-        return Field(name, "datetime64[us]", (), codec, nullable=True)
-    if isinstance(value, datetime.date):
-        return _checked(name, "datetime64[D]", ())
-    if isinstance(value, datetime.timedelta):
-        return _checked(name, "timedelta64[us]", ())
-    if isinstance(value, np.ndarray):
-        return _checked(name, value.dtype, (None,) * value.ndim)
-    if isinstance(value, (list, tuple)):
-        array = _array(value)
-        if array is not None and array.dtype.kind in "biufUMm":
-            return _checked(name, array.dtype, (None,) * array.ndim)
-    if isinstance(value, (list, tuple, Mapping)):
-        try:
-            return Field(name, object, (), NestedCodec(arrow=pa.infer_type([value])), nullable=True)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"what field {name!r} holds cannot be told from {value!r:.60}: {error!s:.200}; {_ADVICE}"
-            ) from error
-    if value is None:
-        raise ConfigError(f"what field {name!r} holds cannot be told: all values so far are null, or empty; {_ADVICE}")
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _field_of_dtype(name, value.dtype, (None,) * value.ndim)
     if hasattr(value, "dtype"):  # a tensor of bfloat16, say, or a sparse one
         raise ConfigError(f"field {name!r} holds a {type(value).__name__} of dtype {value.dtype} that numpy cannot take: map it")
-    raise ConfigError(f"what field {name!r} holds cannot be told from a {type(value).__name__}; {_ADVICE}")
+    try:
+        type_ = pa.infer_type([plain_value(each) for each in values])
+        if type_ == pa.int64() and any(isinstance(each, int) and each >= 1 << 63 for each in values):
+            type_ = pa.uint64()
+        (field,) = infer_schema(pa.schema([pa.field(name, type_)]))
+    except (pa.ArrowException, ConfigError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"what field {name!r} holds cannot be told from a {type(value).__name__}: {error!s:.200}; {_ADVICE}"
+        ) from error
+    return field
 
 
-def _checked(name: str, dtype: Any, shape: tuple[int | None, ...]) -> Field:
-    if np.dtype(dtype).kind in "mM" and np.datetime_data(dtype)[0] == "generic":
-        raise ConfigError(f"field {name!r} holds times of no unit, of dtype {np.dtype(dtype)}; give them one with astype()")
+def _field_of_dtype(name: str, dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Field:
+    if dtype.kind in "mM" and np.datetime_data(dtype)[0] == "generic":
+        raise ConfigError(f"field {name!r} holds times of no unit, of dtype {dtype}; give them one with astype()")
     try:
         return Field(name, dtype, shape, nullable=True)
     except ConfigError as error:
@@ -108,10 +82,3 @@ def _checked(name: str, dtype: Any, shape: tuple[int | None, ...]) -> Field:
             return Field(name, dtype, shape, NdarrayCodec(), nullable=True)
         except ConfigError:
             raise ConfigError(f"field {name!r} cannot be stored as it is: {error}; {_ADVICE}") from error
-
-
-def _array(values: Any) -> np.ndarray[Any, Any] | None:
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError, OverflowError):  # ragged
-        return None

@@ -1,69 +1,66 @@
-"""The files that rows go into: one at a time, or one in each folder of a dataset with partitions."""
+"""The files that rows go into, and the notes of those that are complete, from which an interrupted writer is gone on with.
+
+The notes are a manifest of their own, in ``_data_stack_progress``: of the files that this writer, and interrupted ones before
+it, have completed. What it lists is durable; other files of theirs are removed by the next writer.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from data_stack.exception import DataStackError
-from data_stack.formats.parquet.metadata import ParquetFileRecord
+from data_stack.exception import ConfigError, DataStackError
+from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, is_data_file
+from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import CellBatch
-from data_stack.formats.parquet.writer_files import GrowingParquetFile
-from data_stack.formats.parquet.writer_progress import WriterProgress
+from data_stack.formats.parquet.writer_files import FileFormat, GrowingParquetFile
+from data_stack.io.folder import TEMPORARY, Folder
 
-__all__ = ["FileLimits", "WriterPart"]
+__all__ = ["PART_FILE", "WriterPart", "check_same", "clear_left_over", "clear_progress", "read_progress", "remove_dataset"]
 
+#: What our writer calls the files of a part, with the number of the part.
+PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 #: What rows in memory of all open files together take at most.
 _MOST_PENDING_BYTES: Final = 512 << 20
-
-
-@dataclass(frozen=True)
-class FileLimits:
-    """When a file is complete.
-
-    Attributes:
-        file_bytes: it has about this size.
-        rows: it has so many rows; None for no such limit.
-        most_open: so many others are open, and were written to since.
-    """
-
-    file_bytes: int
-    rows: int | None
-    most_open: int
+#: Of many small files, so many hundredths may be complete and not noted: each note lists all of them.
+_UNNOTED_PERCENT: Final = 2
 
 
 class WriterPart:
     """The part of a dataset that is being written; when it is complete, its files are noted, and the next part begins.
 
+    A part is one file; of a dataset with partitions, one or more in each of them. So the files that are noted always hold the
+    first rows that the writer was given.
+
     Args:
-        progress: what is complete, where each part is noted.
-        limits: of its files.
+        folder: of the dataset.
+        noted: the files of earlier parts that no manifest of the dataset lists yet; its ``n_parts`` is the number of this part.
+        file_format: of its files.
         open_file: makes a file of a name.
-        is_partitioned: whether rows lie in the folders of partitions.
 
     Attributes:
-        n_rows: rows in it.
-        n_complete: rows of the parts that were completed.
+        n_rows: that were added.
     """
 
     def __init__(
         self,
-        progress: WriterProgress,
-        limits: FileLimits,
+        folder: Folder,
+        noted: ParquetManifest,
+        file_format: FileFormat,
         open_file: Callable[[str], GrowingParquetFile],
-        *,
-        is_partitioned: bool,
     ) -> None:
-        self._progress, self._limits, self._open_file, self._is_partitioned = progress, limits, open_file, is_partitioned
+        self._folder, self.noted, self._format, self._open_file = folder, noted, file_format, open_file
         self._open: dict[str, GrowingParquetFile] = {}
         self._published: list[ParquetFileRecord] = []
         self._n_in_folder: dict[str, int] = {}
-        self.n_rows, self.n_complete = 0, 0
+        self.n_rows = self._n_complete = 0
+        self._note()
 
     @property
     def has_files(self) -> bool:
@@ -78,31 +75,32 @@ class WriterPart:
         """Put rows into the files of their folders."""
         batch, folders = cells
         if folders is None:
-            start = 0
-            while start < batch.num_rows:
-                n_rows = self._room(batch.num_rows - start, self.n_rows)
-                self._add_to_one(batch.slice(start, n_rows))
-                start += n_rows
+            self._add_to_folder("", batch)
             return
         names, inverse = np.unique(np.array(folders, dtype=object), return_inverse=True)
-        order = np.argsort(inverse, kind="stable")
-        ends = np.cumsum(np.bincount(inverse, minlength=len(names)))
-        for number, name in enumerate(names):
-            rows = order[ends[number - 1] if number else 0 : ends[number]]
+        ends = np.cumsum(np.bincount(inverse))
+        for name, rows in zip(names, np.split(np.argsort(inverse, kind="stable"), ends[:-1]), strict=True):
             self._add_to_folder(name, batch.take(pa.array(rows)))
-        self._complete_if_full()
+        # once its files are as large, on average, as files are to be
+        n_folders = len(self._n_in_folder)
+        n_bytes = sum(file.n_bytes for file in self._open.values()) + sum(file.size for file in self._published)
+        if self._format.is_full(n_bytes // n_folders, (self.n_rows - self._n_complete) // n_folders):
+            self.complete()
 
-    def complete(self) -> None:
-        """Complete all open files, and note that these rows are there."""
-        if not self.has_files:
-            return
-        for file in self._open.values():
-            file.finish()
-        while self._open:
-            self._published.append(self._open.pop(next(iter(self._open))).publish())
-        self._progress.add(self._published)
-        self.n_complete += self.n_rows
-        self._published, self._n_in_folder, self.n_rows = [], {}, 0
+    def complete(self, *, is_noted: bool = False) -> None:
+        """Complete all open files, and note that these rows are there: at once if that is asked for, or there are few files."""
+        if self.has_files:
+            for file in self._open.values():
+                file.finish()
+            while self._open:
+                self._published.append(self._open.pop(next(iter(self._open))).publish())
+            before = self.noted
+            files = (*before.files, *self._published)
+            self.noted = ParquetManifest(before.schema, files, before.partition_by, before.n_parts + 1)
+            self._published, self._n_in_folder, self._n_complete = [], {}, self.n_rows
+        n_files = len(self.noted.files)
+        if (n_files - self._n_noted) * 100 > (0 if is_noted else n_files * _UNNOTED_PERCENT):
+            self._note()
 
     def discard(self) -> None:
         """Remove what is not complete."""
@@ -110,42 +108,39 @@ class WriterPart:
             _, file = self._open.popitem()
             with contextlib.suppress(DataStackError):
                 file.discard()
-        if self._progress.folder.can_delete:
+        if not self._folder.can_delete:
+            return
+        with contextlib.suppress(DataStackError):
             for record in self._published:
-                with contextlib.suppress(DataStackError):
-                    self._progress.folder.delete(record.name)
-        self._published = []
+                self._folder.delete(record.name)
+            self._published = []
+            if not self.noted.files:
+                clear_progress(self._folder)  # as if nobody had begun
+            elif self._n_noted < len(self.noted.files):
+                self._note()
 
     # ------------------------------------------------------------------ inside
 
-    def _room(self, n_rows: int, n_in_file: int) -> int:
-        """How many of so many rows a file with others still takes."""
-        return n_rows if self._limits.rows is None else min(n_rows, self._limits.rows - n_in_file)
-
-    def _add_to_one(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the one open file of a dataset without partitions."""
-        file = self._file("")
-        file.add(batch)
-        self.n_rows += batch.num_rows
-        if file.n_bytes >= self._limits.file_bytes and self.n_rows != self._limits.rows:
-            rest = file.taken_pending()  # for the next file, instead of a small row group at the end of this one
-            self.n_rows -= sum(each.num_rows for each in rest)
-            self.complete()
-            for each in rest:
-                self._add_to_one(each)
-            return
-        self._complete_if_full()
+    def _note(self) -> None:
+        if self._folder.can_delete:
+            self.noted.write(self._folder.subfolder(PROGRESS_FOLDER))
+        self._n_noted = len(self.noted.files)
 
     def _add_to_folder(self, folder: str, batch: pa.RecordBatch) -> None:
         start = 0
         while start < batch.num_rows:
             file = self._file(folder)
-            n_rows = self._room(batch.num_rows - start, file.n_rows)
+            n_rows = batch.num_rows - start
+            if self._format.file_rows is not None:
+                n_rows = min(n_rows, self._format.file_rows - file.n_rows)
             file.add(batch.slice(start, n_rows))
             self.n_rows += n_rows
             start += n_rows
-            if file.n_bytes >= self._limits.file_bytes or not self._room(1, file.n_rows):
-                self._complete_file(folder)
+            if self._format.is_full(file.n_bytes, file.n_rows):
+                if self.noted.partition_by:
+                    self._complete_file(folder)
+                else:
+                    self.complete()
         while sum(file.pending_bytes for file in self._open.values()) > _MOST_PENDING_BYTES:
             max(self._open.values(), key=lambda file: file.pending_bytes).write_pending()
 
@@ -153,13 +148,12 @@ class WriterPart:
         """The open file of a folder."""
         file = self._open.pop(folder, None)
         if file is None:
-            if len(self._open) >= self._limits.most_open:
+            if len(self._open) >= self._format.most_open:
                 self._complete_file(next(iter(self._open)))  # that was not written to for longest
-            part, number = self._progress.n_parts, self._n_in_folder.get(folder, 0)
+            part, number = self.noted.n_parts, self._n_in_folder.get(folder, 0)
             self._n_in_folder[folder] = number + 1
-            file = self._open_file(
-                f"{folder}/part-{part:06d}-{number:03d}.parquet" if self._is_partitioned else f"part-{part:06d}.parquet"
-            )
+            name = f"{folder}/part-{part:06d}-{number:03d}" if self.noted.partition_by else f"part-{part:06d}"
+            file = self._open_file(f"{name}.parquet")
         self._open[folder] = file
         return file
 
@@ -169,11 +163,82 @@ class WriterPart:
         del self._open[folder]
         self._published.append(file.publish())
 
-    def _complete_if_full(self) -> None:
-        """Complete the part once its files are as large, on average, as files are to be."""
-        n_folders = max(1, len(self._n_in_folder))
-        n_bytes = sum(file.n_bytes for file in self._open.values()) + sum(file.size for file in self._published)
-        if n_bytes >= self._limits.file_bytes * n_folders or (
-            self._limits.rows is not None and self.n_rows >= self._limits.rows * n_folders
-        ):
-            self.complete()
+
+def read_progress(folder: Folder) -> ParquetManifest | None:
+    """What the last writer noted; None if there is nothing.
+
+    Raises:
+        DatasetFileCorruptError: it is damaged.
+    """
+    return ParquetManifest.read(folder.subfolder(PROGRESS_FOLDER)) if folder.can_delete else None
+
+
+def clear_progress(folder: Folder) -> None:
+    """Remove what a writer noted, where this folder can: the manifest tells it all now, or the dataset is to be begun anew."""
+    if folder.can_delete:
+        for name in folder.subfolder(PROGRESS_FOLDER).list_names():
+            folder.delete(f"{PROGRESS_FOLDER}/{name}")
+
+
+def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_begun: bool) -> None:
+    """Delete files of parts that were not completed, where this folder can.
+
+    Args:
+        folder: of the dataset.
+        known: the files that a manifest or notes list.
+        was_begun: whether there are notes, and so may be such files.
+
+    Raises:
+        ConfigError: there is a file that neither the manifest nor the notes list, and that is none of such a part.
+    """
+    if not folder.can_delete:
+        return
+    there, names = folder.list_files(), {file.name for file in known}
+    stray = [name for name in there if is_data_file(name) and name not in names]
+    for name in stray:
+        if not was_begun or not PART_FILE.fullmatch(name):
+            raise ConfigError(
+                f"there is {folder.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
+                f"`data-stack parquet generate-metadata` makes a manifest of what is there, and overwrite=True removes it"
+            )
+    if folder.path is not None:  # stores clear up after themselves
+        stray += [name for name in there if name.rpartition("/")[2].startswith(TEMPORARY)]
+    for name in stray:
+        folder.delete(name)
+
+
+def remove_dataset(folder: Folder) -> None:
+    """Delete a Parquet dataset: its manifest first, so that it is never half there. Other files stay.
+
+    Raises:
+        ConfigError: this folder cannot delete.
+        StorageError: something could not be deleted.
+    """
+    if not folder.can_delete:
+        if folder.has_file(PARQUET_MANIFEST):
+            raise ConfigError(f"{folder.name!r} holds a Parquet dataset, which cannot be removed from this store")
+        return
+    names = folder.list_files()
+    for name in [*filter(names.__contains__, (PARQUET_MANIFEST, COMMON_METADATA, "_metadata")), *filter(is_data_file, names)]:
+        folder.delete(name)
+    clear_progress(folder)
+
+
+def check_same(folder: Folder, there: ParquetManifest, schema: Schema | None, partition_by: tuple[str, ...] | None) -> None:
+    """Whether rows of a schema (None: of any) may be written behind those that are there.
+
+    Raises:
+        ConfigError: they may not.
+    """
+    if schema is not None and list(schema) != list(there.schema):
+        differing = [field.name for field in schema if field.name not in there.schema or there.schema[field.name] != field]
+        differing += [field.name for field in there.schema if field.name not in schema]
+        raise ConfigError(
+            f"{folder.name!r} holds a Parquet dataset of another schema: {', '.join(differing) or 'the order of its fields'} "
+            f"{'differs' if len(differing) < 2 else 'differ'}. Choose another folder, or overwrite=True"
+        )
+    if partition_by is not None and partition_by != there.partition_by:
+        raise ConfigError(
+            f"{folder.name!r} holds a Parquet dataset partitioned by {list(there.partition_by)}, not by {list(partition_by)}. "
+            f"Choose another folder, or overwrite=True"
+        )
