@@ -59,7 +59,6 @@ HEAVY = {
     },
     "py4j": set[str](),
     "pyarrow": {
-        "data_stack.cli.measuring",
         "data_stack.cli.parquet_facts",
         "data_stack.formats.conversion.parquet_columns",
         "data_stack.formats.parquet",

@@ -16,7 +16,6 @@ import click
 from data_stack.cli.commands import data_stack
 from data_stack.cli.convert import convert_dataset
 from data_stack.cli.parquet import parquet
-from data_stack.cli.parquet_throughput import throughput
 from data_stack.cli.settings import Settings, echo
 from data_stack.cli.stores import copy, du, gc, remove, verify
 from data_stack.dataset.reports.markup import printable
@@ -29,7 +28,6 @@ _OFFLINE = "DATA_STACK_OFFLINE"
 
 for _command in (verify, copy, remove, gc, du, convert_dataset, parquet):
     data_stack.add_command(_command)
-parquet.add_command(throughput)
 
 #: The caller's mistakes; everything else of our tree is the data's or the operation's failure.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)

@@ -14,12 +14,6 @@ __all__ = ["parquet"]
 
 _pass_settings = click.make_pass_decorator(Settings, ensure=True)
 _source = click.argument("source", metavar="SRC")
-_ORIGINS = {
-    "data_stack": "that of data_stack in its metadata",
-    "petastorm": "Petastorm's",
-    "given": "the one that was given",
-    "inferred": "what its columns tell",
-}
 
 
 @click.group("parquet")
@@ -48,36 +42,36 @@ def info(settings: Settings, source: str, values: bool) -> None:
         print_json(facts)
         return
     echo(f"{facts['name']}")
-    size = f"{size_text(facts['stored_bytes'])} in {facts['n_files']:,} files"
-    rows = [
+    n_files, n_groups, (least, most) = facts["n_files"], facts["n_row_groups"], facts["row_group_rows"]
+    raw = size_text(facts["raw_bytes"])
+    for key, value in (
         ("rows", f"{facts['n_rows']:,}"),
-        ("size", f"{size}, {size_text(facts['raw_bytes'])} before compression"),
-        ("row groups", _spread(facts["row_groups"])),
+        ("size", f"{size_text(facts['stored_bytes'])} in {n_files:,} files, {raw} before compression"),
+        ("row groups", f"{n_groups:,}, of {least:,} to {most:,} rows"),
         ("partitions", ", ".join(facts["partition_by"]) or "none"),
-        ("written by", ", ".join(facts["created_by"]) or "?"),
+        ("written by", ", ".join(facts["created_by"])),
         ("manifest", facts["manifest"]),
         ("metadata", ", ".join(facts["metadata"]) or "none"),
-    ]
-    for key, value in rows:
+        ("schema", f"{facts['schema']['name']!r}, of {facts['schema_from']}"),
+    ):
         echo(f"{key:<12}{value}")
-    echo(f"\nschema {facts['schema']['name']!r} ({facts['schema_from']})")
+    echo()
     table: list[tuple[str, ...]] = [("field", "dtype", "shape", "codec", "nulls", "compression", "size")]
     for field in facts["fields"]:
-        nulls = "may be" if field["nullable"] else "no"
         size = "in the folders' names" if field["stored_bytes"] is None else size_text(field["stored_bytes"])
-        table.append(
-            (field["name"], field["dtype"], field["shape"], field["codec"], nulls, ", ".join(field["compression"]), size)
-        )
-    _print_columns(table)
+        nulls, compression = "may be" if field["nullable"] else "no", ", ".join(field["compression"])
+        table.append((field["name"], field["dtype"], field["shape"], field["codec"], nulls, compression, size))
+    for line in columns(table):
+        echo(line)
     if isinstance(facts["indexes"], str):
         echo(f"\nrow-group indexes: {facts['indexes']}")
         return
-    echo("\nrow-group indexes: none" if not facts["indexes"] else "\nrow-group indexes:")
+    echo("\nrow-group indexes:" if facts["indexes"] else "\nrow-group indexes: none")
     for index in facts["indexes"]:
-        what = f"{index['n_values']:,} values" if index["kind"] == "single_field" else f"{index['n_row_groups']:,} row groups"
-        echo(f"  {index['name']} ({index['kind']} of {index['field']}): {what}")
-        for value, groups in index.get("values", ()):
-            echo(f"    {value}: {', '.join(map(str, groups))}")
+        count = f"{index['n_values']:,} values" if "n_values" in index else f"not null in {index['n_row_groups']:,} row groups"
+        echo(f"  {index['name']} of {index['field']}: {count}")
+        for row in index.get("values", ()):
+            echo(f"    {row[0]}: {', '.join(map(str, row[1]))}")
 
 
 @parquet.command("generate-metadata")
@@ -116,8 +110,8 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
         )
         return
     echo(
-        f"{source} has {manifest.n_rows:,} rows in {manifest.n_row_groups:,} row groups of {len(manifest.files):,} files; its "
-        f"schema is {_ORIGINS[report.schema_from]}"
+        f"{source} has {manifest.n_rows:,} rows in {manifest.n_row_groups:,} row groups of {len(manifest.files):,} files; "
+        f"schema: {report.schema_from}"
     )
     if report.dropped_indexes:
         echo("Its row-group indexes were of other row groups and are removed; build them again: build_indexes().", err=True)
@@ -188,6 +182,41 @@ def copy(
         echo("Row-group indexes of SRC that are out of date, or of fields that are left out, were not copied.", err=True)
 
 
+@parquet.command("throughput")
+@_source
+@click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
+@click.option("--workers", type=click.IntRange(0, 1024), metavar="N", help="Threads or processes.  [default: one a processor]")
+@click.option(
+    "--worker-kind",
+    type=click.Choice(["auto", "inline", "threads", "processes"]),
+    default="auto",
+    show_default=True,
+    help="Who reads and decodes.",
+)
+@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Rows of a batch.")
+@click.option("--shuffle/--no-shuffle", default=True, show_default=True, help="Row groups at random, and their rows.")
+@click.option("--window", type=click.IntRange(min=1), default=8, show_default=True, help="Row groups that are mixed.")
+@click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help="Epochs that do not count.")
+@click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Epochs that count.")
+@common_options
+@_pass_settings
+def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **options: Any) -> None:
+    """Measure how fast a Parquet dataset is read, in whole epochs.
+
+    Rows and bytes a second, the time to the first batch, and memory. The first epoch fills the caches and does not
+    count, unless --warmup 0 is given.
+    """
+    from data_stack.cli.parquet_facts import measure
+
+    found = measure(located(source), fields or None, **options)
+    if settings.as_json:
+        print_json(found)
+        return
+    for key, value in found.items():
+        text = ", ".join(value) if isinstance(value, list) else f"{value:,.3f}" if isinstance(value, float) else value
+        echo(f"{key:<21}{text}")
+
+
 def located(text: str) -> Any:
     """What a path or URL means: ``mongodb://host/database/sets/frames`` is ``sets/frames`` in a database."""
     from data_stack.io.location import location_of
@@ -210,18 +239,3 @@ def _schema(path: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path!r} is no JSON: {error!s:.200}") from error
     return Schema.from_json(content.get("schema", content) if isinstance(content, dict) else content)
-
-
-def _spread(row_groups: dict[str, Any]) -> str:
-    if not row_groups["n"]:
-        return "0"
-    rows, sizes = row_groups["rows"], row_groups["stored_bytes"]
-    return (
-        f"{row_groups['n']:,}, of {rows['min']:,} to {rows['max']:,} rows and {size_text(sizes['min'])} to "
-        f"{size_text(sizes['max'])}"
-    )
-
-
-def _print_columns(rows: list[tuple[str, ...]]) -> None:
-    for line in columns(rows):
-        echo(line)

@@ -1,31 +1,28 @@
-"""What ``data-stack parquet info`` tells, apart from printing."""
+"""What ``data-stack parquet info`` and ``throughput`` tell, apart from printing."""
 
 from __future__ import annotations
 
+import resource
+import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.parquet.indexes import NotNullIndex, SingleFieldIndex
-from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest
-from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY
+from data_stack.formats.parquet.metadata import ParquetManifest
+from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY
 from data_stack.formats.parquet.stored_indexes import stored_indexes
 from data_stack.formats.parquet.stored_schema import stored_schema
 from data_stack.formats.parquet.types import dtype_name
+from data_stack.loader.loader import Loader
+from data_stack.loader.orders import BlockShuffled
+from data_stack.loader.workers.kinds import WorkerKind
 
-__all__ = ["facts_of"]
-
-_KEYS = {
-    SCHEMA_KEY: "schema of data_stack",
-    INDEXES_KEY: "row-group indexes of data_stack",
-    UNISCHEMA_KEY: "schema of Petastorm",
-    ROW_GROUPS_KEY: "row-group counts of Petastorm",
-    PICKLED_INDEXES_KEY: "row-group indexes of Petastorm",
-    b"org.apache.spark.sql.parquet.row.metadata": "schema of Spark",
-    b"pandas": "schema of pandas",
-}
+__all__ = ["facts_of", "measure"]
 
 
 def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
@@ -42,37 +39,33 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
     footers = Footers(find_files(source))
     schema = stored_schema(footers)
     metadata = footers.metadata
-    origin = "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if UNISCHEMA_KEY in metadata else "told by the columns"
-    by_field: dict[str, dict[str, Any]] = {}
-    created_by, stored, raw = set(), [], 0
+    in_folders = partition_names(footers.files.partitions)
+    stored = {field.name: 0 for field in schema if field.name not in in_folders}
+    compressions: dict[str, set[str]] = {name: set() for name in stored}
+    created_by, raw = set(), 0
     for file in range(len(footers.files.paths)):
         footer = footers.of(file)
-        created_by.add(footer.created_by)
+        created_by.add(footer.created_by or "?")
         for number in range(footer.num_row_groups):
-            group, n_bytes = footer.row_group(number), 0
-            for leaf in range(group.num_columns):
-                column = group.column(leaf)
-                entry = by_field.setdefault(column.path_in_schema.partition(".")[0], {"stored": 0, "compression": set()})
-                entry["stored"] += column.total_compressed_size
-                entry["compression"].add(column.compression)
-                n_bytes += column.total_compressed_size
+            group = footer.row_group(number)
+            for column in map(group.column, range(group.num_columns)):
+                name = column.path_in_schema.partition(".")[0]
                 raw += column.total_uncompressed_size
-            stored.append(n_bytes)
-    in_folders = partition_names(footers.files.partitions)
+                stored[name] = stored.get(name, 0) + column.total_compressed_size
+                compressions.setdefault(name, set()).add(column.compression)
     return {
         "name": footers.files.folder.name,
         "n_rows": int(footers.n_rows.sum()),
         "n_files": len(footers.files.paths),
-        "stored_bytes": sum(stored),
+        "stored_bytes": sum(stored.values()),
         "raw_bytes": raw,
-        "row_groups": {"n": len(footers), "rows": _spread(footers.n_rows.tolist()), "stored_bytes": _spread(stored)},
+        "n_row_groups": len(footers),
+        "row_group_rows": [int(footers.n_rows.min(initial=0)), int(footers.n_rows.max(initial=0))],
         "partition_by": in_folders,
-        "created_by": sorted(name for name in created_by if name),
+        "created_by": sorted(created_by),
         "manifest": _state_of_manifest(footers),
-        "metadata": [
-            _KEYS.get(key, key.decode("utf-8", "backslashreplace")[:80]) for key in sorted(metadata) if key != b"ARROW:schema"
-        ],
-        "schema_from": origin,
+        "metadata": [key.decode("utf-8", "backslashreplace")[:80] for key in sorted(metadata) if key != b"ARROW:schema"],
+        "schema_from": "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if UNISCHEMA_KEY in metadata else "the columns",
         "schema": schema.to_json(),
         "fields": [
             {
@@ -81,8 +74,8 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
                 "shape": str(field.shape),
                 "codec": repr(field.codec),
                 "nullable": field.nullable,
-                "compression": sorted(by_field.get(field.name, {}).get("compression", ())),
-                "stored_bytes": None if field.name in in_folders else by_field.get(field.name, {}).get("stored", 0),
+                "compression": sorted(compressions.get(field.name, ())),
+                "stored_bytes": stored.get(field.name),
             }
             for field in schema
         ],
@@ -90,39 +83,89 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
     }
 
 
-def _spread(values: list[int]) -> dict[str, int | None]:
-    return {"min": min(values, default=None), "max": max(values, default=None)}
-
-
 def _state_of_manifest(footers: Footers) -> str:
-    if footers.files.given:
-        return "not looked at: files were named one by one"
-    manifest = ParquetManifest.read(footers.files.folder)
+    manifest = None if footers.files.given else ParquetManifest.read(footers.files.folder)
     if manifest is None:
         return "none"
     listed = {file.name: file.row_groups for file in manifest.files}
     there = {path: tuple(footers.n_rows[footers.file_of == number].tolist()) for number, path in enumerate(footers.files.paths)}
-    if listed == there:
-        return "up to date"
-    return "out of date: `data-stack parquet generate-metadata` makes it anew"
+    return "up to date" if listed == there else "out of date: `data-stack parquet generate-metadata` makes it anew"
 
 
 def _indexes(footers: Footers, with_values: bool) -> list[dict[str, Any]] | str:
     try:
-        indexes = stored_indexes(footers)
+        facts = [index.to_json() for index in stored_indexes(footers).values()]
     except (ConfigError, DatasetFileCorruptError) as error:
         return str(error)
-    facts = []
-    for index in indexes.values():
-        fact: dict[str, Any] = {"name": index.name, "field": index.field}
-        if isinstance(index, NotNullIndex):
-            fact |= {"kind": "not_null", "n_row_groups": len(index.row_groups)}
-            if with_values:
-                fact["values"] = [["not null", sorted(index.row_groups)]]
-        elif isinstance(index, SingleFieldIndex):
-            fact |= {"kind": "single_field", "n_values": len(index.row_groups)}
-            if with_values:
-                pairs = index.row_groups.items()
-                fact["values"] = [[value if isinstance(value, (int, float)) else str(value), sorted(its)] for value, its in pairs]
-        facts.append(fact)
+    for fact in facts:
+        key = "values" if "values" in fact else "row_groups"
+        fact[f"n_{key}"] = len(fact[key])
+        if not with_values:
+            del fact[key]
     return facts
+
+
+def measure(
+    source: Any,
+    fields: Sequence[str] | None = None,
+    *,
+    workers: int | None = None,
+    worker_kind: WorkerKind = "auto",
+    batch_size: int = 256,
+    shuffle: bool = True,
+    window: int = 8,
+    warmup: int = 1,
+    epochs: int = 1,
+) -> dict[str, Any]:
+    """Read whole epochs of a dataset, and measure that.
+
+    Each epoch reads the files again, with workers of its own; the system may have the files in memory.
+
+    Args:
+        source: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
+        fields: names or regular expressions; None for all.
+        workers: as for :class:`~data_stack.loader.loader.Loader`.
+        worker_kind: likewise.
+        batch_size: likewise.
+        shuffle: row groups in a random order, and the rows of ``window`` of them.
+        window: row groups that are mixed.
+        warmup: epochs before those that count.
+        epochs: that count.
+
+    Returns:
+        Plain data: figures of the epochs that count; but ``first_batch_seconds`` from opening the dataset to its first batch in
+        the first epoch of all, and ``peak_memory_mb`` of this process, with what it had before it read.
+
+    Raises:
+        ConfigError: there is no such field, or the dataset has no rows.
+        ResourceNotFoundError, DatasetFileCorruptError: as ``ParquetDataset``.
+    """
+    facts = facts_of(source)
+    if not facts["n_rows"]:
+        raise ConfigError(f"there are no rows to read in {facts['name']!r}")
+    order = BlockShuffled(window=window) if shuffle else False
+    first_batch, n_rows, seconds = 0.0, 0, 0.0
+    for epoch in range(warmup + epochs):
+        start = time.perf_counter()
+        dataset = ParquetDataset(source, fields)  # of its own for each epoch: what one keeps in memory is not read again
+        with Loader(dataset, batch_size, shuffle=order, seed=epoch, workers=workers, worker_kind=worker_kind) as loader:
+            for batch in loader:
+                first_batch = first_batch or time.perf_counter() - start
+                n_rows += len(next(iter(batch.values()))) if epoch >= warmup else 0
+            seconds += time.perf_counter() - start if epoch >= warmup else 0.0
+            statistics = loader.stats()
+    names = list(dataset.schema.fields)
+    stored = sum(field["stored_bytes"] or 0 for field in facts["fields"] if field["name"] in names) / facts["n_rows"]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "fields": names,
+        "worker_kind": statistics.worker_kind,
+        "n_workers": statistics.n_workers,
+        "n_epochs": epochs,
+        "n_rows": n_rows,
+        "seconds": seconds,
+        "rows_per_second": n_rows / seconds,
+        "stored_mb_per_second": stored * n_rows / seconds / 1e6,
+        "first_batch_seconds": first_batch,
+        "peak_memory_mb": peak / 1e6 if sys.platform == "darwin" else peak / 1e3,  # macOS counts bytes, Linux KiB
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_stack.cli.measuring import measure
+from data_stack.cli.parquet_facts import measure
 from data_stack.exception import ConfigError
 
 
@@ -44,15 +43,15 @@ def test_bytes_are_those_of_the_fields_that_are_read(table: Path) -> None:
     stored = sum(
         pq.read_metadata(file).row_group(group).column(1).total_compressed_size for file in table.iterdir() for group in range(5)
     )
-    megabytes_per_row = found.stored_mb_per_second / found.rows_per_second
-    assert found.fields == ("speed",)
+    megabytes_per_row = found["stored_mb_per_second"] / found["rows_per_second"]
+    assert found["fields"] == ["speed"]
     assert megabytes_per_row == pytest.approx(stored / 1000 / 1e6)
 
 
 def test_worker_processes_are_counted(table: Path) -> None:
     found = measure(table, ["id"], workers=2, worker_kind="processes", warmup=0)
 
-    assert (found.worker_kind, found.n_workers, found.n_rows) == ("processes", 2, 1000)
+    assert (found["worker_kind"], found["n_workers"], found["n_rows"]) == ("processes", 2, 1000)
 
 
 def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
@@ -61,9 +60,8 @@ def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
     lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
     assert outcome.code == 0, outcome.err
     assert lines["fields"] == "id, speed"
-    assert "no workers" in outcome.out
-    assert "1,000 in" in outcome.out
-    assert {"rows/s", "MB/s", "memory"} <= set(lines)
+    assert (lines["worker_kind"], lines["n_rows"]) == ("inline", "1000")
+    assert {"rows_per_second", "peak_memory_mb"} <= set(lines)
 
 
 def test_a_field_that_is_not_there_is_wrong_usage(command: Any, table: Path) -> None:
@@ -79,14 +77,3 @@ def test_a_dataset_without_rows_is_refused(command: Any, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="no rows"):
         measure(tmp_path)
     assert command("parquet", "throughput", str(tmp_path)).code == 2
-
-
-def test_a_damaged_file_is_a_failure_that_is_named(command: Any, table: Path, tmp_path: Path) -> None:
-    data = (table / "part-0.parquet").read_bytes()
-    (tmp_path / "cut.parquet").write_bytes(data[: len(data) // 2])
-
-    outcome = command("parquet", "throughput", str(tmp_path))
-
-    assert outcome.code == 1
-    assert "cut.parquet" in outcome.err
-    assert not outcome.out or json.loads(outcome.out)
