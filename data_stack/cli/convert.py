@@ -55,32 +55,26 @@ def convert_dataset(
     DST is a file or a folder, here or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
     of shards), parquet (a folder of files), images (a folder for each class).
 
-    Nothing that is there is overwritten. After an interruption the same command goes on where it was, but for a single file,
-    which it begins anew. In the end all samples are read back and compared with SRC.
+    Nothing that is there is overwritten. DST has its name when all samples were read back and compared with SRC; a conversion
+    that is interrupted leaves nothing, and is begun anew.
     """
-    from data_stack.exception import StorageError
     from data_stack.formats.conversion import convert
 
-    try:
-        report = convert(
-            _source(settings, source, parsed_options(options), source_format),
-            _located(target),
-            source_format=source_format,
-            target_format=target_format,
-            columns=columns,
-            shardlen=shardlen,
-            verify=verify,  # type: ignore[arg-type]  # one of the choices
-        )
-    except (StorageError, KeyboardInterrupt):
-        echo("What is written stays. The same command goes on from there; a single file it begins anew.", err=True)
-        raise
+    report = convert(
+        _source(settings, source, parsed_options(options), source_format),
+        _located(target),
+        source_format=source_format,
+        target_format=target_format,
+        columns=columns,
+        shardlen=shardlen,
+        verify=verify,  # type: ignore[arg-type]  # one of the choices
+    )
     if settings.as_json:
         print_json(asdict(report))
         return
-    there = "" if not report.n_there else f", {report.n_there:,} of them from before"
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "none read back"
     echo(
-        f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}{there}; {compared}, in "
+        f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
         f"{report.seconds:.3f} s"
     )
     echo("columns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items()))

@@ -27,25 +27,21 @@ def test_a_dataset_is_converted_and_compared(command: Any, source: Path, tmp_pat
     outcome = command("convert", str(source), str(tmp_path / "out.h5"), "--columns", "image=x,label")
 
     assert outcome.code == 0, outcome.err
-    assert "has 12 samples" in outcome.out
-    assert "12 read back and equal" in outcome.out
-    assert "image (array), label (i64)" in outcome.out
+    assert all(text in outcome.out for text in ("has 12 samples", "12 read back and equal", "image (array), label (i64)"))
 
 
 def test_json_tells_all_that_the_report_does(command: Any, source: Path, tmp_path: Path) -> None:
     arguments = ("convert", str(source), str(tmp_path / "out"), "--to", "webdataset", "--shardlen", "5", "--json")
 
     report = command(*arguments).json
-    again = command(*arguments, "--verify", "none").json
 
-    assert {key: report[key] for key in ("source_format", "target_format", "n_samples", "n_there", "n_verified")} == {
-        "source_format": "records",
-        "target_format": "webdataset",
-        "n_samples": 12,
-        "n_there": 0,
-        "n_verified": 12,
-    }
-    assert (again["n_there"], again["n_verified"]) == (12, 0)
+    assert (report["source_format"], report["target_format"], report["n_samples"], report["n_verified"]) == (
+        "records",
+        "webdataset",
+        12,
+        12,
+    )
+    assert command(*arguments).code == 2  # it is there already
     assert sorted(os.listdir(tmp_path / "out")) == [*(f"out-00000{number}.tar" for number in range(3)), "shardindex.json"]
 
 
@@ -72,15 +68,11 @@ def test_a_store_is_named_by_a_url(command: Any, source: Path, tmp_path: Path) -
     ("arguments", "code", "message"),
     [
         (["digits", "OUT"], 2, "has the splits train, test; say which: digits:train"),
-        (["digits:all", "OUT"], 2, "all"),
         (["nothing", "OUT"], 2, "is no file or folder, and no dataset of that name is installed"),
         (["nothing", "OUT", "--from", "hdf5"], 2, "there is nothing at 'nothing'"),
-        (["SOURCE", "OUT.zip"], 2, "cannot be told from its name"),
-        (["SOURCE", "OUT", "--to", "xml"], 2, "there is no format 'xml'"),
         (["SOURCE", "OUT.pt"], 2, "column 'text' is of type 'utf8', which torch cannot hold"),
         (["SOURCE", "OUT", "-O", "a=b"], 2, "are for an installed dataset"),
         (["SOURCE", "mongodb://user:secret@host/db"], 2, "has to say which dataset in the store is meant"),
-        (["SOURCE", "nothing://secret/x"], 2, "no storage for URLs"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
@@ -89,7 +81,6 @@ def test_what_is_wrong_is_told_in_one_line(
     places = {
         "SOURCE": str(source),
         "OUT": str(tmp_path / "out"),
-        "OUT.zip": str(tmp_path / "o.zip"),
         "OUT.pt": str(tmp_path / "o.pt"),
     }
 
@@ -114,18 +105,7 @@ def test_damage_is_the_data_s_failure(command: Any, source: Path, tmp_path: Path
     assert not (tmp_path / "out.npz").exists()
 
 
-def test_a_target_that_is_something_else_is_told_by_its_samples(command: Any, source: Path, tmp_path: Path) -> None:
-    command("convert", str(source), str(tmp_path / "out.npz"), "--columns", "label")
-    with records.RecordWriter(tmp_path / "other", {"label": "i64"}) as writer:
-        writer.extend({"label": np.arange(12) + (np.arange(12) == 4)})
-
-    outcome = command("convert", str(tmp_path / "other"), str(tmp_path / "out.npz"))
-
-    assert outcome.code == 1
-    assert "samples 4 (label)" in outcome.err
-
-
-@pytest.mark.parametrize("name", ["out.h5", "out.tar", "records", "shards"])
+@pytest.mark.parametrize("name", ["out.h5", "shards"])
 def test_formats_in_a_real_mongodb_go_there_and_back(
     command: Any, source: Path, tmp_path: Path, mongodb_uri: str, name: str
 ) -> None:

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDataset
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetNotFoundError
 from data_stack.formats import records
-from data_stack.formats.conversion import FORMATS, convert
+from data_stack.formats.conversion import FORMATS, convert, targets
 from data_stack.formats.records import Column
 from data_stack.io.location import location_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -348,38 +348,39 @@ def test_a_url_that_names_only_a_store_is_refused_without_being_shown(url: str) 
 # ------------------------------------------------------------------ verification
 
 
-def test_what_is_there_already_is_verified_and_not_written_again(tmp_path: Path, source: Path) -> None:
-    for kind, name in NAMES.items():
-        there = tmp_path / kind / name
-        convert(source, there, target_format=kind, columns=COLUMNS[kind], verify="none")
-        before = {path: path.stat().st_mtime_ns for path in there.parent.rglob("*")}
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_is_there_already_is_never_overwritten(tmp_path: Path, source: Path, kind: str) -> None:
+    there = tmp_path / NAMES[kind]
+    convert(source, there, target_format=kind, columns=COLUMNS[kind], verify="none")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
-        report = convert(source, there, target_format=kind, columns=COLUMNS[kind])
+    with pytest.raises(ConfigError, match="there already"):
+        convert(source, there, target_format=kind, columns=COLUMNS[kind])
 
-        assert (report.n_there, report.n_verified) == (N, N)
-        assert {path: path.stat().st_mtime_ns for path in there.parent.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "records"])
-def test_another_dataset_in_the_place_of_the_target_is_told_by_sample_and_column(tmp_path: Path, source: Path, kind: str) -> None:
-    changed = [{**sample(i), "label": 100 if i == 7 else sample(i)["label"]} for i in range(N)]
-    with records.RecordWriter(tmp_path / "changed", SPEC) as writer:
-        for each in changed:
-            writer.append(each)
-    convert(tmp_path / "changed", tmp_path / NAMES[kind], target_format=kind, columns=COLUMNS[kind])
+def test_what_was_written_wrongly_is_told_by_sample_and_column(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = targets._Npz._save
 
-    with pytest.raises(DatasetFileCorruptError, match=r"was there already and differs .* in 1 of 23 .*samples 7 \(label\)"):
-        convert(source, tmp_path / NAMES[kind], target_format=kind, columns=COLUMNS[kind])
-    with pytest.raises(ConfigError, match="another dataset is there already"):
-        convert(source, tmp_path / NAMES[kind], target_format=kind, columns="image,label")
+    def changed(self: Any, file: Any, columns: Any) -> None:
+        columns["label"][7] += 1
+        write(self, file, columns)
+
+    monkeypatch.setattr(targets._Npz, "_save", changed)
+    with pytest.raises(DatasetFileCorruptError, match=r"in 1 of 23 .*samples 7 \(label\)"):
+        convert(source, tmp_path / "out.npz", columns="label,x")
+    assert os.listdir(tmp_path) == ["source"]
 
 
 def test_a_sample_of_many_is_enough_if_asked_for(tmp_path: Path) -> None:
     iterator = SequenceDatasetIterator([range(5000)])
 
     assert convert(iterator, tmp_path / "a.npz", verify="sample").n_verified == 1000
-    assert convert(iterator, tmp_path / "a.npz", verify=False).n_verified == 0
-    assert convert(iterator, tmp_path / "a.npz", verify=True).n_verified == 5000
+    assert convert(iterator, tmp_path / "b.npz", verify=False).n_verified == 0
+    assert convert(iterator, tmp_path / "c.npz", verify=True).n_verified == 5000
 
 
 def test_a_source_that_is_not_installed_here_is_an_error_of_ours(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Datasets from one format into another: streamed, resumable, and held against their source afterwards."""
+"""Datasets from one format into another: streamed, and held against their source afterwards."""
 
 from data_stack.util.lazy import attach_stub
 

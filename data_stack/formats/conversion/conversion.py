@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +16,14 @@ import numpy.typing as npt
 
 from data_stack.dataset.digests import column_digests, row_digests
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageUnavailableError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
 from data_stack.formats.conversion.location import checked_format, find_source_format, find_target_format
 from data_stack.formats.conversion.source import Source, open_source, parsed_columns, size_of, source_of_iterator
 from data_stack.formats.conversion.targets import TARGETS, Target
+from data_stack.formats.records.growing_file import sync_folder
 from data_stack.io.location import Location, location_of
 from data_stack.io.progress import new_bar, shows_progress
+from data_stack.io.storage_errors import storage_errors
 
 __all__ = ["ConversionReport", "convert"]
 
@@ -27,7 +31,6 @@ Verify = Literal["all", "sample", "none"]
 _Positions = npt.NDArray[np.intp]
 
 _SAMPLE: Final = 1000
-_SAMPLE_OF_BEGUN: Final = 64
 _MOST_NAMED: Final = 10
 #: About what a batch takes in memory, and how many samples it has at most.
 _BATCH_BYTES: Final = 8 << 20
@@ -45,7 +48,6 @@ class ConversionReport:
         target_format: ``"records"`` …
         columns: the type of each column, as a record column would have it.
         n_samples: how many there are.
-        n_there: how many of them an earlier attempt had left, or all if nothing was left to do.
         n_verified: how many were read back and found equal.
         seconds: how long it took.
     """
@@ -56,7 +58,6 @@ class ConversionReport:
     target_format: str
     columns: Mapping[str, str]
     n_samples: int
-    n_there: int
     n_verified: int
     seconds: float
 
@@ -81,9 +82,9 @@ def convert(
         convert(data_stack.load("mnist", "train"), "mnist.npz")
 
     JPEG, PNG and other files are carried over as they are where the target keeps files, and decoded where it keeps arrays;
-    nothing is ever encoded with a loss. A target has its name when all of it is there (in a store, shards and images appear one
-    by one, and the list of them last). Called again after an interruption, folders go on where they were, and single files begin
-    anew; called again after the end, it only verifies. What is there is never overwritten. Decimals become text.
+    nothing is ever encoded with a loss. A target has its name when all of it is there and verified (in a store, shards and images
+    appear one by one, and the list of them last). An attempt that fails or is interrupted leaves nothing. What is there is never
+    overwritten. Decimals become text.
 
     Args:
         source: an iterator; or a path, a URL with the name of the dataset behind that of the store, or ``(connector, name)``.
@@ -97,7 +98,7 @@ def convert(
         progress: show progress bars; None to show them on a terminal and in a notebook.
 
     Raises:
-        ConfigError: a format cannot be told, the target cannot hold a column, or something else is there already.
+        ConfigError: a format cannot be told, the target cannot hold a column, or something is there already.
         DatasetFileCorruptError: the source is damaged; or what was read back differs, in the samples and columns that it names.
         StorageError: it could not be read or written.
     """
@@ -111,15 +112,12 @@ def convert(
         source = source.selected(parsed_columns(columns))
         goal = TARGETS[checked_format(target_format or find_target_format(location))](location, shardlen)
         goal.check(source)
-        was_finished = goal.is_finished(source)
-        with _nothing_left_of_failures([location, goal.attempt]):
-            n_there = len(source) if was_finished else _write(goal, source, progress)
-            n_verified = _verify(goal, source, mode, progress, was_there=n_there > 0)
+        with _published(location, is_renamed=goal.is_folder) as attempt:
+            _write(goal, attempt, source, progress)
+            n_verified = _verify(goal, attempt, source, mode, progress)
         types = {name: column.type for name, column in source.schema.items()}
         seconds = time.perf_counter() - started
-        return ConversionReport(
-            source.name, location.full_name, kind, goal.kind, types, len(source), n_there, n_verified, seconds
-        )
+        return ConversionReport(source.name, location.full_name, kind, goal.kind, types, len(source), n_verified, seconds)
 
 
 def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]:
@@ -135,64 +133,63 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
 
 
 @contextlib.contextmanager
-def _nothing_left_of_failures(places: Sequence[Location]) -> Iterator[None]:
-    """Remove what an attempt made that failed, so that it is not in the way of the next one.
+def _published(location: Location, *, is_renamed: bool) -> Iterator[Location]:
+    """Where a dataset is made that gets its name when the block ends cleanly; otherwise nothing of it is left.
 
-    An attempt that was interrupted, or lost its store, is gone on with instead, and so is what was there before it.
+    Args:
+        location: where it lies then.
+        is_renamed: whether it is a folder, which has another name until then on this machine. In a store, what is written last
+            tells that it is whole.
+
+    Raises:
+        ConfigError: something is there already, or another process is making it.
     """
-    was_there = any(place.is_file() or place.is_folder() for place in places)
-    made = [place.path for place in places if place.path is not None and not place.path.exists()]
-    try:
-        yield
-    except StorageUnavailableError:
-        raise
-    except Exception:
-        if not was_there:
+    if location.is_file() or location.is_folder():
+        raise ConfigError(
+            f"{location.full_name} is there already, and nothing is overwritten: remove it, or choose another target"
+        )
+    path = location.path if is_renamed else None
+    with contextlib.ExitStack() as stack:
+        attempt = location
+        if path is not None:
+            attempt = Location(location.folder, f".{location.name}.part")
+            if not stack.enter_context(location.folder.lease(f"{attempt.name}.lock")).acquire():
+                raise ConfigError(f"{location.full_name} is being made by another process")
+            _remove(attempt)  # what one has left that was killed
+        try:
+            yield attempt
+            if path is not None:
+                with storage_errors("make", str(path)):
+                    os.rename(path.with_name(attempt.name), path)
+                    sync_folder(str(path.parent))
+        except BaseException:
             with contextlib.suppress(DataStackError, OSError):  # of a store that cannot remove; the error is the other one
-                for place in places:
-                    if place.is_file():
-                        place.folder.delete(place.name)
-                    for name in place.as_folder().list_files() if place.is_folder() else []:
-                        place.as_folder().delete(name)
-                    if place.path in made and place.path.exists():
-                        place.path.rmdir()
-        raise
+                _remove(attempt)
+            raise
 
 
-def _write(goal: Target, source: Source, progress: bool | None) -> int:
-    """Write what is not there yet; the number of samples that were."""
+def _remove(place: Location) -> None:
+    if place.path is not None and place.path.is_dir():
+        with storage_errors("remove", place.path):
+            shutil.rmtree(place.path)
+        return
+    if place.is_file():
+        place.folder.delete(place.name)
+    folder = place.as_folder()
+    for name in folder.list_files():
+        folder.delete(name)
+
+
+def _write(goal: Target, attempt: Location, source: Source, progress: bool | None) -> None:
+    stored = source.stored_names if goal.keeps_files else []
     with _progress_bar("converting", len(source), progress) as tick:
 
-        def batches(start: int, stored: Collection[str]) -> Iterator[dict[str, Any]]:
-            if start:
-                _check_begun(goal, source, start)
-            tick(start)
-            for positions in _batches(source, np.arange(start, len(source), dtype=np.intp), stored):
+        def batches() -> Iterator[dict[str, Any]]:
+            for positions in _batches(source, np.arange(len(source), dtype=np.intp), stored):
                 yield source.read(positions, source.schema, stored)
                 tick(len(positions))
 
-        n_there = goal.write(source, batches)
-        goal.publish()
-        return n_there
-
-
-def _check_begun(goal: Target, source: Source, n_there: int) -> None:
-    """Whether the samples that are there are those of the source: others are not to be mixed with them."""
-    try:
-        found = open_source(goal.attempt, goal.kind)
-    except DatasetFileCorruptError:  # what cannot be read before it is whole is compared in the end
-        return
-    with contextlib.closing(found):
-        n_common = min(n_there, len(found))
-        if n_common == 0 or set(source.schema) - set(found.keys):
-            return  # the writer says what is wrong with the columns
-        positions = np.unique(np.linspace(0, n_common - 1, _SAMPLE_OF_BEGUN).astype(np.intp))
-        different = _different(source, found.selected({name: name for name in source.schema}), positions)
-    if different:
-        raise ConfigError(
-            f"{goal.attempt.full_name} holds {n_there:,} samples already, which are none of {source.name}: {_named(different)}; "
-            f"choose another target, or remove it"
-        )
+        goal.write(attempt, source, batches())
 
 
 def _batches(source: Source, positions: _Positions, stored: Collection[str] = ()) -> Iterator[_Positions]:
@@ -204,21 +201,16 @@ def _batches(source: Source, positions: _Positions, stored: Collection[str] = ()
         yield from (positions[start : start + size] for start in range(0, len(positions), size))
 
 
-def _verify(goal: Target, source: Source, mode: Verify, progress: bool | None, *, was_there: bool) -> int:
+def _verify(goal: Target, attempt: Location, source: Source, mode: Verify, progress: bool | None) -> int:
     """Read back; the number of samples that were found equal."""
-    found = open_source(goal.location, goal.kind)
-    with contextlib.closing(found):
+    with contextlib.closing(open_source(attempt, goal.kind)) as found:
         if len(source) == 0 == len(found):  # not every format has columns without samples
             return 0
-        shown, advice = goal.location.full_name, "remove it, or choose another target"
         if len(found) != len(source) or set(source.schema) - set(found.keys) or set(found.schema) - set(source.schema):
-            problem = (
-                f"{shown} has {len(found):,} samples with the columns {', '.join(sorted(found.schema))}, {source.name} has "
-                f"{len(source):,} with {', '.join(sorted(source.schema))}"
+            raise DatasetFileCorruptError(
+                f"the conversion failed, report this: {len(found):,} samples with the columns {', '.join(sorted(found.schema))} "
+                f"were written; {source.name} has {len(source):,} with {', '.join(sorted(source.schema))}"
             )
-            if was_there:
-                raise ConfigError(f"another dataset is there already: {problem}; {advice}")
-            raise DatasetFileCorruptError(f"{problem}: the conversion failed; report this")
         found = found.selected({name: name for name in source.schema})
         positions = _positions(len(source), mode)
         different: dict[int, list[str]] = {}
@@ -228,9 +220,8 @@ def _verify(goal: Target, source: Source, mode: Verify, progress: bool | None, *
                 tick(len(part))
     if different:
         raise DatasetFileCorruptError(
-            f"{shown} {'was there already and' if was_there else 'was written but'} differs from {source.name} in "
-            f"{len(different):,} of {len(positions):,} samples that were compared: {_named(different)}; "
-            f"{advice if was_there else 'leave these columns out: --columns …'}"
+            f"what was written as {goal.kind} differs from {source.name} in {len(different):,} of {len(positions):,} samples "
+            f"that were compared: {_named(different)}; leave these columns out: --columns …"
         )
     return len(positions)
 

@@ -1,11 +1,10 @@
-"""What is converted to: how each format is written, and gone on with after an interruption."""
+"""What is converted to: how each format is written."""
 
 from __future__ import annotations
 
 import io
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,14 +15,10 @@ from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion.source import Source, size_of
-from data_stack.formats.image_folder import METADATA
 from data_stack.formats.image_folder_writer import ImageFolderWriter
-from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.manifest import MANIFEST
-from data_stack.formats.webdataset import KEY, SHARD_INDEX, field_of_column
+from data_stack.formats.webdataset import KEY, field_of_column
 from data_stack.formats.webdataset_writer import WebDatasetWriter, write_shard
 from data_stack.io.location import Location
-from data_stack.io.storage_errors import storage_errors
 from data_stack.util.request_limit import check_request
 
 __all__ = ["TARGETS", "Target"]
@@ -35,15 +30,15 @@ _TORCH: Final = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64", "
 _INTEGERS: Final = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 
 _Array = npt.NDArray[Any]
-_Batches = Callable[[int, Collection[str]], Iterator[dict[str, Any]]]
-"""Gives the columns of the samples from a position on, batch by batch; those that are named as the bytes of their files."""
+_Batches = Iterable[dict[str, Any]]
+"""The columns of the samples, batch by batch."""
 
 
 class Target(ABC):
     """One format to write.
 
     Args:
-        location: where to.
+        location: where the dataset will lie.
         shardlen: samples in a shard; None: as the format has it.
 
     Raises:
@@ -54,8 +49,8 @@ class Target(ABC):
     kind: str
     has_shards = False
     is_folder = True
-    #: Whether nothing in a folder tells that all of it is there; it then has another name until that is so.
-    is_renamed = False
+    #: Whether columns of images and other files are written as the bytes of these.
+    keeps_files = True
 
     def __init__(self, location: Location, shardlen: int | None) -> None:
         self.location, self.shardlen = location, shardlen
@@ -63,8 +58,6 @@ class Target(ABC):
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
         if shardlen is not None and not self.has_shards:
             raise ConfigError(f"{self.kind} has no shards; leave shardlen out, or choose records, parquet or webdataset")
-        if self.is_folder and location.is_file():
-            raise ConfigError(f"{location.full_name} is a file; {self.kind} is a folder: choose another name")
 
     def check(self, source: Source) -> None:
         """Whether the format can hold the columns, as far as can be told before anything is written.
@@ -78,97 +71,34 @@ class Target(ABC):
                     f"column {name!r} holds sequences ({column.type}), which records alone keep; leave it out: --columns …"
                 )
 
-    @property
-    def attempt(self) -> Location:
-        """Where the dataset lies until all of it is there."""
-        if not self.is_renamed or self.location.path is None:
-            return self.location
-        return Location(self.location.folder, f"{self.location.name}.part")
-
-    def publish(self) -> None:
-        """Give a dataset that is whole its name.
-
-        Raises:
-            StorageError: it cannot be renamed.
-        """
-        source, target = self.attempt.path, self.location.path
-        if source is not None and target is not None and source != target:
-            with storage_errors(f"rename {self.attempt.full_name} to", str(target)):
-                os.rename(source, target)
-
     @abstractmethod
-    def is_finished(self, source: Source) -> bool:
-        """Whether a whole dataset is there already."""
-
-    def _is_there(self, last: str) -> bool:
-        """Whether a folder is there; in a store, what comes last tells that it is whole."""
-        folder = self.location.as_folder()
-        return folder.has_file(last) or (folder.path is not None and self.location.is_folder())
-
-    @abstractmethod
-    def write(self, source: Source, batches: _Batches) -> int:
-        """Write the dataset; the number of samples that an earlier attempt had left."""
-
-    def _has_all(self, n_there: int, source: Source) -> bool:
-        """Whether so many samples are all that are to be written.
-
-        Raises:
-            ConfigError: they are more.
-        """
-        if n_there > len(source):
-            raise ConfigError(
-                f"{self.location.full_name} holds {n_there:,} samples already, more than the {len(source):,} to be written; "
-                f"remove it, or choose another target"
-            )
-        return n_there == len(source)
-
-    def _append(self, writer: Any, source: Source, batches: _Batches, append: Callable[[dict[str, Any]], Any]) -> int:
-        """Append what ``writer`` does not have yet, batch by batch; the number of samples that it had."""
-        with writer:
-            n_there = len(writer)
-            self._has_all(n_there, source)
-            for columns in batches(n_there, source.stored_names):
-                append(columns)
-        return n_there
+    def write(self, place: Location, source: Source, batches: _Batches) -> None:
+        """Write the dataset at a place where nothing is."""
 
 
 class _Records(Target):
-    """A folder of records; its writer goes on by itself."""
+    """A folder of records."""
 
     kind = "records"
     has_shards = True
 
-    def is_finished(self, source: Source) -> bool:
-        folder = self.location.as_folder()
-        is_sharded = folder.subfolder(shard_name(0)).has_file(SPEC)
-        is_plain = folder.has_file(SPEC)
-        if (is_plain and self.shardlen is not None) or (is_sharded and self.shardlen is None):
-            raise ConfigError(
-                f"{self.location.full_name} holds {'no shards' if is_plain else 'shards'}: go on with the shardlen that it was "
-                f"begun with, or choose another folder"
-            )
-        if not (folder.subfolder(shard_name(0)) if is_sharded else folder).has_file(MANIFEST):
-            return False
-        with records.open(folder) as reader:
-            return self._has_all(len(reader), source)
-
-    def write(self, source: Source, batches: _Batches) -> int:
+    def write(self, place: Location, source: Source, batches: _Batches) -> None:
         # Files are taken as they are, so that what they show is not looked at.
         spec = {
             name: Column(column.type) if column.codec_type in media_types() else column for name, column in source.schema.items()
         }
-        folder = self.location.as_folder()
         writer: Any = (
-            records.RecordWriter(folder, spec)
+            records.RecordWriter(place.as_folder(), spec)
             if self.shardlen is None
-            else records.ShardedRecordWriter(folder, spec, shardlen=self.shardlen)
+            else records.ShardedRecordWriter(place.as_folder(), spec, shardlen=self.shardlen)
         )
-
-        return self._append(writer, source, batches, writer.extend)
+        with writer:
+            for columns in batches:
+                writer.extend(columns)
 
 
 class _Parquet(Target):
-    """A folder of Parquet files; its writer goes on behind the last one that is complete."""
+    """A folder of Parquet files."""
 
     kind = "parquet"
     has_shards = True
@@ -177,18 +107,12 @@ class _Parquet(Target):
         super().check(source)
         self._schema(source)
 
-    def is_finished(self, source: Source) -> bool:
-        from data_stack.formats.parquet.metadata import ParquetManifest
-
-        manifest = ParquetManifest.read(self.location.as_folder())
-        return manifest is not None and self._has_all(manifest.n_rows, source)
-
-    def write(self, source: Source, batches: _Batches) -> int:
+    def write(self, place: Location, source: Source, batches: _Batches) -> None:
         from data_stack.formats.parquet import ParquetWriter
 
-        stored = source.stored_names
-        writer = ParquetWriter(self.location.as_folder(), self._schema(source), rows_per_file=self.shardlen)
-        return self._append(writer, source, batches, lambda columns: writer.append_columns(columns, encoded=stored))
+        with ParquetWriter(place.as_folder(), self._schema(source), rows_per_file=self.shardlen) as writer:
+            for columns in batches:
+                writer.append_columns(columns, encoded=source.stored_names)
 
     def _schema(self, source: Source) -> Any:
         from data_stack.formats.conversion.parquet_columns import parquet_schema
@@ -203,13 +127,10 @@ class _WebDataset(Target):
     has_shards = True
 
     def __init__(self, location: Location, shardlen: int | None) -> None:
-        self.is_folder = self.is_renamed = not location.name.lower().endswith(".tar")
         super().__init__(location, shardlen)
+        self.is_folder = not location.name.lower().endswith(".tar")
         if shardlen is not None and not self.is_folder:
             raise ConfigError(f"{location.name!r} is one file; give a folder for shards: {location.name[:-4]!r}")
-
-    def is_finished(self, source: Source) -> bool:
-        return self._is_there(SHARD_INDEX) if self.is_folder else self.location.is_file()
 
     def check(self, source: Source) -> None:
         super().check(source)
@@ -219,19 +140,15 @@ class _WebDataset(Target):
                 f"two columns would have one name in a shard ({', '.join(sorted(fields.values()))}); rename one: --columns …"
             )
 
-    def write(self, source: Source, batches: _Batches) -> int:
-        fields = _fields(source)
+    def write(self, place: Location, source: Source, batches: _Batches) -> None:
+        samples = _samples(batches, _fields(source))
         if not self.is_folder:
-            samples = (sample for columns in batches(0, source.stored_names) for sample in _samples(columns, fields))
-            write_shard(self.location.folder, self.location.name, samples)
-            return 0
-        writer = WebDatasetWriter(self.attempt.as_folder(), name=self.location.name, shardlen=self.shardlen or _DEFAULT_SHARDLEN)
-
-        def append(columns: dict[str, Any]) -> None:
-            for sample in _samples(columns, fields):
+            write_shard(place.folder, place.name, samples)
+            return
+        shardlen = self.shardlen or _DEFAULT_SHARDLEN
+        with WebDatasetWriter(place.as_folder(), name=self.location.name, shardlen=shardlen) as writer:
+            for sample in samples:
                 writer.append(sample)
-
-        return self._append(writer, source, batches, append)
 
 
 def _fields(source: Source) -> dict[str, str]:
@@ -241,9 +158,10 @@ def _fields(source: Source) -> dict[str, str]:
     }
 
 
-def _samples(columns: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for values in zip(*columns.values(), strict=True):
-        yield {names[name]: value for name, value in zip(columns, values, strict=True)}
+def _samples(batches: _Batches, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for columns in batches:
+        for values in zip(*columns.values(), strict=True):
+            yield {names[name]: value for name, value in zip(columns, values, strict=True)}
 
 
 def _plain_type(kind: str) -> str:
@@ -257,10 +175,6 @@ class _Images(Target):
     """A folder of images, their metadata last."""
 
     kind = "images"
-    is_renamed = True
-
-    def is_finished(self, source: Source) -> bool:
-        return self._is_there(METADATA[0])
 
     def check(self, source: Source) -> None:
         super().check(source)
@@ -276,20 +190,16 @@ class _Images(Target):
             if name != "image" and _plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
                 raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
 
-    def write(self, source: Source, batches: _Batches) -> int:
-        writer = ImageFolderWriter(self.attempt.as_folder())
-
-        def append(columns: dict[str, Any]) -> None:
-            for sample in _samples(columns, {name: name for name in columns}):
-                image = sample["image"]
-                if np.ndim(image) == 3 and np.shape(image)[2] == 1:
+    def write(self, place: Location, source: Source, batches: _Batches) -> None:
+        with ImageFolderWriter(place.as_folder()) as writer:
+            for number, sample in enumerate(_samples(batches, {name: name for name in source.schema})):
+                shape = np.shape(sample["image"])
+                if len(shape) == 3 and shape[2] == 1:
                     raise ConfigError(
-                        f"image {len(writer)} has the shape {np.shape(image)}: PNG would lose its last axis; give it without "
-                        f"(.map), or choose another format"
+                        f"image {number} has the shape {shape}: PNG would lose its last axis; give it without (.map), or choose "
+                        f"another format"
                     )
                 writer.append(sample)
-
-        return self._append(writer, source, batches, append)
 
 
 # ---------------------------------------------------------------------- one file, one shape a column
@@ -298,13 +208,10 @@ class _Images(Target):
 class _OneFile(Target):
     """A file of columns whose values have one dtype and shape; they are collected in memory, and written at once."""
 
-    is_folder = False
+    is_folder = keeps_files = False
     #: Letters of the kinds of dtypes that the format has, as numpy calls them.
     dtype_kinds = "biufc"
     has_text = True
-
-    def is_finished(self, source: Source) -> bool:
-        return self.location.is_file()
 
     def check(self, source: Source) -> None:
         super().check(source)
@@ -318,21 +225,20 @@ class _OneFile(Target):
             if column.dtype is not None:
                 self._check_dtype(column.dtype, name)
 
-    def write(self, source: Source, batches: _Batches) -> int:
+    def write(self, place: Location, source: Source, batches: _Batches) -> None:
         parts: dict[str, list[_Array]] = {name: [] for name in source.schema}
         n_bytes = 0
-        for batch in batches(0, ()):
+        for batch in batches:
             n_bytes += sum(size_of(column) for column in batch.values())
             check_request(n_bytes, f"the samples of {source.name!r}, which {self.kind} holds in one piece,")
             for name, values in batch.items():
                 parts[name].append(values)
         columns = {name: self._joined(name, parts.pop(name), column) for name, column in source.schema.items()}
-        with self.location.folder.create(self.location.name) as file:
+        with place.folder.create(place.name) as file:
             try:
                 self._save(file, columns)
             except (TypeError, ValueError) as error:
                 raise ConfigError(f"{self.location.full_name} cannot be written: {error}") from error
-        return 0
 
     @abstractmethod
     def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
