@@ -98,10 +98,9 @@ def _indexes(footers: Footers, with_values: bool) -> list[dict[str, Any]] | str:
     except (ConfigError, DatasetFileCorruptError) as error:
         return str(error)
     for fact in facts:
-        key = "values" if "values" in fact else "row_groups"
-        fact[f"n_{key}"] = len(fact[key])
+        fact["n_values"] = len(fact["values"])
         if not with_values:
-            del fact[key]
+            del fact["values"]
     return facts
 
 

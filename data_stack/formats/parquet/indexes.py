@@ -28,7 +28,6 @@ __all__ = [
     "IntersectIndexSelector",
     "NotNullIndex",
     "RowGroupIndex",
-    "RowGroupSelector",
     "SingleFieldIndex",
     "SingleIndexSelector",
     "UnionIndexSelector",
@@ -38,7 +37,6 @@ __all__ = [
 
 #: One object for all, so that a dict finds it.
 _NAN: Final = math.nan
-_Columns = Iterable[tuple[int, npt.NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -48,17 +46,22 @@ class RowGroupIndex(ABC):
     Attributes:
         name: of the index.
         field: name of the field that is indexed.
+        row_groups: by plain Python value: str, bytes, bool, int, float, Decimal, datetime, time, timedelta; a numpy.datetime64 or
+            numpy.timedelta64 if these cannot hold it exactly. A day is its midnight. Nulls are not in it.
     """
 
     name: str
     field: str
+    row_groups: Mapping[Any, frozenset[int]] = dataclass_field(default_factory=dict)
 
-    @abstractmethod
     def row_groups_with(self, value: Any) -> Set[int]:
-        """The numbers of the row groups with ``value``; empty where there is none."""
+        """The numbers of the row groups with ``value``, which may be a numpy scalar; empty where there is none.
 
-    @abstractmethod
-    def build(self, columns: _Columns) -> RowGroupIndex:
+        A field of float32 has other values than a field of float64: ask for ``numpy.float32(0.1)`` there.
+        """
+        return self.row_groups.get(_plain_value(value), frozenset())
+
+    def build(self, columns: Iterable[tuple[int, npt.NDArray[Any]]]) -> RowGroupIndex:
         """The same index, built of the decoded values of its field.
 
         Args:
@@ -68,78 +71,44 @@ class RowGroupIndex(ABC):
         Raises:
             ConfigError: the field has values that cannot be looked up, e.g. dicts.
         """
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """What :func:`index_of_json` reads: plain data, whose values are sorted."""
-
-    @property
-    @abstractmethod
-    def last_group(self) -> int:
-        """The highest number of a row group that it names; -1 if it names none."""
-
-
-@dataclass(frozen=True)
-class SingleFieldIndex(RowGroupIndex):
-    """Value → the row groups that hold it. Where a cell is an array, each element of it is a value.
-
-    Attributes:
-        row_groups: by plain Python value: str, bytes, bool, int, float, Decimal, datetime, time, timedelta; a numpy.datetime64 or
-            numpy.timedelta64 if these cannot hold it exactly. A day is its midnight. Nulls are not in it.
-    """
-
-    row_groups: Mapping[Any, frozenset[int]] = dataclass_field(default_factory=dict)
-
-    def row_groups_with(self, value: Any) -> Set[int]:
-        """The numbers of the row groups with ``value``, which may be a numpy scalar.
-
-        A field of float32 has other values than a field of float64: ask for ``numpy.float32(0.1)`` there.
-        """
-        return self.row_groups.get(_plain_value(value), frozenset())
-
-    def build(self, columns: _Columns) -> SingleFieldIndex:
-        collected: dict[Any, set[int]] = {}
         try:
-            for group, column in columns:
-                for value in _values_in(column):
-                    collected.setdefault(_plain_value(value), set()).add(group)
+            found = _by_value((value, [group]) for group, column in columns for value in self._values_in(column))
         except TypeError as error:
             raise ConfigError(f"the row-group index {self.name!r} cannot hold the field {self.field!r}: {error}") from error
-        return replace(self, row_groups=_shared(collected.items()))
+        return replace(self, row_groups=found)
+
+    @abstractmethod
+    def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
+        """What is looked up of a column."""
 
     def to_json(self) -> dict[str, Any]:
+        """What :func:`index_of_json` reads: plain data, whose values are sorted."""
         pairs = [[to_plain(value, _as_text), sorted(groups)] for value, groups in self.row_groups.items()]
-        return {"name": self.name, "field": self.field, "values": sorted(pairs, key=canonical_json)}
-
-    @property
-    def last_group(self) -> int:
-        return max((max(groups) for groups in self.row_groups.values()), default=-1)
+        values = sorted(pairs, key=canonical_json)
+        return {"kind": type(self).__name__, "name": self.name, "field": self.field, "values": values}
 
 
-@dataclass(frozen=True)
+class SingleFieldIndex(RowGroupIndex):
+    """Value → the row groups that hold it. Where a cell is an array, each element of it is a value."""
+
+    def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
+        for cell in column.flat if column.dtype == object else np.unique(column):
+            if isinstance(cell, (np.ndarray, list, tuple)):
+                yield from self._values_in(np.array(cell, dtype=object) if not isinstance(cell, np.ndarray) else cell)
+            elif cell is not None and not (isinstance(cell, (np.datetime64, np.timedelta64)) and np.isnat(cell)):
+                yield cell
+
+
 class NotNullIndex(RowGroupIndex):
-    """The row groups in which at least one cell of the field is not null.
-
-    Attributes:
-        row_groups: their numbers.
-    """
-
-    row_groups: frozenset[int] = frozenset()
+    """The row groups in which at least one cell of the field is not null, as those of the value True."""
 
     def row_groups_with(self, value: Any = None) -> Set[int]:
         """The numbers of the row groups with any value; ``value`` does not matter, as in Petastorm."""
-        return self.row_groups
+        return super().row_groups_with(True)
 
-    def build(self, columns: _Columns) -> NotNullIndex:
-        found = (group for group, column in columns if len(column) and any(cell is not None for cell in column.flat))
-        return replace(self, row_groups=frozenset(found))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "field": self.field, "row_groups": sorted(self.row_groups)}
-
-    @property
-    def last_group(self) -> int:
-        return max(self.row_groups, default=-1)
+    def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
+        if any(cell is not None for cell in column.flat):
+            yield True
 
 
 def _plain_value(value: Any) -> Any:
@@ -152,44 +121,19 @@ def _plain_value(value: Any) -> Any:
     return _NAN if isinstance(value, float) and math.isnan(value) else value
 
 
-def _values_in(column: npt.NDArray[Any]) -> Iterator[Any]:
-    """The values of a column, and of the arrays in it, without nulls."""
-    for cell in column.flat if column.dtype == object else np.unique(column):
-        if isinstance(cell, (np.ndarray, list, tuple)):
-            yield from _values_in(np.array(cell, dtype=object) if not isinstance(cell, np.ndarray) else cell)
-        elif cell is not None and not (isinstance(cell, (np.datetime64, np.timedelta64)) and np.isnat(cell)):
-            yield cell
-
-
-def _shared(items: Iterable[tuple[Any, Iterable[int]]]) -> dict[Any, frozenset[int]]:
-    # A million values are in a few row groups each: the sets are few.
-    sets: dict[frozenset[int], frozenset[int]] = {}
-    row_groups: dict[Any, frozenset[int]] = {}
-    for value, groups in items:
-        frozen = row_groups.get(value, frozenset()).union(groups)
-        row_groups[value] = sets.setdefault(frozen, frozen)
-    return row_groups
+def _by_value(pairs: Iterable[tuple[Any, Iterable[int]]]) -> dict[Any, frozenset[int]]:
+    found: dict[Any, set[int]] = {}
+    for value, groups in pairs:
+        found.setdefault(_plain_value(value), set()).update(groups)
+    sets: dict[frozenset[int], frozenset[int]] = {}  # a million values are in a few row groups each: the sets are few
+    frozen = ((value, frozenset(groups)) for value, groups in found.items())
+    return {value: sets.setdefault(groups, groups) for value, groups in frozen}
 
 
 # Selectors
 
 
-class RowGroupSelector(ABC):
-    """Chooses row groups by what indexes say."""
-
-    @abstractmethod
-    def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
-        """The numbers of the row groups to read.
-
-        Args:
-            indexes: those of the dataset, by name.
-
-        Raises:
-            ConfigError: the dataset has no index of that name.
-        """
-
-
-class SingleIndexSelector(RowGroupSelector):
+class SingleIndexSelector:
     """The row groups that hold any of ``values``, by the index ``index_name``.
 
     Args:
@@ -203,45 +147,42 @@ class SingleIndexSelector(RowGroupSelector):
         self._index_name, self._values = index_name, tuple(values)
 
     def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
-        """The numbers of the row groups that hold any of the values."""
+        """The numbers of the row groups that hold any of the values.
+
+        Raises:
+            ConfigError: the dataset has no index of that name.
+        """
         index = indexes.get(self._index_name)
         if index is None:
-            existing = ", ".join(map(repr, sorted(indexes)))
-            raise ConfigError(
-                f"the dataset has no row-group index {self._index_name!r}; "
-                + (f"it has {existing}" if existing else "it has none, build one or use a predicate")
-            )
+            existing = ", ".join(map(repr, sorted(indexes))) or "none: build one, or use a predicate"
+            raise ConfigError(f"the dataset has no row-group index {self._index_name!r}; it has {existing}")
         values = self._values or (None,) * isinstance(index, NotNullIndex)
         return {group for value in values for group in index.row_groups_with(value)}
 
-    def __repr__(self) -> str:
-        return f"SingleIndexSelector({self._index_name!r}, {list(self._values)!r})"
 
+class _CombinedSelector:
+    _combined: Callable[..., set[int]]
 
-class _CombinedSelector(RowGroupSelector):
-    def __init__(self, selectors: Iterable[RowGroupSelector]) -> None:
+    def __init__(self, selectors: Iterable[Any]) -> None:
         self._selectors = tuple(selectors)
         if not self._selectors:
             raise ConfigError(f"{type(self).__name__} needs at least one selector")
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self._selectors)!r})"
+    def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
+        """The numbers of the row groups to read."""
+        return type(self)._combined(*(selector.select(indexes) for selector in self._selectors))
 
 
 class IntersectIndexSelector(_CombinedSelector):
     """The row groups that every one of several selectors chooses."""
 
-    def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
-        """The numbers of the row groups that all selectors choose."""
-        return set.intersection(*(selector.select(indexes) for selector in self._selectors))
+    _combined = set.intersection
 
 
 class UnionIndexSelector(_CombinedSelector):
     """The row groups that at least one of several selectors chooses."""
 
-    def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
-        """The numbers of the row groups that any selector chooses."""
-        return set.union(*(selector.select(indexes) for selector in self._selectors))
+    _combined = set.union
 
 
 # As JSON, and as Petastorm's
@@ -253,19 +194,13 @@ def index_of_json(data: Any) -> RowGroupIndex:
     Raises:
         ValueError, TypeError, KeyError, ArithmeticError: it is none.
     """
-    name, field = data["name"], data["field"]
-    if not isinstance(name, str) or not isinstance(field, str):
-        raise TypeError("an index without a name or field")
-    if "row_groups" in data:
-        return NotNullIndex(name, field, _checked_groups(data["row_groups"]))
-    pairs = [(from_plain(value, _OF_TEXT), _checked_groups(groups)) for value, groups in data["values"]]
-    return SingleFieldIndex(name, field, _shared((_plain_value(value), groups) for value, groups in pairs))
-
-
-def _checked_groups(groups: Any) -> frozenset[int]:
-    if any(type(group) is not int or group < 0 for group in groups):
-        raise TypeError(f"row groups that are no list of numbers: {shown(groups)}")
-    return frozenset(groups)
+    kind, name, field = data["kind"], data["name"], data["field"]
+    if kind not in ("SingleFieldIndex", "NotNullIndex") or not isinstance(name, str) or not isinstance(field, str):
+        raise TypeError(f"an index without a kind, name or field: {shown(kind)}")
+    pairs = [(from_plain(value, _OF_TEXT), groups) for value, groups in data["values"]]
+    if any(type(group) is not int or group < 0 for _, groups in pairs for group in groups):
+        raise TypeError("row groups that are no list of numbers")
+    return (NotNullIndex if kind == "NotNullIndex" else SingleFieldIndex)(name, field, _by_value(pairs))
 
 
 def _as_text(value: Any) -> dict[str, Any] | None:
@@ -288,6 +223,5 @@ _OF_TEXT: Final[dict[str, Callable[[Any], Any]]] = {
 def index_of_pickled(index: PickledIndex) -> RowGroupIndex:
     """The index that Petastorm stored, as read by :func:`~data_stack.formats.parquet.pickled.read_pickled_indexes`."""
     if index.kind == "not_null":
-        return NotNullIndex(index.name, index.column, index.ordinals)
-    pairs = ((_plain_value(value), groups) for value, groups in index.row_groups.items())
-    return SingleFieldIndex(index.name, index.column, _shared(pairs))
+        return NotNullIndex(index.name, index.column, {True: index.ordinals})
+    return SingleFieldIndex(index.name, index.column, _by_value(index.row_groups.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,10 +61,8 @@ def build_indexes(
     arrow_schema, metadata = (footers.arrow_schema, dict(footers.metadata)) if common is None else common
     kept: dict[str, RowGroupIndex] = {}
     if INDEXES_KEY in metadata:
-        try:
+        with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
             kept = _parsed(metadata[INDEXES_KEY], footers)
-        except (ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
-            kept = {}
     kept.update(built)
     metadata.pop(b"ARROW:schema", None)
     write_common_metadata(folder, arrow_schema, {**metadata, INDEXES_KEY: indexes_json(kept, footers)})
@@ -107,7 +106,7 @@ def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
     pickled = read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
     found: dict[str, RowGroupIndex] = {name: index_of_pickled(index) for name, index in pickled.items()}
     # Petastorm's do not say what they were built of; a row group that there is none of tells.
-    last = max((index.last_group for index in found.values()), default=-1)
+    last = max((max(groups, default=-1) for index in found.values() for groups in index.row_groups.values()), default=-1)
     if last >= len(footers):
         raise ConfigError(
             f"Petastorm's row-group indexes of {footers.files.folder.name} name row group {last}, and there are {len(footers)}: "
@@ -119,14 +118,13 @@ def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
 def indexes_json(indexes: Mapping[str, RowGroupIndex], footers: Footers) -> bytes:
     """Indexes as they are stored, with what they were built of.
 
-    ``{"version": 2, "layout": …, "indexes": [{"name": …, "field": …, "values": [["car_1", [0, 3]], …]}]}``; of a not-null index
-    there are ``row_groups`` in place of ``values``.
+    ``{"version": 3, "layout": …, "indexes": [{"kind": …, "name": …, "field": …, "values": [["car_1", [0, 3]], …]}]}``.
     """
     stored = [index.to_json() for index in indexes.values()]
     return json.dumps({"version": _VERSION, "layout": _layout(footers), "indexes": stored}).encode()
 
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _ADVICE: Final = "the dataset was changed since. Build them again: build_indexes(source, indexes)"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -71,20 +71,13 @@ def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, se
     assert (index.name, index.field) == ("by_field", "field")
 
 
-def test_a_row_group_may_come_in_parts_in_any_order() -> None:
-    parts = [(7, np.array([1])), (3, np.array([2])), (7, np.array([2]))]
-
-    index = SingleFieldIndex("i", "f").build(parts)
-
-    assert index.row_groups == {1: frozenset({7}), 2: frozenset({3, 7})}
-
-
 def test_a_not_null_index_knows_the_row_groups_with_a_value() -> None:
     columns = [objects(None, None), objects(None, 1), np.array([1]), np.array([], np.int64), objects()]
 
     index = NotNullIndex("present", "field").build(enumerate(columns))
 
-    assert index == NotNullIndex("present", "field", frozenset({1, 2}))
+    assert index.row_groups_with() == {1, 2}
+    assert stored_and_read(index) == index
 
 
 def test_a_field_whose_values_cannot_be_looked_up_is_refused_by_name() -> None:
@@ -144,14 +137,6 @@ def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozen
 
     assert read.row_groups == row_groups
     assert {(type(value), value) for value in read.row_groups} == {(type(value), value) for value in row_groups}
-    assert stored_and_read(NotNullIndex("two", "g", frozenset({1, 5}))) == NotNullIndex("two", "g", frozenset({1, 5}))
-
-
-def test_values_of_different_types_stay_apart_in_json() -> None:
-    values = [1, "1", b"1", "MQ==", "true", "2020-01-01", datetime(2020, 1, 1)]
-    row_groups = {value: frozenset({n}) for n, value in enumerate(values)}
-
-    assert stored_and_read(SingleFieldIndex("i", "f", row_groups)).row_groups == row_groups
 
 
 def test_the_json_does_not_depend_on_the_order_in_which_values_were_met() -> None:
@@ -162,21 +147,10 @@ def test_the_json_does_not_depend_on_the_order_in_which_values_were_met() -> Non
 
 
 WRONG = [
-    *({}, {"name": "n"}, {"name": 1, "field": "f", "row_groups": []}, {"name": "n", "field": "f"}),
-    *({"row_groups": groups} for groups in ([-1], [True], 5, None)),
-    *(
-        {"values": [[value, [1]]]}
-        for value in (
-            {"os.system": "a"},
-            {"bytes": "?"},
-            {"Decimal": "x"},
-            {"datetime": "2020-13-01"},
-            {"timedelta": 10**30},
-            {"scalar": {"dtype": "M8[x]"}},
-            ["a"],
-        )
-    ),
-    *({"values": values} for values in ([["a"]], 5, [["a", ["b"]]])),
+    *({}, {"name": 1}, {"kind": "os.system"}),
+    *({"values": [["a", groups]]} for groups in ([-1], [True], 5, ["b"])),
+    *({"values": [[value, [1]]]} for value in ({"os.system": "a"}, {"Decimal": "x"}, {"timedelta": 10**30}, ["a"])),
+    *({"values": values} for values in ([["a"]], 5)),
 ]
 
 
@@ -186,7 +160,7 @@ def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content:
     build_indexes(tmp_path, [SingleFieldIndex("n", "f")])
     arrow_schema, metadata = read_common_metadata(folder_of(tmp_path)) or pytest.fail("there is none")
     stored = json.loads(metadata[INDEXES_KEY])
-    stored["indexes"] = [content if "name" in content or not content else {"name": "n", "field": "f", **content}]
+    stored["indexes"] = [{**stored["indexes"][0], **content} if content else {}]
     write_common_metadata(folder_of(tmp_path), arrow_schema, {**metadata, INDEXES_KEY: json.dumps(stored).encode()})
 
     with pytest.raises(DatasetFileCorruptError, match="row-group indexes"):
@@ -196,18 +170,14 @@ def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content:
 INDEXES: dict[str, RowGroupIndex] = {
     "vehicle": SingleFieldIndex("vehicle", "vehicle", {"car_0": frozenset({0, 1}), "car_1": frozenset({1, 2})}),
     "day": SingleFieldIndex("day", "day", {1: frozenset({0, 2}), 2: frozenset({1})}),
-    "events": NotNullIndex("events", "events", frozenset({2, 3})),
+    "events": NotNullIndex("events", "events", {True: frozenset({2, 3})}),
 }
 
 SELECTIONS = [
     (SingleIndexSelector("vehicle", ["car_0"]), {0, 1}),
-    (SingleIndexSelector("vehicle", ["car_0", "car_1"]), {0, 1, 2}),
     (SingleIndexSelector("vehicle", np.array(["car_1", "unknown"])), {1, 2}),
-    (SingleIndexSelector("vehicle", []), set()),
     (SingleIndexSelector("day", [np.int64(1), 2.0]), {0, 1, 2}),
     (SingleIndexSelector("events"), {2, 3}),
-    (SingleIndexSelector("events", ["Field is Not Null"]), {2, 3}),
-    (IntersectIndexSelector([SingleIndexSelector("vehicle", ["car_0"]), SingleIndexSelector("day", [1])]), {0}),
     (UnionIndexSelector([SingleIndexSelector("vehicle", ["car_0"]), SingleIndexSelector("events")]), {0, 1, 2, 3}),
     (
         IntersectIndexSelector(
@@ -227,24 +197,13 @@ def test_a_selector_chooses_row_groups(selector: Any, expected: set[int]) -> Non
     assert INDEXES["events"].row_groups_with(None) == {2, 3}  # and leaves the indexes as they are
 
 
-def test_an_unknown_index_is_an_error_that_lists_those_that_exist() -> None:
-    selector = IntersectIndexSelector([SingleIndexSelector("events"), SingleIndexSelector("vehicles", ["car_0"])])
-
-    with pytest.raises(ConfigError, match="no row-group index 'vehicles'; it has 'day', 'events', 'vehicle'"):
-        selector.select(INDEXES)
-    with pytest.raises(ConfigError, match="it has none, build one"):
-        selector.select({})
-
-
-def test_a_text_instead_of_a_list_of_values_is_an_error() -> None:
+def test_what_no_selector_can_mean_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'vehicles'; it has 'day', 'events', 'vehicle'"):
+        IntersectIndexSelector([SingleIndexSelector("events"), SingleIndexSelector("vehicles", ["car_0"])]).select(INDEXES)
     with pytest.raises(ConfigError, match=r"\['car_1'\]"):
         SingleIndexSelector("vehicle", "car_1")
-
-
-@pytest.mark.parametrize("combined", [IntersectIndexSelector, UnionIndexSelector])
-def test_no_selectors_are_an_error(combined: Any) -> None:
     with pytest.raises(ConfigError, match="at least one"):
-        combined([])
+        UnionIndexSelector([])
 
 
 def test_the_indexes_that_petastorm_stored_are_ours() -> None:
@@ -257,7 +216,3 @@ def test_the_indexes_that_petastorm_stored_are_ours() -> None:
         assert index.name == name
     assert SingleIndexSelector("day", [datetime(2020, 2, 29)]).select(indexes) == {0, 1}
     assert indexes["present"].row_groups_with(None) == {0, 5, 300, 70000}
-
-
-def test_a_time_of_day_is_found() -> None:
-    assert single(objects(time(1, 2, 3))).row_groups_with(time(1, 2, 3)) == {0}
