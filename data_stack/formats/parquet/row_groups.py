@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +29,7 @@ from data_stack.formats.parquet.selecting import ColumnStatistics
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 
-__all__ = ["GroupReading", "RowGroups"]
+__all__ = ["GroupReading", "RowGroups", "empty_column"]
 
 Rows = npt.NDArray[np.int32]
 
@@ -113,16 +112,7 @@ class RowGroups:
 
     def empty(self, name: str) -> npt.NDArray[Any]:
         """The column of no rows."""
-        field = self.schema[name]
-        if self._with_nulls[name] or field.dtype is Decimal or not isinstance(field.dtype, np.dtype):
-            return np.empty(0, object)
-        sizes = [size for size in field.shape if size is not None]
-        if len(sizes) != len(field.shape) or field.dtype.kind in "USO":
-            return np.empty(0, object)
-        try:
-            return np.empty((0, *sizes), field.dtype)
-        except ValueError as error:  # more than numpy can count
-            raise DatasetFileCorruptError(f"field {name!r} cannot have the shape {field.shape}: {error}") from error
+        return np.empty(0, object) if self._with_nulls[name] else empty_column(self.schema[name])
 
     def statistics(self, group: int, names: Sequence[str]) -> dict[str, ColumnStatistics]:
         """What is known of columns of a row group without reading it; of some nothing is."""
@@ -429,6 +419,21 @@ class GroupReading:
 
     def _options(self) -> Mapping[str, Any]:
         return _LOCAL_OPTIONS if self.is_local and not self.by_threads else _OTHER_OPTIONS
+
+
+def empty_column(field: Field) -> npt.NDArray[Any]:
+    """A column of no values.
+
+    Raises:
+        DatasetFileCorruptError: the field has more elements than numpy can count.
+    """
+    sizes = [size for size in field.shape if size is not None]
+    if not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO" or len(sizes) != len(field.shape):
+        return np.empty(0, object)
+    try:
+        return np.empty((0, *sizes), field.dtype)
+    except ValueError as error:
+        raise DatasetFileCorruptError(f"field {field.name!r} cannot have the shape {field.shape}: {error}") from error
 
 
 def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:

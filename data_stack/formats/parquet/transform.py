@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import Field, Schema
@@ -11,7 +12,6 @@ from data_stack.formats.parquet.schema import Field, Schema
 __all__ = ["TransformSpec", "edit_field", "transform_schema"]
 
 Form = Literal["rows", "numpy", "pandas"]
-_FORMS: Final = ("rows", "numpy", "pandas")
 
 
 def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False) -> tuple[Any, ...]:
@@ -19,6 +19,7 @@ def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullabl
     return name, numpy_dtype, shape, nullable
 
 
+@dataclass(eq=False)
 class TransformSpec:
     """What is made of the rows of a dataset, and which fields they have then.
 
@@ -44,25 +45,23 @@ class TransformSpec:
         ConfigError: an argument is none of that.
     """
 
-    def __init__(
-        self,
-        func: Callable[..., Any] | None = None,
-        edit_fields: Iterable[Field | Sequence[Any]] | None = None,
-        removed_fields: Iterable[str] | None = None,
-        selected_fields: Iterable[str] | None = None,
-        *,
-        on: Form | None = None,
-    ) -> None:
-        if func is not None and not callable(func):
-            raise ConfigError(f"func is a function of a row, or None, not {func!r:.80}")
-        if removed_fields is not None and selected_fields is not None:
+    func: Callable[..., Any] | None = None
+    edit_fields: Any = None
+    removed_fields: Any = None
+    selected_fields: Any = None
+    _: KW_ONLY
+    on: Form | None = None
+
+    def __post_init__(self) -> None:
+        if self.func is not None and not callable(self.func):
+            raise ConfigError(f"func is a function of a row, or None, not {self.func!r:.80}")
+        if self.removed_fields is not None and self.selected_fields is not None:
             raise ConfigError("give removed_fields or selected_fields, not both: what is not selected is removed")
-        if on is not None and on not in _FORMS:
-            raise ConfigError(f"on is one of {', '.join(map(repr, _FORMS))}, not {on!r:.40}")
-        self.func, self.on = func, on
-        self.edit_fields = [_field(each) for each in edit_fields or ()]
-        self.removed_fields = _names("removed_fields", removed_fields) or []
-        self.selected_fields = _names("selected_fields", selected_fields)
+        if self.on not in (None, "rows", "numpy", "pandas"):
+            raise ConfigError(f"on is 'rows', 'numpy' or 'pandas', not {self.on!r:.40}")
+        self.edit_fields = [_field(each) for each in self.edit_fields or ()]
+        self.removed_fields = _names("removed_fields", self.removed_fields) or []
+        self.selected_fields = _names("selected_fields", self.selected_fields)
 
     def schema_of(self, schema: Schema) -> Schema:
         """The fields that come out, of rows with the fields of ``schema``.
@@ -84,16 +83,6 @@ class TransformSpec:
         if self.selected_fields is None:
             return found
         return Schema(found.name, [found[name] for name in self.selected_fields])
-
-    def __repr__(self) -> str:
-        given = {
-            "func": self.func,
-            "edit_fields": self.edit_fields or None,
-            "removed_fields": self.removed_fields or None,
-            "selected_fields": self.selected_fields,
-            "on": self.on,
-        }
-        return f"TransformSpec({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
 
 
 def transform_schema(schema: Schema, transform_spec: TransformSpec) -> Schema:

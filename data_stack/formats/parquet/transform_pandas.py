@@ -50,7 +50,4 @@ def _column(series: Any) -> Any:
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         return series.to_numpy()
-    values = series.to_numpy(dtype=object)
-    if isinstance(dtype, np.dtype):
-        return [None if value is pd.NA or value is pd.NaT else value for value in values]
-    return [None if missing else value for value, missing in zip(values, series.isna(), strict=True)]
+    return series.to_numpy(dtype=object, na_value=None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.fitting import as_dtype, fits_shape
+from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, DatasetIteratorIF, IndexArray, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import adapted
 from data_stack.dataset.iterator.indices import checked_integer
@@ -21,6 +21,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
+from data_stack.formats.parquet.row_groups import empty_column
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.types import dtype_name
@@ -133,72 +134,52 @@ class _TransformedAccess(BatchMapAccess):
         self._spec, self._schema = spec, schema
 
     def empty_batch(self) -> Columns:
-        return {field.name: _empty(field) for field in self._schema}
+        return {field.name: empty_column(field) for field in self._schema}
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         fields = [self._schema[str(key)] for key in keys]
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.intp)
         if not len(positions):
-            return [_empty(field) for field in fields]
+            return [empty_column(field) for field in fields]
         if self._spec.func is not None:
             return super().columns(keys, positions)
         read = self.below.columns([field.name for field in fields], positions)
         return [_checked(field, column, positions) for field, column in zip(fields, read, strict=True)]
 
     def map_batch(self, positions: IndexArrayOfInts) -> Columns:
-        names = list(self._schema.fields)
-        columns: Mapping[str, Any]
+        names, on = list(self._schema.fields), self._spec.on or "rows"
         if self._spec.func is None:
-            columns = dict(zip(names, self.below.columns(names, positions), strict=True))
-        elif self._spec.on in (None, "rows"):
-            columns = self._mapped_rows(names, positions)
+            columns: Any = dict(zip(names, self.below.columns(names, positions), strict=True))
+        elif on == "rows":  # what lies below may keep the arrays that it hands out
+            rows = zip(positions.tolist(), self.below.samples(positions), strict=True)
+            made = [self._function(copied(row), **self._draws(at)) for at, row in rows]
+            columns = {}
+            for name in names:
+                for at, row in zip(positions.tolist(), made, strict=True):
+                    if not isinstance(row, Mapping) or name not in row:
+                        raise _lacks(name, row, f" for row {at}")
+                columns[name] = [row[name] for row in made]
         else:
-            columns = self._mapped_columns(names, positions)
-        return {field.name: _checked(field, columns[field.name], positions) for field in self._schema}
+            batch = self.below.batch(positions)
+            if not isinstance(batch, dict):
+                raise ConfigError(f"a transform is of rows that are dicts, not {type(batch).__name__}: name their columns first")
+            draws = self._draws(int(positions[0]))
+            if on == "pandas":
+                from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
 
-    def _mapped_rows(self, names: Sequence[str], positions: IndexArrayOfInts) -> dict[str, list[Any]]:
-        made = []
-        for at, row in zip(positions.tolist(), self.below.samples(positions), strict=True):
-            found = self._function(copied(row), **self._draws(at))  # what lies below may keep the arrays that it hands out
-            is_row = isinstance(found, Mapping)
-            missing = next((name for name in names if not is_row or name not in found), None)
-            if missing is not None:
-                told = ", ".join(map(str, found)) if is_row else f"a {type(found).__name__}"
-                raise ConfigError(
-                    f"the transform gave no field {missing!r} for row {at}, but {told}: it gives a dict of all fields; name "
-                    f"those that it drops in removed_fields"
-                )
-            made.append(found)
-        return {name: [row[name] for row in made] for name in names}
-
-    def _mapped_columns(self, names: Sequence[str], positions: IndexArrayOfInts) -> Mapping[str, Any]:
-        batch = self.below.batch(positions)
-        if not isinstance(batch, dict):
-            raise ConfigError(
-                f"a transform is of rows that are dicts; these are {type(batch).__name__}: name their columns first"
-            )
-        draws = self._draws(int(positions[0]))
-        if self._spec.on == "pandas":
-            from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
-
-            columns = columns_of_frame(self._function(as_frame(batch), **draws), names)
-        else:
-            columns = self._function(copied(batch), **draws)
-            if not isinstance(columns, Mapping):
-                raise ConfigError(f"a transform on='numpy' gives a dict of columns, not a {type(columns).__name__}")
+                columns = columns_of_frame(self._function(as_frame(batch), **draws), names)
+            else:
+                columns = self._function(copied(batch), **draws)
         for name in names:
-            if name not in columns:
-                raise ConfigError(
-                    f"the transform gave no field {name!r}, but {', '.join(map(str, columns)) or 'nothing'}; name what it drops "
-                    f"in removed_fields"
-                )
+            if not isinstance(columns, Mapping) or name not in columns:
+                raise _lacks(name, columns, "")
             if len(columns[name]) != len(positions):
                 raise ConfigError(
                     f"the transform gave {len(columns[name])} values of field {name!r} for {len(positions)} rows; it gives one "
                     f"for each row. Leave rows out by a predicate or by filter(…)"
                 )
-        return columns
+        return {field.name: _checked(field, columns[field.name], positions) for field in self._schema}
 
     def _draws(self, position: int) -> dict[str, np.random.Generator]:
         return {} if self._mixed_seed is None else {"rng": derived_generator(self._mixed_seed, position)}
@@ -206,6 +187,14 @@ class _TransformedAccess(BatchMapAccess):
 
 def _as_it_is(given: Any) -> Any:
     return given
+
+
+def _lacks(name: str, found: Any, where: str) -> ConfigError:
+    told = ", ".join(map(str, found)) if isinstance(found, Mapping) else f"a {type(found).__name__}"
+    return ConfigError(
+        f"the transform gave no field {name!r}{where}, but {told}: it gives a dict (or DataFrame) of all fields; name those that "
+        f"it drops in removed_fields"
+    )
 
 
 # ---------------------------------------------------------------------- what comes out
@@ -251,32 +240,20 @@ def _value(field: Field, value: Any) -> Any:
         if not field.nullable:
             raise TypeError("it is None, but the field is not nullable")
         return None
-    is_objects = not isinstance(dtype, np.dtype) or dtype.kind in "USO"
-    array = np.array(value, dtype=object) if is_objects and field.shape else np.asarray(value)
-    if is_objects:
-        kind = _KINDS[dtype.kind] if isinstance(dtype, np.dtype) else Decimal
-        if not field.shape:
-            value = value.item() if isinstance(value, np.generic) else value
-            if not isinstance(value, kind):
-                raise TypeError(f"it is a {type(value).__name__}, not a {kind.__name__}: its dtype is not {dtype_name(dtype)}")
-            return value
-        if not all(each is None or isinstance(each, kind) for each in array.flat):
-            raise TypeError(f"it has other values ({value!r:.40}), not of dtype {dtype_name(dtype)}")
-    if not fits_shape(array.shape, field.shape):
-        raise ValueError(f"its values are of shape {array.shape}, not of shape {field.shape}")
-    if not is_objects and array.dtype != dtype:
-        try:
-            array = as_dtype(array, dtype, rounds=array.dtype.kind in "fc")  # type: ignore[arg-type]  # a dtype
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"it is of dtype {array.dtype} ({array!r:.40}), not of dtype {dtype_name(dtype)}") from error
-    return array if field.shape else array[()]
+    if isinstance(dtype, np.dtype) and dtype.kind not in "USO":
+        array = np.asarray(value)
+        check_shape(array.shape, field.shape)
+        array = as_dtype(array, dtype, rounds=array.dtype.kind in "fc")
+        return array if field.shape else array[()]
+    kind = _KINDS[dtype.kind] if isinstance(dtype, np.dtype) else Decimal
+    cells = objects([value.item() if isinstance(value, np.generic) else value])
+    if field.shape:
+        cells = np.array(value, dtype=object)
+        check_shape(cells.shape, field.shape)
+    for cell in cells.flat:
+        if not isinstance(cell, kind) and not (cell is None and field.shape):
+            raise TypeError(f"{cell!r:.40} is not of dtype {dtype_name(dtype)}")
+    return cells if field.shape else cells[0]
 
 
 _KINDS: Final[dict[str, type]] = {"U": str, "S": bytes, "O": object}
-
-
-def _empty(field: Field) -> npt.NDArray[Any]:
-    sizes = [size for size in field.shape if size is not None]
-    if not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO" or len(sizes) != len(field.shape):
-        return np.empty(0, dtype=object)
-    return np.empty((0, *sizes), dtype=field.dtype)
